@@ -1,0 +1,46 @@
+"""A column of byte strings in Arrow's binary layout: what crosses every border of the store.
+
+`BinaryColumn` is immutable and either borrows its memory from an Arrow producer or owns it;
+`BinaryColumnBuilder` grows one. Both leave through the Arrow C Data Interface without a copy.
+"""
+
+from libc.stdint cimport int32_t, uint8_t
+
+from hummock.key cimport Slice
+
+
+cdef class BinaryColumn:
+    cdef readonly Py_ssize_t rows
+    cdef const int32_t* offsets         # rows + 1 positions in `data`; the first need not be 0
+    cdef const uint8_t* data
+    cdef const uint8_t* validity        # Arrow bitmap, bit set = present; NULL: no row is null
+    cdef Py_ssize_t validity_offset     # bit of row 0 in `validity`
+    cdef object owner                   # keeps the memory above alive
+
+    cdef inline Slice at(self, Py_ssize_t row) noexcept nogil:
+        cdef Slice out
+        out.data = self.data + self.offsets[row]
+        out.size = self.offsets[row + 1] - self.offsets[row]
+        return out
+
+    cdef inline bint is_null(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t bit
+        if self.validity == NULL:
+            return False
+        bit = self.validity_offset + row
+        return not (self.validity[bit >> 3] >> (bit & 7)) & 1
+
+
+cdef class BinaryColumnBuilder:
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t data_bytes
+    cdef int32_t* offsets               # pooled; capacity_rows + 1
+    cdef uint8_t* data                  # pooled; capacity_bytes
+    cdef uint8_t* validity              # NULL until the first null
+    cdef Py_ssize_t capacity_rows
+    cdef Py_ssize_t capacity_bytes
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
+    cdef int append(self, Slice value) except -1 nogil      # OverflowError past 2 GiB - 1 of data
+    cdef int append_null(self) except -1 nogil
+    cdef BinaryColumn finish(self)                          # hands the memory over; the builder is empty again
