@@ -1,0 +1,162 @@
+"""What the catalog knows of a table: its columns, its keys, and how its rows lie in the store.
+
+A `TableCatalog` describes a table, a materialized view and an executor's state table alike, since all
+three are rows under a table id. It is an immutable value: DDL makes a new one. Table ids and column ids
+are never used twice, so bytes written under an id keep their meaning for as long as they exist.
+
+Storage layout: the primary key columns are memcomparable in the key, in `pk` order, after `table id |
+vnode`. The value holds `value_indices`: every column that cannot be decoded from the key exactly (key
+forms that lose are stored in both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from relational.types.data_type import DataType
+from relational.types.ordering import OrderType, SortKey
+from relational.types.schema import Field, Schema
+
+FORMAT_VERSION = 1
+DEFAULT_VNODE_COUNT = 256
+
+
+class TableKind(StrEnum):
+    """Who writes it: statements or a connector, a query's change stream, an executor for itself."""
+
+    TABLE = "table"
+    MATERIALIZED_VIEW = "materialized view"
+    INTERNAL = "internal"
+
+
+class ConflictBehaviour(StrEnum):
+    """What an inserted row does when its primary key is already present."""
+
+    ERROR = "error"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCatalog:
+    """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out."""
+
+    name: str
+    column_id: int
+    data_type: DataType
+    is_hidden: bool = False
+
+    def to_json(self) -> dict:
+        return {
+            "name": self.name,
+            "column_id": self.column_id,
+            "data_type": str(self.data_type),
+            "is_hidden": self.is_hidden,
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping) -> ColumnCatalog:
+        return cls(
+            record["name"], record["column_id"], DataType.parse(record["data_type"]), record["is_hidden"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableCatalog:
+    """A table as the store and every executor see it. All indices point into `columns`.
+
+    `stream_key` identifies a row of its change stream; `pk` orders the stored rows and contains the
+    stream key; `distribution_key` is hashed to the vnode and lies within `pk` (empty: one vnode, 0).
+    `row_id_index` is the generated key column of a table without a declared key. The prefix of the
+    first `prefix_columns` key columns is filtered. `plan` is a view's bound logical plan as JSON text,
+    `definition` the statement that made the object. `dependencies` are the ids of the tables it reads;
+    for an internal table the id of the job that owns it.
+    """
+
+    id: int
+    name: str
+    kind: TableKind
+    columns: tuple[ColumnCatalog, ...]
+    pk: tuple[SortKey, ...]
+    stream_key: tuple[int, ...]
+    distribution_key: tuple[int, ...]
+    value_indices: tuple[int, ...]
+    vnode_count: int = DEFAULT_VNODE_COUNT
+    is_append_only: bool = False
+    row_id_index: int | None = None
+    conflict: ConflictBehaviour = ConflictBehaviour.ERROR
+    prefix_columns: int = 0
+    definition: str = ""
+    plan: str = ""
+    connector: Mapping[str, str] | None = field(default=None, hash=False)
+    dependencies: tuple[int, ...] = ()
+    version: int = FORMAT_VERSION
+
+    @property
+    def schema(self) -> Schema:
+        """All columns, hidden ones included, in stored order."""
+        return Schema(tuple(Field(column.name, column.data_type) for column in self.columns))
+
+    @property
+    def visible_indices(self) -> tuple[int, ...]:
+        """The columns a user sees, in order."""
+        return tuple(index for index, column in enumerate(self.columns) if not column.is_hidden)
+
+    @property
+    def pk_indices(self) -> tuple[int, ...]:
+        """The key columns in key order."""
+        return tuple(key.column for key in self.pk)
+
+    def with_id(self, table_id: int) -> TableCatalog:
+        """The same object under an allocated id."""
+        return replace(self, id=table_id)
+
+    def to_json(self) -> dict:
+        """A JSON-able record; `from_json` gives an equal catalog back."""
+        return {
+            "version": self.version,
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind.value,
+            "columns": [column.to_json() for column in self.columns],
+            "pk": [[key.column, key.order.descending, key.order.nulls_first] for key in self.pk],
+            "stream_key": list(self.stream_key),
+            "distribution_key": list(self.distribution_key),
+            "value_indices": list(self.value_indices),
+            "vnode_count": self.vnode_count,
+            "is_append_only": self.is_append_only,
+            "row_id_index": self.row_id_index,
+            "conflict": self.conflict.value,
+            "prefix_columns": self.prefix_columns,
+            "definition": self.definition,
+            "plan": self.plan,
+            "connector": None if self.connector is None else dict(self.connector),
+            "dependencies": list(self.dependencies),
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping) -> TableCatalog:
+        """The catalog written by `to_json`. ValueError for a format version this code does not know."""
+        if record["version"] != FORMAT_VERSION:
+            raise ValueError(f"catalog of format version {record['version']}, expected {FORMAT_VERSION}")
+        return cls(
+            id=record["id"],
+            name=record["name"],
+            kind=TableKind(record["kind"]),
+            columns=tuple(ColumnCatalog.from_json(column) for column in record["columns"]),
+            pk=tuple(SortKey(column, OrderType(*order)) for column, *order in record["pk"]),
+            stream_key=tuple(record["stream_key"]),
+            distribution_key=tuple(record["distribution_key"]),
+            value_indices=tuple(record["value_indices"]),
+            vnode_count=record["vnode_count"],
+            is_append_only=record["is_append_only"],
+            row_id_index=record["row_id_index"],
+            conflict=ConflictBehaviour(record["conflict"]),
+            prefix_columns=record["prefix_columns"],
+            definition=record["definition"],
+            plan=record["plan"],
+            connector=record["connector"],
+            dependencies=tuple(record["dependencies"]),
+        )
