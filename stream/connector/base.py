@@ -1,0 +1,89 @@
+"""Connectors: how rows come in from elsewhere.
+
+A connector describes one external stream as a table's options name it. It is cut into splits; a split is
+read in order by one SplitReader, whose offset says where the next chunk begins. The offset is state of the
+table (R13): after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
+again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from stream.errors import UnknownConnector
+
+if TYPE_CHECKING:
+    from relational.chunk.stream_chunk import StreamChunk
+    from relational.types.schema import Schema
+
+
+class SplitReader(ABC):
+    """Reads one split in order. Used by one thread; the same offset always leads to the same rows."""
+
+    @abstractmethod
+    def next_chunk(self, max_rows: int) -> StreamChunk | None:
+        """The next changes, at most `max_rows` of them and without a parted update pair; None when nothing is
+        there now. Does not block for longer than a few milliseconds."""
+
+    @property
+    @abstractmethod
+    def offset(self) -> str:
+        """Where the chunk after the last one handed out begins."""
+
+    @abstractmethod
+    def seek(self, offset: str) -> None:
+        """Continue from `offset`, one that `offset` gave earlier. InvalidOffset if it is not understood."""
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether nothing will ever come after the last chunk."""
+
+    def close(self) -> None:  # noqa: B027  most readers hold nothing
+        """Give back what the reader holds."""
+
+
+class SplitEnumerator(ABC):
+    """Says which splits an external stream has."""
+
+    @abstractmethod
+    def list_splits(self) -> Sequence[str]:
+        """Names of all splits, in a stable order."""
+
+
+class Connector(ABC):
+    """One external stream.
+
+    `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally and
+    its old rows are right, so that the table need not look them up.
+    """
+
+    is_append_only: bool = False
+    is_consistent: bool = False
+
+    @abstractmethod
+    def enumerator(self) -> SplitEnumerator: ...
+
+    @abstractmethod
+    def open_split(self, split: str) -> SplitReader:
+        """A reader at the split's beginning."""
+
+
+ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
+
+_FACTORIES: dict[str, ConnectorFactory] = {}
+
+
+def register_connector(name: str, factory: ConnectorFactory) -> None:
+    """`WITH (connector = name, ...)` calls `factory(options, schema)` from now on; the last one wins."""
+    _FACTORIES[name] = factory
+
+
+def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Connector:
+    """The connector that a table's options describe. UnknownConnector lists those that are registered."""
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        raise UnknownConnector(name, _FACTORIES)
+    return factory(options, schema)

@@ -1,0 +1,148 @@
+"""What can go wrong above the tables.
+
+StreamError
+├── PlanNotSupported (ValueError)      a query that cannot be kept fresh, with the reason
+├── ConnectorError                     an external system refused, vanished or sent what cannot be read
+│   ├── UnknownConnector (KeyError)    no such connector is registered
+│   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
+├── StatementError                     one DML statement failed; it changed nothing
+│   ├── DuplicateKey                   an insert met a row with the same primary key
+│   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
+│   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, a failed expression)
+├── StatementsLost                     statements acknowledged to nobody: a recovery undid their epoch
+├── InconsistentStream                 a change stream broke its promise: a bug upstream, named
+├── ActorFailed                        an actor ended with an error, its cause chained
+├── BarrierTimeout (TimeoutError)      a barrier was not collected in time; names the actors that were missing
+├── RecoveryFailed                     recovery gave up after its limit of attempts
+├── ChannelClosed                      the other end of a channel is gone
+└── SessionClosed                      a call on a session after close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+class StreamError(Exception):
+    """Root of everything that the stream floor raises on purpose."""
+
+
+class PlanNotSupported(StreamError, ValueError):
+    """A logical plan that no stream plan exists for. `node` names the operator, `reason` says why."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        super().__init__(f"{node} cannot be maintained as a stream: {reason}")
+        self.node = node
+        self.reason = reason
+
+
+class ConnectorError(StreamError):
+    """An external system refused, vanished or sent what cannot be read."""
+
+    def __init__(self, connector: str, reason: str) -> None:
+        super().__init__(f"connector {connector!r}: {reason}")
+        self.connector = connector
+        self.reason = reason
+
+
+class UnknownConnector(ConnectorError, KeyError):
+    """No connector of that name is registered; `known` lists those that are."""
+
+    def __init__(self, connector: str, known: Iterable[str]) -> None:
+        self.known = tuple(sorted(known))
+        super().__init__(connector, f"is not registered; known: {', '.join(self.known) or 'none'}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class InvalidOffset(ConnectorError, ValueError):
+    """A stored offset that the reader of `split` does not understand."""
+
+    def __init__(self, connector: str, split: str, offset: str) -> None:
+        super().__init__(connector, f"split {split!r} cannot seek to offset {offset!r}")
+        self.split = split
+        self.offset = offset
+
+
+class StatementError(StreamError):
+    """One DML statement failed and changed nothing. `table` is the table's name."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"table {table!r}: {reason}")
+        self.table = table
+        self.reason = reason
+
+
+class DuplicateKey(StatementError):
+    """An insert met a row with the same primary key, and the table's conflict rule is `error`."""
+
+    def __init__(self, table: str, key: tuple) -> None:
+        super().__init__(table, f"a row with the primary key {key!r} exists already")
+        self.key = key
+
+
+class AppendOnlyViolation(StatementError):
+    """UPDATE or DELETE on a table that declared itself append-only."""
+
+    def __init__(self, table: str, verb: str) -> None:
+        super().__init__(table, f"{verb} is refused: the table is append-only")
+        self.verb = verb
+
+
+class InvalidStatement(StatementError, ValueError):
+    """A statement whose rows the table cannot hold: wrong type, NULL in a key, an expression that failed."""
+
+
+class StatementsLost(StreamError):
+    """A recovery undid the epoch these statements lay in. `statement_ids` in the order they were sent."""
+
+    def __init__(self, statement_ids: Sequence[int]) -> None:
+        self.statement_ids = tuple(statement_ids)
+        listed = ", ".join(str(each) for each in self.statement_ids)
+        super().__init__(f"{len(self.statement_ids)} statement(s) were lost in a recovery: {listed}")
+
+
+class InconsistentStream(StreamError):
+    """A change stream broke its promise; `executor` saw it, `evidence` says what."""
+
+    def __init__(self, executor: str, evidence: str) -> None:
+        super().__init__(f"{executor}: {evidence}")
+        self.executor = executor
+        self.evidence = evidence
+
+
+class ActorFailed(StreamError):
+    """Actor `actor_id` ended with an error, which is this error's cause."""
+
+    def __init__(self, actor_id: int, cause: BaseException) -> None:
+        super().__init__(f"actor {actor_id} failed: {type(cause).__name__}: {cause}")
+        self.actor_id = actor_id
+        self.__cause__ = cause
+
+
+class BarrierTimeout(StreamError, TimeoutError):
+    """The barrier that ends `epoch` was not collected in `timeout_ms`; `missing` actors were waited for."""
+
+    def __init__(self, epoch: int, timeout_ms: int, missing: Iterable[int]) -> None:
+        self.epoch = epoch
+        self.timeout_ms = timeout_ms
+        self.missing = tuple(sorted(missing))
+        super().__init__(f"epoch {epoch} not collected in {timeout_ms} ms; missing actors {self.missing}")
+
+
+class RecoveryFailed(StreamError):
+    """Recovery gave up after `attempts` attempts; the last error is this error's cause."""
+
+    def __init__(self, attempts: int, cause: BaseException) -> None:
+        super().__init__(f"recovery failed {attempts} times, last with {type(cause).__name__}: {cause}")
+        self.attempts = attempts
+        self.__cause__ = cause
+
+
+class ChannelClosed(StreamError):
+    """The other end of a channel is gone; its error, if it had one, is this error's cause."""
+
+
+class SessionClosed(StreamError):
+    """A call on a session after close()."""

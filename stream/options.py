@@ -1,0 +1,44 @@
+"""Every knob of the stream floor in one immutable value; the unit is in each name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Limits and intervals of a session's jobs. Checked at construction; ValueError names the field."""
+
+    barrier_interval_ms: int = 1_000
+    """Time between two barriers when nobody asks for one sooner."""
+    checkpoint_frequency: int = 1
+    """Every n-th barrier is a checkpoint; DDL and FLUSH make theirs one."""
+    in_flight_barriers: int = 4
+    """Barriers that may be between injection and commit at once; the next one waits."""
+    barrier_timeout_ms: int = 300_000
+    """How long a barrier may stay uncollected before recovery begins."""
+    recovery_attempts: int = 5
+    """Recoveries in a row without one committed epoch before the session gives up."""
+    recovery_backoff_ms: int = 20
+    """Wait before the second recovery in a row; doubled each time, at most 5 s."""
+    chunk_rows: int = 4_096
+    """Most rows in one chunk."""
+    channel_permits_rows: int = 32_768
+    """Rows that may wait in one channel; a barrier never waits for them."""
+    checkpoint_rows: int = 0
+    """A source asks for a barrier after this many rows and waits for it; 0: it never asks."""
+    statement_rows: int = 1_000_000
+    """Most rows one INSERT may carry; it lies within one epoch whole."""
+    aggregation_cache_bytes: int = 256 << 20
+    """Memory of one aggregation's groups; beyond it clean groups are evicted at barriers."""
+    aggregation_flush_groups: int = 1_000_000
+    """Dirty groups of one aggregation after which its changes are emitted before the barrier."""
+    snapshot_slice_rows: int = 65_536
+    """Rows that a backfill reads from the snapshot between two looks at its upstream."""
+
+    def __post_init__(self) -> None:
+        may_be_zero = {"checkpoint_rows", "recovery_backoff_ms"}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or value < (0 if field.name in may_be_zero else 1):
+                raise ValueError(f"StreamOptions.{field.name} must be a positive integer, got {value!r}")
