@@ -8,7 +8,7 @@ StreamError
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
 │   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
-│   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, a failed expression)
+│   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
 ├── StatementsLost                     statements acknowledged to nobody: a recovery undid their epoch
 ├── InconsistentStream                 a change stream broke its promise: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """New actors begin with this barrier. `outputs`: upstream actor id -> channels it sends to from now on, this
-    barrier included."""
+    """New actors begin with this barrier. `outputs`: upstream actor id -> channels it sends to from now on,
+    this barrier included."""
 
     actors: frozenset[int]
     outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
@@ -81,8 +81,8 @@ class InsertRows:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
-    """Where `predicate` is true (None: everywhere), each column becomes its expression's value over the old row.
-    `result` as in InsertRows."""
+    """Where `predicate` is true (None: everywhere), each column becomes its expression's value over the old
+    row. `result` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
