@@ -1,0 +1,261 @@
+"""Every error of the store, each with its evidence as attributes, each safe to pickle.
+
+HummockError
+├── ObjectStoreError            an object store could not do what it was asked; may be retried
+│   ├── ObjectNotFound          also KeyError
+│   ├── ObjectExists            a create-if-absent found something
+│   ├── InvalidPath             also ValueError: a path that names nothing inside the store
+│   └── DeadlineExceeded        also TimeoutError: retries ended without success
+├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
+│   └── MetaStoreCorrupt        also MetaStoreError
+├── MetaStoreError              the meta store could not do what it was asked
+│   ├── PreconditionFailed      nothing was written: a key does not hold what the transaction requires
+│   ├── OutcomeUnknown          the transaction may or may not have happened: read again
+│   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
+│   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
+│   └── MetaStoreForked         a handle was used in a process that did not open it
+├── InvalidWriteBatch           also ValueError
+├── InvalidEpoch                also ValueError
+├── InvalidOption               also ValueError
+├── SstableRefused              a commit names a file that may not enter a version
+├── Fenced                      a role was claimed by another process since
+├── EpochTooOld                 a read below what compaction has kept
+├── SnapshotExpired             a lease ran out and what it protected is gone
+├── WaitEpochTimeout            also TimeoutError
+├── SharedBufferFull            writes outran uploads beyond the limit
+└── StoreClosed                 use after close
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HummockError(Exception):
+    """Root of the tree. `args` are the constructor's arguments, so that an error survives pickling."""
+
+
+class ObjectStoreError(HummockError):
+    """`path` could not be read or written; `reason` says why."""
+
+    def __init__(self, path: str, reason: str):
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"object {self.path!r}: {self.reason}"
+
+
+class ObjectNotFound(ObjectStoreError, KeyError):
+    def __init__(self, path: str, reason: str = "does not exist"):
+        super().__init__(path, reason)
+
+
+class ObjectExists(ObjectStoreError):
+    def __init__(self, path: str, reason: str = "exists already"):
+        super().__init__(path, reason)
+
+
+class InvalidPath(ObjectStoreError, ValueError):
+    """The path is empty, absolute, or leads out of the store."""
+
+
+class DeadlineExceeded(ObjectStoreError, TimeoutError):
+    """Every try of one call failed until its attempts or its total time ran out; `attempts` were made."""
+
+    def __init__(self, path: str, reason: str, attempts: int):
+        super().__init__(path, reason)
+        self.args, self.attempts = (path, reason, attempts), attempts
+
+    def __str__(self) -> str:
+        return f"object {self.path!r}: gave up after {self.attempts} attempts: {self.reason}"
+
+
+class Corruption(HummockError, ValueError):
+    """Bytes are not what was written: `where` in `object_name`, what was `expected`, what was `got`."""
+
+    def __init__(self, object_name: str, where: str, expected: Any = None, got: Any = None):
+        super().__init__(object_name, where, expected, got)
+        self.object_name, self.where, self.expected, self.got = object_name, where, expected, got
+
+    def __str__(self) -> str:
+        evidence = "" if self.expected is None and self.got is None else (
+            f": expected {self.expected!r}, got {self.got!r}")
+        return f"{self.object_name} is damaged at {self.where}{evidence}"
+
+
+class MetaStoreError(HummockError):
+    """The meta store failed; `args[0]` says how."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class PreconditionFailed(MetaStoreError):
+    """`key` held `got` where the transaction required `expected` (None: absent). Nothing was written."""
+
+    def __init__(self, key: str, expected: bytes | None, got: bytes | None):
+        super().__init__(key, expected, got)
+        self.key, self.expected, self.got = key, expected, got
+
+    def __str__(self) -> str:
+        return f"meta key {self.key!r}: required {_shortened(self.expected)}, found {_shortened(self.got)}"
+
+
+class OutcomeUnknown(MetaStoreError):
+    """A transaction's end was not seen: it is either wholly done or not at all."""
+
+
+class MetaStoreBusy(MetaStoreError, TimeoutError):
+    """Another process held the store for longer than `timeout_ms`. Nothing was written."""
+
+    def __init__(self, store: str, timeout_ms: int):
+        super().__init__(store, timeout_ms)
+        self.store, self.timeout_ms = store, timeout_ms
+
+    def __str__(self) -> str:
+        return f"{self.store} was held by another process for more than {self.timeout_ms} ms"
+
+
+class MetaStoreCorrupt(Corruption, MetaStoreError):
+    """The meta store's own digests do not agree with its rows."""
+
+
+class MetaStoreEmptied(MetaStoreError):
+    """`marker` says that `store` was initialised, yet it holds nothing: it was lost, not new."""
+
+    def __init__(self, store: str, marker: str):
+        super().__init__(store, marker)
+        self.store, self.marker = store, marker
+
+    def __str__(self) -> str:
+        return f"{self.store} is empty, but {self.marker} says it was initialised: its data was lost"
+
+
+class MetaStoreForked(MetaStoreError):
+    """A handle opened by process `opened_by` was used by process `used_by`."""
+
+    def __init__(self, store: str, opened_by: int, used_by: int):
+        super().__init__(store, opened_by, used_by)
+        self.store, self.opened_by, self.used_by = store, opened_by, used_by
+
+    def __str__(self) -> str:
+        return f"{self.store} was opened by process {self.opened_by} and used by its fork {self.used_by}"
+
+
+class InvalidWriteBatch(HummockError, ValueError):
+    """`row` (None: the batch as a whole) breaks the order, uniqueness or presence of keys."""
+
+    def __init__(self, reason: str, row: int | None = None):
+        super().__init__(reason, row)
+        self.reason, self.row = reason, row
+
+    def __str__(self) -> str:
+        return self.reason if self.row is None else f"row {self.row}: {self.reason}"
+
+
+class InvalidEpoch(HummockError, ValueError):
+    """`epoch` may not be used like this."""
+
+    def __init__(self, epoch: Any, reason: str):
+        super().__init__(epoch, reason)
+        self.epoch, self.reason = epoch, reason
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}: {self.reason}"
+
+
+class InvalidOption(HummockError, ValueError):
+    """Option `name` may not be `value`; `allowed` says what may be."""
+
+    def __init__(self, name: str, value: Any, allowed: str):
+        super().__init__(name, value, allowed)
+        self.name, self.value, self.allowed = name, value, allowed
+
+    def __str__(self) -> str:
+        return f"option {self.name} is {self.value!r}: must be {self.allowed}"
+
+
+class SstableRefused(HummockError):
+    """File `name` may not enter a version."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+    def __str__(self) -> str:
+        return f"sstable {self.name} is refused: {self.reason}"
+
+
+class Fenced(HummockError):
+    """The holder of generation `held` of `role` was replaced; the store is at generation `current`."""
+
+    def __init__(self, role: str, held: int, current: int):
+        super().__init__(role, held, current)
+        self.role, self.held, self.current = role, held, current
+
+    def __str__(self) -> str:
+        return f"the {self.role} role was claimed again: held generation {self.held}, now {self.current}"
+
+
+class EpochTooOld(HummockError):
+    """Versions of rows at `epoch` may have been compacted away: reads start at `safe_epoch`."""
+
+    def __init__(self, epoch: int, safe_epoch: int):
+        super().__init__(epoch, safe_epoch)
+        self.epoch, self.safe_epoch = epoch, safe_epoch
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} is older than {self.safe_epoch}, the oldest that can still be read"
+
+
+class SnapshotExpired(HummockError):
+    """`what` was protected by a lease that ran out."""
+
+    def __init__(self, what: str, reason: str = "its lease ran out"):
+        super().__init__(what, reason)
+        self.what, self.reason = what, reason
+
+    def __str__(self) -> str:
+        return f"{self.what} is gone: {self.reason}"
+
+
+class WaitEpochTimeout(HummockError, TimeoutError):
+    """`epoch` was not committed within `timeout_ms`; the store stands at `committed_epoch`."""
+
+    def __init__(self, epoch: int, committed_epoch: int, timeout_ms: int):
+        super().__init__(epoch, committed_epoch, timeout_ms)
+        self.epoch, self.committed_epoch, self.timeout_ms = epoch, committed_epoch, timeout_ms
+
+    def __str__(self) -> str:
+        return (f"epoch {self.epoch} was not committed within {self.timeout_ms} ms; "
+                f"the committed epoch is {self.committed_epoch}")
+
+
+class SharedBufferFull(HummockError):
+    """`used_bytes` of `limit_bytes` wait for upload and nothing was freed in time."""
+
+    def __init__(self, used_bytes: int, limit_bytes: int):
+        super().__init__(used_bytes, limit_bytes)
+        self.used_bytes, self.limit_bytes = used_bytes, limit_bytes
+
+    def __str__(self) -> str:
+        return f"the shared buffer holds {self.used_bytes} of {self.limit_bytes} bytes and does not drain"
+
+
+class StoreClosed(HummockError):
+    """`what` was used after it was closed."""
+
+    def __init__(self, what: str = "the store"):
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} is closed"
+
+
+def _shortened(value: bytes | None, limit: int = 80) -> str:
+    """`value` for a message: absent, whole, or its first `limit` bytes and its size."""
+    if value is None:
+        return "nothing"
+    return repr(value) if len(value) <= limit else f"{value[:limit]!r}... ({len(value)} bytes)"

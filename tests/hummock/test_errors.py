@@ -1,0 +1,67 @@
+import inspect
+import pickle
+
+import pytest
+
+from hummock import errors
+
+ARGUMENTS = {
+    "HummockError": ("reason",),
+    "ObjectStoreError": ("sst/a.data", "disk full"),
+    "ObjectNotFound": ("sst/a.data",),
+    "ObjectExists": ("sst/a.data",),
+    "InvalidPath": ("../a", "leaves the store"),
+    "DeadlineExceeded": ("sst/a.data", "reset", 8),
+    "Corruption": ("sst/a.data", "block 3", 1, 2),
+    "MetaStoreError": ("broken",),
+    "PreconditionFailed": ("version/current", b"1", None),
+    "OutcomeUnknown": ("connection lost",),
+    "MetaStoreBusy": ("meta.db", 100),
+    "MetaStoreCorrupt": ("meta.db", "row digest", "ab", "cd"),
+    "MetaStoreEmptied": ("meta.db", "meta.initialised"),
+    "MetaStoreForked": ("meta.db", 1, 2),
+    "InvalidWriteBatch": ("keys are not sorted", 3),
+    "InvalidEpoch": (7, "is not pure"),
+    "InvalidOption": ("codec", "zip", "one of none, lz4, zstd"),
+    "SstableRefused": ("ab", "was vacuumed"),
+    "Fenced": ("writer", 1, 2),
+    "EpochTooOld": (1, 2),
+    "SnapshotExpired": ("snapshot 5",),
+    "WaitEpochTimeout": (2, 1, 100),
+    "SharedBufferFull": (10, 5),
+    "StoreClosed": ("the store",),
+}
+TREE = {name: kind for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.HummockError)}
+
+
+def test_every_error_stands_in_the_drawn_tree():
+    assert set(TREE) == set(ARGUMENTS)
+    for name in TREE:
+        assert name in errors.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(TREE))
+def test_an_error_survives_pickling_with_its_evidence(name):
+    error = TREE[name](*ARGUMENTS[name])
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error) != ""
+    assert vars(copy) == vars(error)
+
+
+def test_messages_carry_the_evidence():
+    damage = errors.Corruption("a.data", "block 3", 1, 2)
+    assert str(damage) == "a.data is damaged at block 3: expected 1, got 2"
+    assert str(errors.InvalidWriteBatch("key repeats", 4)) == "row 4: key repeats"
+    assert "sst/x" in str(errors.ObjectNotFound("sst/x"))
+    long = errors.PreconditionFailed("k", b"x" * 500, None)
+    assert len(str(long)) < 250 and "500 bytes" in str(long)
+
+
+@pytest.mark.parametrize(("name", "builtin"), [
+    ("ObjectNotFound", KeyError), ("Corruption", ValueError), ("MetaStoreCorrupt", ValueError),
+    ("InvalidEpoch", ValueError), ("WaitEpochTimeout", TimeoutError), ("MetaStoreBusy", TimeoutError),
+])
+def test_natural_errors_are_builtins_too(name, builtin):
+    assert issubclass(TREE[name], builtin)
