@@ -1,0 +1,111 @@
+"""An epoch is a moment between two barriers: the unit of visibility, commit and recovery.
+
+Layout, uint64: milliseconds since 2021-04-01T00:00Z << 16 | spill offset. A pure epoch has offset 0; stored
+keys carry the offset of the flush that wrote them, so several flushes fit into one epoch and stay ordered.
+Commit, pin, watermark and retention speak of pure epochs; a read at `e` sees offsets up to 0xFFFF. Epochs are
+never counted up or down by callers: the next one comes from an `EpochGenerator`. 0 means "never".
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NewType
+
+from hummock.errors import InvalidEpoch
+
+Epoch = NewType("Epoch", int)
+Clock = Callable[[], int]           # milliseconds since 1970-01-01T00:00Z
+
+SPILL_BITS = 16
+SPILL_MASK = (1 << SPILL_BITS) - 1
+MAX_EPOCH = Epoch((1 << 64) - 1)
+NEVER = Epoch(0)
+BASE_MS = 1_617_235_200_000         # 2021-04-01T00:00Z
+
+
+def wall_clock_ms() -> int:
+    """This machine's clock in milliseconds since 1970: the only place that reads it."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_seconds() -> float:
+    """Seconds that never go back, for measuring waits."""
+    return time.monotonic()
+
+
+def check_epoch(epoch: int) -> Epoch:
+    """`epoch` itself. Raises `InvalidEpoch` unless it is an integer of 0 .. 2**64 - 1."""
+    if not isinstance(epoch, int) or isinstance(epoch, bool):
+        raise InvalidEpoch(epoch, "an epoch is an integer")
+    if not 0 <= epoch <= MAX_EPOCH:
+        raise InvalidEpoch(epoch, "an epoch is between 0 and 2**64 - 1")
+    return Epoch(epoch)
+
+
+def check_pure(epoch: int) -> Epoch:
+    """`epoch` itself. Raises `InvalidEpoch` unless it is pure and not 0."""
+    if check_epoch(epoch) & SPILL_MASK or epoch == NEVER:
+        raise InvalidEpoch(epoch, "a pure epoch has its low 16 bits zero and is not 0")
+    return Epoch(epoch)
+
+
+def pure_epoch(epoch: int) -> Epoch:
+    """The epoch without the offset of a flush."""
+    return Epoch(epoch & ~SPILL_MASK)
+
+
+def read_bound(epoch: int) -> Epoch:
+    """The newest stored epoch that a read at `epoch` sees."""
+    return Epoch(epoch | SPILL_MASK)
+
+
+def with_spill(epoch: int, offset: int) -> Epoch:
+    """The stored epoch of flush number `offset` inside the pure `epoch`; `InvalidEpoch` past 0xFFFF."""
+    if not 0 <= offset <= SPILL_MASK:
+        raise InvalidEpoch(epoch, f"flush {offset} does not fit into 16 bits")
+    return Epoch(pure_epoch(epoch) | offset)
+
+
+def from_unix_ms(unix_ms: int) -> Epoch:
+    """The pure epoch of a moment; moments before April 2021 give `InvalidEpoch`."""
+    if unix_ms <= BASE_MS:
+        raise InvalidEpoch(unix_ms, "the moment is before 2021-04-01T00:00Z")
+    return check_epoch((unix_ms - BASE_MS) << SPILL_BITS)
+
+
+def to_unix_ms(epoch: int) -> int:
+    """Milliseconds since 1970 of an epoch, its offset ignored."""
+    return (epoch >> SPILL_BITS) + BASE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPair:
+    """A barrier ends epoch `prev` and opens epoch `curr`."""
+
+    curr: Epoch
+    prev: Epoch
+
+    def __post_init__(self) -> None:
+        if self.prev >= self.curr:
+            raise InvalidEpoch(self.curr, f"does not follow {self.prev}")
+
+
+class EpochGenerator:
+    """Hands out pure epochs, each greater than all before it and than `last`, also when the clock goes back.
+
+    Thread safe.
+    """
+
+    def __init__(self, clock: Clock = wall_clock_ms, last: int = NEVER):
+        self._clock = clock
+        self._last = pure_epoch(check_epoch(last))
+        self._lock = threading.Lock()
+
+    def next(self) -> Epoch:
+        with self._lock:
+            moment = max(self._clock() - BASE_MS, (self._last >> SPILL_BITS) + 1)
+            self._last = check_epoch(moment << SPILL_BITS)
+            return self._last
