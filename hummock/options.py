@@ -1,0 +1,86 @@
+"""What can be set, with the unit in each name; every value is checked when an options object is made.
+
+`StorageOptions` are a process's own and may differ between processes of one store: what a reader needs in
+order to understand a file (codec, filter policy) is written into the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from hummock.errors import InvalidOption
+
+KIB = 1 << 10
+MIB = 1 << 20
+ARROW_BYTES_LIMIT = (1 << 31) - 1       # int32 offsets end here
+CODECS = ("none", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How one process writes, caches and reads."""
+
+    block_bytes: int = 64 * KIB             # uncompressed target of a block
+    sstable_bytes: int = 64 * MIB           # target of one .data object
+    filter_bits_per_key: int = 10
+    filter_policy: str = "blocked_bloom"
+    codec: str = "lz4"
+    block_cache_bytes: int = 256 * MIB
+    meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters
+    shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
+    prefetch_bytes: int = 4 * MIB           # read ahead of a scan
+    scan_batch_rows: int = 8192
+    scan_batch_bytes: int = 8 * MIB
+    wait_epoch_ms: int = 10_000             # how long a read waits for an epoch unless told otherwise
+
+    def __post_init__(self) -> None:
+        _check_positive(self, skip=("filter_policy", "codec"))
+        _check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
+        _check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
+        _check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
+        if self.codec not in CODECS:
+            raise InvalidOption("codec", self.codec, f"one of {', '.join(CODECS)}")
+        if not isinstance(self.filter_policy, str) or not self.filter_policy:
+            raise InvalidOption("filter_policy", self.filter_policy, "the name of a filter policy")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """When one object-store call is tried again: at most `attempts` times within `deadline_ms` in all.
+
+    The wait before try n is a random share of min(max_delay_ms, first_delay_ms * 2**n).
+    """
+
+    attempts: int = 8
+    first_delay_ms: int = 20
+    max_delay_ms: int = 2_000
+    deadline_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaOptions:
+    """How the manager keeps its truth."""
+
+    lease_ms: int = 30_000                  # a process that does not renew within this loses its pins
+    checkpoint_deltas: int = 64             # deltas kept before they are folded into a checkpoint
+    commits_remembered: int = 64            # answers of the newest commits, for repeated calls
+    retained_versions: int = 1_024          # old versions kept in memory for local pins
+    transaction_attempts: int = 16          # tries against other processes before giving up
+    busy_timeout_ms: int = 10_000           # wait for another process inside the database
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+def _check_positive(options: object, skip: tuple[str, ...] = ()) -> None:
+    for field in fields(options):           # type: ignore[arg-type]
+        if field.name not in skip:
+            _check_range(field.name, getattr(options, field.name), 1, 1 << 62)
+
+
+def _check_range(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidOption(name, value, f"an integer between {low} and {high}")
