@@ -1,0 +1,76 @@
+"""Aggregate calls of a GROUP BY: what is computed of a group, its type, and what state it takes.
+
+The count, sum and average of a group follow from running values, with retractions too. A minimum or
+maximum follows from a running value only while nothing is retracted; otherwise the group's inputs are
+kept in order (materialized input).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relational.expr.expression import Expression
+from relational.types.data_type import DataType
+
+MAX_PRECISION = 38
+AVERAGE_SCALE = 10
+
+
+class AggKind(StrEnum):
+    """The functions; COUNT without an argument is count(*)."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class AggCall:
+    """One aggregate over the input column `argument` (None: count(*)), of rows for which `filter` is true.
+
+    NULL arguments are left out. `distinct` counts each value of a group once. `data_type` is that of
+    the result.
+    """
+
+    kind: AggKind
+    argument: int | None
+    filter: Expression | None
+    distinct: bool
+    data_type: DataType
+
+    def keeps_inputs(self, is_append_only: bool) -> bool:
+        """Whether the state must hold the group's rows in order: an extreme that a retraction can take
+        away.
+        """
+        return self.kind in (AggKind.MIN, AggKind.MAX) and not is_append_only
+
+    def describe(self, names: tuple[str, ...] | list[str]) -> str:
+        """SQL-like text over the names of the input columns."""
+        argument = "*" if self.argument is None else names[self.argument]
+        text = f"{self.kind.value}({'DISTINCT ' if self.distinct else ''}{argument})"
+        return text if self.filter is None else f"{text} FILTER (WHERE {self.filter.describe(names)})"
+
+
+def aggregate_type(kind: AggKind, argument: DataType | None) -> DataType | None:
+    """The result type of `kind` over `argument` (None: count(*)); None where the function is not
+    defined for it.
+    """
+    if kind is AggKind.COUNT:
+        return DataType.BIGINT
+    if argument is None:
+        return None
+    if kind in (AggKind.MIN, AggKind.MAX):
+        return argument
+    if not argument.is_numeric:
+        return None
+    if argument in (DataType.REAL, DataType.DOUBLE):
+        return DataType.DOUBLE
+    scale = argument.scale or 0
+    if kind is AggKind.AVG:
+        return DataType.numeric(MAX_PRECISION, max(scale, AVERAGE_SCALE))
+    if argument in (DataType.SMALLINT, DataType.INT):
+        return DataType.BIGINT
+    return DataType.numeric(MAX_PRECISION, scale)

@@ -1,0 +1,218 @@
+"""Scalar expressions that are bound: every input is a column number, every node knows its type.
+
+An expression is an immutable tree over the columns of one input. It says what is meant, not how it is
+computed (`evaluate`) nor how it was written (`term`, `bind`). Types are settled when a node is made: an
+implicit conversion is a `Cast` in the tree, so evaluation never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relational.types.data_type import DataType
+
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "modulo": "%",
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "is_distinct": "IS DISTINCT FROM",
+    "is_not_distinct": "IS NOT DISTINCT FROM",
+    "and": "AND",
+    "or": "OR",
+    "like": "LIKE",
+    "ilike": "ILIKE",
+    "concat": "||",
+}
+POSTFIX = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A node of the tree. `data_type` is the type of its result; its children are evaluated over the
+    same input.
+    """
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        """The same node over other children, as many and of the same types."""
+        assert not children
+        return self
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        """SQL-like text; `names` are those of the input columns, `$n` stands in where there is none."""
+        raise AssertionError(f"{type(self).__name__} has no text")
+
+
+@dataclass(frozen=True, slots=True)
+class InputRef(Expression):
+    """The column `index` of the input."""
+
+    index: int
+    data_type: DataType
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return names[self.index] if self.index < len(names) else f"${self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    """A constant of a type; `value` is the Python value of `data_type`, or None for NULL."""
+
+    value: Any
+    data_type: DataType
+
+    def __eq__(self, other: object) -> bool:
+        """Same type and same written value: 1 is not TRUE, 0.0 is not -0.0, and NaN is itself."""
+        return (
+            isinstance(other, Literal)
+            and self.data_type == other.data_type
+            and type(self.value) is type(other.value)
+            and repr(self.value) == repr(other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.data_type, repr(self.value)))
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        if self.value is None:
+            return "NULL"
+        if isinstance(self.value, bool):
+            return "TRUE" if self.value else "FALSE"
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "''") + "'"
+        if isinstance(self.value, int | float) or self.data_type.is_numeric:
+            return str(self.value)
+        return f"{self.data_type} '{self.value}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """A named function of `functions.SIGNATURES` over its arguments."""
+
+    function: str
+    args: tuple[Expression, ...]
+    data_type: DataType
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.args
+
+    def with_children(self, children: tuple[Expression, ...]) -> Call:
+        return Call(self.function, children, self.data_type)
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        texts = [arg.describe(names) for arg in self.args]
+        if self.function in INFIX and len(texts) >= 2:
+            return "(" + f" {INFIX[self.function]} ".join(texts) + ")"
+        if self.function in POSTFIX:
+            return f"({texts[0]} {POSTFIX[self.function]})"
+        if self.function == "not":
+            return f"(NOT {texts[0]})"
+        if self.function == "in":
+            return f"({texts[0]} IN ({', '.join(texts[1:])}))"
+        return f"{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """`operand` converted to `data_type`; a value that does not fit is an error of its row."""
+
+    operand: Expression
+    data_type: DataType
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Cast:
+        return Cast(children[0], self.data_type)
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        return f"CAST({self.operand.describe(names)} AS {self.data_type})"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Expression):
+    """The result of the first branch whose condition is true, else `otherwise`. A branch runs on its
+    rows only.
+    """
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+    data_type: DataType
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Case:
+        pairs = tuple(zip(children[:-1:2], children[1:-1:2], strict=True))
+        return Case(pairs, children[-1], self.data_type)
+
+    def describe(self, names: Sequence[str] = ()) -> str:
+        branches = " ".join(
+            f"WHEN {condition.describe(names)} THEN {result.describe(names)}"
+            for condition, result in self.branches
+        )
+        return f"CASE {branches} ELSE {self.otherwise.describe(names)} END"
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The node and everything below it, parents first."""
+    yield expression
+    for child in expression.children:
+        yield from walk(child)
+
+
+def input_columns(expression: Expression) -> frozenset[int]:
+    """The input columns that the result depends on."""
+    return frozenset(node.index for node in walk(expression) if isinstance(node, InputRef))
+
+
+def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The tree with `change` applied to every node, children first."""
+    children = expression.children
+    changed = tuple(transform(child, change) for child in children)
+    return change(expression if changed == children else expression.with_children(changed))
+
+
+def remap(expression: Expression, positions: Mapping[int, int]) -> Expression:
+    """The same expression over an input whose columns moved: old number → new number. KeyError if one
+    is gone.
+    """
+    return transform(
+        expression,
+        lambda node: InputRef(positions[node.index], node.data_type) if isinstance(node, InputRef) else node,
+    )
+
+
+def substitute(expression: Expression, replacements: Sequence[Expression]) -> Expression:
+    """The expression with column i replaced by `replacements[i]`: two projections seen as one."""
+    return transform(
+        expression, lambda node: replacements[node.index] if isinstance(node, InputRef) else node
+    )
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The terms of a conjunction; the predicate itself where it is none."""
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return tuple(term for arg in predicate.args for term in conjuncts(arg))
+    return (predicate,)
+
+
+def conjunction(terms: Sequence[Expression]) -> Expression:
+    """The AND of one or more boolean terms."""
+    return terms[0] if len(terms) == 1 else Call("and", tuple(terms), DataType.BOOLEAN)
