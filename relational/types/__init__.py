@@ -1,0 +1,18 @@
+"""Types, schemas, orders and intervals: what a column is, before there are any rows."""
+
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import Interval
+from relational.types.ordering import ASCENDING, DESCENDING, OrderType, SortKey
+from relational.types.schema import Field, Schema
+
+__all__ = [
+    "ASCENDING",
+    "DESCENDING",
+    "DataType",
+    "Field",
+    "Interval",
+    "OrderType",
+    "Schema",
+    "SortKey",
+    "TypeKind",
+]

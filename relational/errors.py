@@ -1,0 +1,116 @@
+"""What can go wrong with rows, types, text and catalogs.
+
+    RelationalError
+    ├── SourceTextError (ValueError)      points at a place in SQL text
+    │   ├── ParseError                    the text is not SQL that we understand
+    │   └── BindError                     the text is SQL, but a name or a type in it does not fit
+    ├── EncodingError (ValueError)        bytes that are no encoding, or a value that has none
+    ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
+    ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
+    └── CatalogError
+        ├── NotFound (LookupError)
+        ├── Duplicate (ValueError)
+        └── DependencyError (RuntimeError)
+
+Each error carries its evidence as attributes, so that a caller need not read the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class RelationalError(Exception):
+    """Any error of this package."""
+
+
+class SourceTextError(RelationalError, ValueError):
+    """An error at a place of a text; `str()` shows the line and a caret below the place.
+
+    `text` may be missing when a tree was built by the fluent face; then only the message is shown.
+    `start` and `end` are character offsets into `text`, half open.
+    """
+
+    def __init__(
+        self, message: str, *, text: str | None = None, start: int | None = None, end: int | None = None
+    ):
+        self.message, self.text, self.start, self.end = message, text, start, end
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        if self.text is None or self.start is None:
+            return self.message
+        start = min(max(self.start, 0), len(self.text))
+        line_start = self.text.rfind("\n", 0, start) + 1
+        line_end = self.text.find("\n", start)
+        line = self.text[line_start : line_end if line_end >= 0 else len(self.text)].replace("\t", " ")
+        column = start - line_start
+        width = max(1, min((self.end or start + 1) - start, max(1, len(line) - column)))
+        number = self.text.count("\n", 0, start) + 1
+        gutter = f"{number} | "
+        return f"{self.message}\n{gutter}{line}\n{' ' * (len(gutter) + column)}{'^' * width}"
+
+
+class ParseError(SourceTextError):
+    """The text is not SQL that we understand."""
+
+
+class BindError(SourceTextError):
+    """A name, a type or a combination of them has no meaning here."""
+
+
+class EncodingError(RelationalError, ValueError):
+    """Bytes that no encoder wrote, or a value that the format cannot hold.
+
+    `row` is the row in the batch, `column` the position of the column in the encoder, `offset` the byte
+    inside the row's bytes; each None where it does not apply.
+    """
+
+    def __init__(
+        self, reason: str, *, row: int | None = None, column: int | None = None, offset: int | None = None
+    ):
+        self.reason, self.row, self.column, self.offset = reason, row, column, offset
+        places = (("row", row), ("column", column), ("byte", offset))
+        where = ", ".join(f"{name} {place}" for name, place in places if place is not None)
+        super().__init__(f"{reason} ({where})" if where else reason)
+
+
+class EvaluationError(RelationalError, ArithmeticError):
+    """An expression has no value for a row; `row` is its position in the chunk where it is known."""
+
+    def __init__(self, message: str, *, row: int | None = None):
+        self.row = row
+        super().__init__(message if row is None else f"{message} (row {row})")
+
+
+class ConsistencyError(RelationalError, RuntimeError):
+    """A change contradicts the state: a second insert of a key, a delete of an absent one."""
+
+    def __init__(self, message: str, *, table: str | None = None, key: object = None):
+        self.table, self.key = table, key
+        named = f"table {table!r}: {message}" if table is not None else message
+        super().__init__(f"{named}, key {key!r}" if key is not None else named)
+
+
+class CatalogError(RelationalError):
+    """A statement about objects of the catalog cannot be carried out; `name` is the object it was about."""
+
+    def __init__(self, message: str, *, name: str | None = None):
+        self.name = name
+        super().__init__(message)
+
+
+class NotFound(CatalogError, LookupError):
+    """No object of that name or id."""
+
+
+class Duplicate(CatalogError, ValueError):
+    """The name is taken."""
+
+
+class DependencyError(CatalogError, RuntimeError):
+    """Other objects still read this one; `dependents` names them."""
+
+    def __init__(self, message: str, *, name: str | None = None, dependents: Sequence[str] = ()):
+        self.dependents = tuple(dependents)
+        super().__init__(message, name=name)

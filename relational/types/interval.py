@@ -1,0 +1,72 @@
+"""A span of time in months, days and microseconds, which are kept apart because neither a month nor a day
+has a fixed length. Order and equality are SQL's: 1 month = 30 days, 1 day = 24 hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import total_ordering
+
+import pyarrow as pa
+
+MICROSECONDS_PER_DAY = 86_400_000_000
+DAYS_PER_MONTH = 30
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """Months, days (both int32) and microseconds; each may have its own sign."""
+
+    months: int = 0
+    days: int = 0
+    microseconds: int = 0
+
+    @property
+    def total_microseconds(self) -> int:
+        """The length by which intervals compare."""
+        return (self.months * DAYS_PER_MONTH + self.days) * MICROSECONDS_PER_DAY + self.microseconds
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Interval):
+            return NotImplemented
+        return self.total_microseconds == other.total_microseconds
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, Interval):
+            return NotImplemented
+        return self.total_microseconds < other.total_microseconds
+
+    def __hash__(self) -> int:
+        return hash(self.total_microseconds)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.months, -self.days, -self.microseconds)
+
+    def __str__(self) -> str:
+        parts = []
+        years, months = _split(self.months, 12)
+        for count, unit in ((years, "year"), (months, "mon"), (self.days, "day")):
+            if count:
+                parts.append(f"{count} {unit}{'' if abs(count) == 1 else 's'}")
+        if self.microseconds or not parts:
+            seconds, fraction = divmod(abs(self.microseconds), 1_000_000)
+            clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            digits = f".{fraction:06}".rstrip("0") if fraction else ""
+            parts.append(f"{'-' if self.microseconds < 0 else ''}{clock}{digits}")
+        return " ".join(parts)
+
+    @classmethod
+    def from_arrow(cls, value: pa.MonthDayNano) -> Interval:
+        """The interval of an Arrow scalar; what is below a microsecond is cut off towards the past."""
+        return cls(value.months, value.days, value.nanoseconds // 1000)
+
+    def to_arrow(self) -> pa.MonthDayNano:
+        """Arrow's form, with int64 nanoseconds: more than 292 years of microseconds are an OverflowError."""
+        return pa.MonthDayNano([self.months, self.days, self.microseconds * 1000])
+
+
+def _split(value: int, unit: int) -> tuple[int, int]:
+    """Quotient and remainder, both with the sign of `value`."""
+    quotient, remainder = divmod(abs(value), unit)
+    return (-quotient, -remainder) if value < 0 else (quotient, remainder)

@@ -1,0 +1,100 @@
+"""Types, schemas, orders and intervals."""
+
+import pyarrow as pa
+import pytest
+
+from relational.errors import BindError
+from relational.types import DataType, Field, Interval, OrderType, Schema, TypeKind
+
+
+@pytest.mark.parametrize("kind", list(TypeKind))
+def test_every_type_survives_the_trip_through_arrow_and_through_text(kind):
+    data_type = DataType(kind)
+    assert DataType.from_arrow(data_type.arrow) == data_type
+    assert DataType.parse(str(data_type)) == data_type
+    assert getattr(DataType, kind.name) == data_type
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("numeric", DataType.numeric(38, 10)),
+        ("NUMERIC(10,2)", DataType.numeric(10, 2)),
+        ("decimal( 7 )", DataType.numeric(7, 0)),
+        ("double  precision", DataType.DOUBLE),
+        ("timestamp with time zone", DataType.TIMESTAMPTZ),
+        ("Text", DataType.VARCHAR),
+    ],
+)
+def test_sql_spellings_are_understood(text, expected):
+    assert DataType.parse(text) == expected
+
+
+NO_TYPES = ["", "blob", "varchar(10)", "numeric(39)", "numeric(3,4)", "numeric(0,0)", "int("]
+
+
+@pytest.mark.parametrize("text", NO_TYPES)
+def test_a_spelling_that_names_no_type_is_a_bind_error(text):
+    with pytest.raises(BindError):
+        DataType.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("arrow", "expected"),
+    [
+        (pa.large_utf8(), DataType.VARCHAR),
+        (pa.string_view(), DataType.VARCHAR),
+        (pa.dictionary(pa.int8(), pa.utf8()), DataType.VARCHAR),
+        (pa.timestamp("ns"), DataType.TIMESTAMP),
+        (pa.timestamp("s", "Europe/Berlin"), DataType.TIMESTAMPTZ),
+        (pa.uint32(), DataType.BIGINT),
+        (pa.uint64(), DataType.numeric(20, 0)),
+        (pa.time32("ms"), DataType.TIME),
+    ],
+)
+def test_other_arrow_layouts_find_their_sql_type(arrow, expected):
+    assert DataType.from_arrow(arrow) == expected
+
+
+def test_an_arrow_type_without_a_sql_type_is_named():
+    with pytest.raises(BindError, match="list"):
+        DataType.from_arrow(pa.list_(pa.int8()))
+
+
+def test_a_schema_finds_columns_by_name_and_names_what_it_cannot_find():
+    schema = Schema.of(id="bigint", region="varchar", amount="numeric(10, 2)")
+    assert schema.names == ("id", "region", "amount")
+    assert schema.index("region") == 1
+    assert schema.project([2, 0]).names == ("amount", "id")
+    assert schema.arrow == pa.schema({"id": pa.int64(), "region": pa.utf8(), "amount": pa.decimal128(10, 2)})
+    assert Schema.from_arrow(schema.arrow) == schema
+    assert hash(Schema(schema.fields)) == hash(schema)
+    with pytest.raises(BindError, match="no column 'missing'"):
+        schema.index("missing")
+    with pytest.raises(BindError, match="ambiguous"):
+        Schema([Field("a", DataType.INT), Field("a", DataType.INT)]).index("a")
+
+
+def test_null_is_largest_unless_said_otherwise():
+    assert not OrderType().nulls_first
+    assert OrderType(descending=True).nulls_first
+    assert OrderType().nulls_are_largest
+    assert OrderType(descending=True).nulls_are_largest
+    assert not OrderType(nulls_first=True).nulls_are_largest
+    assert not OrderType(descending=True, nulls_first=False).nulls_are_largest
+    assert OrderType().reversed == OrderType(descending=True)
+
+
+def test_intervals_compare_as_sql_does_and_print_as_people_write():
+    assert Interval(months=1) == Interval(days=30) == Interval(microseconds=30 * 86_400_000_000)
+    assert hash(Interval(months=1)) == hash(Interval(days=30))
+    assert Interval(days=29) < Interval(months=1) < Interval(days=31)
+    assert str(Interval(14, -3, 3_661_500_000)) == "1 year 2 mons -3 days 01:01:01.5"
+    assert str(Interval()) == "00:00:00"
+    assert Interval.from_arrow(Interval(1, 2, 3).to_arrow()) == Interval(1, 2, 3)
+
+
+def test_an_error_at_a_place_shows_the_line_and_a_caret():
+    error = BindError("there is no column 'amont'", text="SELECT id,\n  amont FROM orders", start=13, end=18)
+    assert str(error) == "there is no column 'amont'\n2 |   amont FROM orders\n      ^^^^^"
+    assert str(BindError("plain")) == "plain"
