@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from hummock.epoch import EpochPair
     from relational.chunk.stream_chunk import StreamChunk
+
+    from hummock.epoch import EpochPair
     from relational.expr.expression import Expression
 
 

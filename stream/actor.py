@@ -1,0 +1,71 @@
+"""Actor: one thread that pulls its chain of executors and pushes into its dispatcher.
+
+Nothing inside an actor runs in parallel. An actor never swallows an error: it reports it and ends, and
+recovery decides. It reports each barrier after everything before that barrier has been dispatched."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from stream.exchange.dispatch import Dispatcher
+from stream.executor.base import Executor
+from stream.message import Barrier, Watermark
+
+
+class ActorObserver(Protocol):
+    """Who is told what an actor did; called from the actor's thread."""
+
+    def collect(self, actor_id: int, barrier: Barrier) -> None:
+        """`actor_id` has passed `barrier`: its state up to epoch.prev is ingested."""
+        ...
+
+    def fail(self, actor_id: int, error: BaseException) -> None:
+        """`actor_id` has ended with `error` and will pass no further barrier."""
+        ...
+
+
+class Actor:
+    """Runs until it has passed a Stop mutation that names it, its input ends, or an error."""
+
+    def __init__(self, actor_id: int, executor: Executor, dispatcher: Dispatcher,
+                 observer: ActorObserver) -> None:
+        self.actor_id = actor_id
+        self.rows = 0
+        """Changes emitted so far; read from any thread."""
+        self._executor = executor
+        self._dispatcher = dispatcher
+        self._observer = observer
+        self._thread = threading.Thread(
+            target=self.run, name=f"actor-{actor_id}-{executor.info.identity}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin in a thread of its own."""
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread's end; whether it has ended within `timeout` seconds."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def run(self) -> None:
+        """Pull messages until the end. Errors go to the observer, none leaves."""
+        messages = self._executor.execute()
+        try:
+            for message in messages:
+                if isinstance(message, Barrier):
+                    self._dispatcher.broadcast(message)
+                    self._observer.collect(self.actor_id, message)
+                    if message.stops(self.actor_id):
+                        return
+                elif isinstance(message, Watermark):
+                    self._dispatcher.broadcast(message)
+                else:
+                    self.rows += message.capacity
+                    self._dispatcher.dispatch(message)
+        except BaseException as error:
+            self._observer.fail(self.actor_id, error)
+        finally:
+            messages.close()

@@ -1,0 +1,165 @@
+"""Channel: the one place where a thread of the stream floor waits for another.
+
+A queue of messages from one sender to one receiver. Chunks and statements cost as many permits as they have
+rows and wait while the receiver is behind: this is all the back pressure there is. Barriers and watermarks
+cost nothing, so a checkpoint is never stuck behind data that nobody takes, and order is kept among all. A
+message larger than all permits passes alone, when no other row is waiting. Closing with an error reaches both
+ends at once; closing without one lets the receiver take what is left first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hummock.epoch import monotonic_seconds
+from stream.errors import ChannelClosed
+from stream.message import STATEMENTS, Barrier, InsertRows, Message, Watermark
+
+
+def rows_of(message: Message) -> int:
+    """Permits a message costs: rows of a chunk, hidden ones included (they take memory too)."""
+    if isinstance(message, (Barrier, Watermark)):
+        return 0
+    if isinstance(message, InsertRows):
+        return message.chunk.capacity
+    if isinstance(message, STATEMENTS):
+        return 1
+    return message.capacity
+
+
+class Channel:
+    """Invariant: rows waiting <= permits_rows, or exactly one message with rows waits."""
+
+    def __init__(self, permits_rows: int, name: str = "channel") -> None:
+        self.name = name
+        self._permits_rows = permits_rows
+        self._queue: deque[tuple[Message, int]] = deque()
+        self._rows = 0
+        self._last_barrier: Barrier | None = None
+        self._closed = False
+        self._error: BaseException | None = None
+        lock = threading.Lock()
+        self._readable = threading.Condition(lock)
+        self._writable = threading.Condition(lock)
+        self._lock = lock
+        self._watchers: list[threading.Event] = []
+
+    def send(self, message: Message, timeout: float | None = None) -> Barrier | None:
+        """Put `message` at the end, waiting for permits. The result is the barrier that was sent last before
+        it: its curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
+        rows = rows_of(message)
+        with self._lock:
+            if not self._fits(rows) and not self._wait(self._writable, lambda: self._fits(rows), timeout):
+                raise TimeoutError(f"{self.name}: no permit for {rows} rows in {timeout} s")
+            if self._closed:
+                raise self._closed_error()
+            before = self._last_barrier
+            if isinstance(message, Barrier):
+                self._last_barrier = message
+            self._queue.append((message, rows))
+            self._rows += rows
+            self._readable.notify()
+            self._wake_watchers()
+            return before
+
+    def recv(self, timeout: float | None = None) -> Message:
+        """The next message, waiting for one. ChannelClosed when the other end is gone, with its error as the
+        cause if it had one; TimeoutError after `timeout` seconds."""
+        with self._lock:
+            if not self._is_ready() and not self._wait(self._readable, self._is_ready, timeout):
+                raise TimeoutError(f"{self.name}: no message in {timeout} s")
+            return self._take()
+
+    def try_recv(self) -> Message | None:
+        """The next message, or None when there is none now. ChannelClosed as recv."""
+        with self._lock:
+            return self._take() if self._is_ready() else None
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Wake both ends: with an error at once, without one after the queue is empty. Idempotent; the first
+        error stays."""
+        with self._lock:
+            self._closed = True
+            if error is not None and self._error is None:
+                self._error = error
+                self._queue.clear()
+                self._rows = 0
+            self._readable.notify_all()
+            self._writable.notify_all()
+            self._wake_watchers()
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows that nobody has taken yet."""
+        return self._rows
+
+    @property
+    def waiting_messages(self) -> int:
+        """Messages that nobody has taken yet."""
+        return len(self._queue)
+
+    def _wait(self, condition: threading.Condition, ready: Callable[[], bool], timeout: float | None) -> bool:
+        """Park this thread until `ready()`; whether it became so. REQUIRES the lock. All waiting of send and
+        recv is here, so that a simulation may take turns instead."""
+        return condition.wait_for(ready, timeout)
+
+    def _fits(self, rows: int) -> bool:
+        return self._closed or not rows or not self._rows or self._rows + rows <= self._permits_rows
+
+    def _is_ready(self) -> bool:
+        return bool(self._queue) or self._closed
+
+    def _take(self) -> Message:
+        if not self._queue:
+            raise self._closed_error()
+        message, rows = self._queue.popleft()
+        self._rows -= rows
+        if rows:
+            self._writable.notify_all()
+        return message
+
+    def _closed_error(self) -> ChannelClosed:
+        error = ChannelClosed(f"{self.name} is closed")
+        error.__cause__ = self._error
+        return error
+
+    def _wake_watchers(self) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
+    def _watch(self, event: threading.Event) -> None:
+        with self._lock:
+            self._watchers.append(event)
+            if self._is_ready():
+                event.set()
+
+    def _unwatch(self, event: threading.Event) -> None:
+        with self._lock:
+            self._watchers.remove(event)
+
+
+def select(channels: Sequence[Channel], timeout: float | None = None) -> int | None:
+    """Index of the first channel, in the order given, whose recv() would not wait; None after `timeout`
+    seconds. A closed channel counts as ready. The caller is the only receiver of all of them."""
+    for index, channel in enumerate(channels):
+        if channel._is_ready():
+            return index
+    deadline = None if timeout is None else monotonic_seconds() + timeout
+    event = threading.Event()
+    for channel in channels:
+        channel._watch(event)
+    try:
+        while True:
+            left = None if deadline is None else deadline - monotonic_seconds()
+            if left is not None and left <= 0:
+                return None
+            event.wait(left)
+            event.clear()
+            for index, channel in enumerate(channels):
+                if channel._is_ready():
+                    return index
+    finally:
+        for channel in channels:
+            channel._unwatch(event)
