@@ -93,7 +93,7 @@ class DataType:
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
-        """The type of a column given in an Arrow type; times are cut to microseconds. BindError: there is none."""
+        """The type for columns of an Arrow type (times are cut to microseconds), or BindError."""
         if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
             return cls.from_arrow(arrow.value_type)
         if pa.types.is_decimal(arrow):
