@@ -67,7 +67,6 @@ class MetaOptions:
     lease_ms: int = 30_000                  # a process that does not renew within this loses its pins
     checkpoint_deltas: int = 64             # deltas kept before they are folded into a checkpoint
     commits_remembered: int = 64            # answers of the newest commits, for repeated calls
-    retained_versions: int = 1_024          # old versions kept in memory for local pins
     transaction_attempts: int = 16          # tries against other processes before giving up
     busy_timeout_ms: int = 10_000           # wait for another process inside the database
 

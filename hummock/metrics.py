@@ -1,0 +1,40 @@
+"""What is counted, declared once.
+
+One `Metrics` belongs to one process or one test: it is passed to the rooms that count, and registers itself
+with the registry it is given, so two of them never collide unless they share one.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """Counters of the object store and of the manager; see the text of each."""
+
+    def __init__(self, registry: CollectorRegistry | None = None):
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self.object_store_seconds = Histogram(
+            "hummock_object_store_seconds", "Time of one object-store call, its retries included",
+            ["operation"], buckets=SECONDS_BUCKETS, registry=self.registry)
+        self.object_store_failures = Counter(
+            "hummock_object_store_failures", "Tries of object-store calls that failed",
+            ["operation", "error"], registry=self.registry)
+        self.object_store_bytes = Counter(
+            "hummock_object_store_bytes", "Bytes read and written", ["direction"], registry=self.registry)
+        self.commit_seconds = Histogram(
+            "hummock_commit_seconds", "Time from commit_epoch's call to its durable version",
+            buckets=SECONDS_BUCKETS, registry=self.registry)
+        self.transaction_retries = Counter(
+            "hummock_meta_transaction_retries", "Meta transactions tried again, by reason", ["reason"],
+            registry=self.registry)
+        self.committed_epoch = Gauge(
+            "hummock_committed_epoch", "The newest committed epoch", registry=self.registry)
+        self.version_id = Gauge("hummock_version_id", "The newest version", registry=self.registry)
+        self.version_files = Gauge(
+            "hummock_version_files", "Files of the newest version", ["level"], registry=self.registry)
+        self.subscriber_failures = Counter(
+            "hummock_subscriber_failures", "Subscribers that were dropped because they raised",
+            registry=self.registry)

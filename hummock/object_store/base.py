@@ -1,0 +1,116 @@
+"""An object store keeps whole immutable objects by path, and promises that an object is absent or complete.
+
+Every object name of a Hummock store is formed here. Stores are thread safe. A method raises the errors of
+`ObjectStoreError`'s branch and no others; only `InstrumentedObjectStore` tries anything again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hummock.errors import InvalidPath
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
+RandomBytes = Callable[[int], bytes]
+
+SSTABLE_PREFIX = "sst/"
+DATA_SUFFIX = ".data"
+META_SUFFIX = ".meta"
+NAME_DIGITS = 32
+PATH_BYTES_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """What a listing knows of an object; `modified_ms` is since 1970, by the store's own clock."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+class ObjectStore(ABC):
+    """Whole immutable objects by path. Writes are atomic and durable when `put` returns."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where the objects are, for messages and for opening the same store again."""
+
+    @abstractmethod
+    def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
+        """Writes the object whole. With `if_absent`, raises `ObjectExists` where the path is taken."""
+
+    @abstractmethod
+    def get(self, path: str, byte_range: range | None = None) -> bytes:
+        """The object, or its bytes of `byte_range` (step 1) as far as they exist. Raises `ObjectNotFound`."""
+
+    @abstractmethod
+    def head(self, path: str) -> ObjectMeta:
+        """Size and age of an object. Raises `ObjectNotFound`."""
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
+        """Objects whose path begins with `prefix`, in ascending order of path.
+
+        What is written or deleted meanwhile may or may not appear; all else appears once.
+        """
+
+    @abstractmethod
+    def delete(self, paths: Sequence[str]) -> None:
+        """Removes the objects; an absent one is fine."""
+
+    def close(self) -> None:    # noqa: B027  most stores hold nothing open
+        """Gives back what the store holds open; using it afterwards is a bug."""
+
+
+def check_path(path: str) -> str:
+    """`path` itself. Raises `InvalidPath` unless it is `/`-separated names that stay inside the store."""
+    if not isinstance(path, str) or not path:
+        raise InvalidPath(str(path), "a path is a string of at least one name")
+    if any(ord(character) < 32 or character in "\\\x7f" for character in path):
+        raise InvalidPath(path, "a path has no control characters and no backslash")
+    if any(name in ("", ".", "..") for name in path.split("/")):
+        raise InvalidPath(path, "a path is relative and has no empty, '.' or '..' part")
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidPath(repr(path), "a path is valid Unicode") from error
+    if size > PATH_BYTES_LIMIT:
+        raise InvalidPath(path, f"a path has at most {PATH_BYTES_LIMIT} bytes")
+    return path
+
+
+def check_range(path: str, byte_range: range) -> range:
+    """`byte_range` itself. Raises `InvalidPath` unless it counts up by one from 0 or later."""
+    if byte_range.step != 1 or byte_range.start < 0:
+        raise InvalidPath(path, f"{byte_range} is no range of bytes")
+    return byte_range
+
+
+def mint_sstable_name(random_bytes: RandomBytes) -> str:
+    """A name of 32 hexadecimal digits that no other attempt has or will have."""
+    return random_bytes(NAME_DIGITS // 2).hex()
+
+
+def is_sstable_name(name: str) -> bool:
+    return len(name) == NAME_DIGITS and all(digit in "0123456789abcdef" for digit in name)
+
+
+def sstable_data_path(name: str) -> str:
+    return f"{SSTABLE_PREFIX}{name}{DATA_SUFFIX}"
+
+
+def sstable_meta_path(name: str) -> str:
+    return f"{SSTABLE_PREFIX}{name}{META_SUFFIX}"
+
+
+def sstable_name_of(path: str) -> str | None:
+    """The sstable that an object belongs to, or None for an object that is no part of one."""
+    for suffix in (DATA_SUFFIX, META_SUFFIX):
+        if path.startswith(SSTABLE_PREFIX) and path.endswith(suffix):
+            return path[len(SSTABLE_PREFIX):-len(suffix)]
+    return None

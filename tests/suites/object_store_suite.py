@@ -1,0 +1,133 @@
+"""What every object store promises. A test class derives from the suite and gives a fixture `store`."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound
+
+BAD_PATHS = ["", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\0b", "a\nb", "a\\b",
+             "x" * 1025, "\ud800", "\x7f"]
+
+
+class ObjectStoreSuite:
+    def test_what_was_put_is_read(self, store):
+        store.put("sst/a.data", b"hello")
+        assert store.get("sst/a.data") == b"hello"
+
+    def test_any_buffer_can_be_put(self, store):
+        numbers = np.arange(10, dtype=np.uint32)
+        for number, data in enumerate([bytearray(b"abc"), memoryview(b"abc")[1:], numbers, b""]):
+            store.put(f"o{number}", data)
+            assert store.get(f"o{number}") == memoryview(data).tobytes()
+
+    def test_a_later_change_of_the_buffer_changes_nothing(self, store):
+        data = bytearray(b"abc")
+        store.put("a", data)
+        data[0] = 0
+        assert store.get("a") == b"abc"
+
+    def test_put_replaces_the_whole_object(self, store):
+        store.put("a", b"long long long")
+        store.put("a", b"short")
+        assert store.get("a") == b"short"
+        assert store.head("a").size_bytes == 5
+
+    def test_put_if_absent_never_replaces(self, store):
+        store.put("a", b"first", if_absent=True)
+        with pytest.raises(ObjectExists) as caught:
+            store.put("a", b"second", if_absent=True)
+        assert caught.value.path == "a"
+        assert store.get("a") == b"first"
+
+    def test_of_many_creators_one_wins(self, store):
+        winners, start = [], threading.Barrier(8)
+
+        def create(number):
+            start.wait()
+            try:
+                store.put("race", b"%d" % number * 1000, if_absent=True)
+                winners.append(number)
+            except ObjectExists:
+                pass
+
+        threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(winners) == 1
+        assert store.get("race") == b"%d" % winners[0] * 1000
+
+    def test_a_reader_never_sees_half_an_object(self, store):
+        store.put("a", b"0" * 200_000)
+        stop, seen = threading.Event(), set()
+
+        def read():
+            while not stop.is_set():
+                seen.add(bytes(set(store.get("a"))))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for number in range(50):
+            store.put("a", b"%d" % (number % 10) * 200_000)
+        stop.set()
+        reader.join()
+        assert all(len(kinds) == 1 for kinds in seen)
+
+    @pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 5), (3, 7), (8, 99), (10, 12), (50, 60)])
+    def test_a_range_gives_the_bytes_that_exist(self, store, start, stop):
+        store.put("a", b"0123456789")
+        assert store.get("a", range(start, stop)) == b"0123456789"[start:stop]
+
+    @pytest.mark.parametrize("byte_range", [range(0, 8, 2), range(-3, 4)])
+    def test_what_is_no_range_of_bytes_is_refused(self, store, byte_range):
+        store.put("a", b"0123456789")
+        with pytest.raises(ValueError):
+            store.get("a", byte_range)
+
+    def test_an_absent_object_is_named(self, store):
+        store.put("a/b", b"")
+        for call in (store.get, store.head, lambda path: store.get(path, range(1))):
+            for path in ("nothing", "no/where/at/all", "a"):
+                with pytest.raises(ObjectNotFound) as caught:
+                    call(path)
+                assert caught.value.path == path
+                assert isinstance(caught.value, KeyError)
+
+    def test_listing_ascends_and_honours_the_prefix(self, store):
+        paths = ["a-b", "a/b", "a/c/d", "a0", "b", "sst/1.data", "sst/1.meta", "sst/10.data",
+                 "sst2", "é", "z"]
+        for path in reversed(paths):
+            store.put(path, path.encode())
+        assert [found.path for found in store.list()] == sorted(paths)
+        assert [found.path for found in store.list("sst/")] == ["sst/1.data", "sst/1.meta", "sst/10.data"]
+        assert [found.path for found in store.list("sst/1.")] == ["sst/1.data", "sst/1.meta"]
+        assert [found.path for found in store.list("a")] == ["a-b", "a/b", "a/c/d", "a0"]
+        assert [found.path for found in store.list("a/")] == ["a/b", "a/c/d"]
+        assert list(store.list("nothing/here")) == []
+
+    def test_listing_tells_the_size(self, store):
+        store.put("a", b"12345")
+        (found,) = store.list()
+        assert found == store.head("a")
+        assert found.size_bytes == 5
+        assert found.modified_ms > 0
+
+    def test_deleted_objects_are_gone_and_absent_ones_are_fine(self, store):
+        for path in ("a", "b/c", "d"):
+            store.put(path, b"x")
+        store.delete(["a", "b/c", "never", "no/where"])
+        assert [found.path for found in store.list()] == ["d"]
+        store.delete([])
+        store.put("b/c", b"again", if_absent=True)
+        assert store.get("b/c") == b"again"
+
+    @pytest.mark.parametrize("path", BAD_PATHS)
+    def test_a_path_that_names_nothing_inside_is_refused(self, store, path):
+        for call in (lambda: store.put(path, b""), lambda: store.get(path), lambda: store.head(path),
+                     lambda: store.delete([path]), lambda: store.put(path, b"", if_absent=True)):
+            with pytest.raises(InvalidPath):
+                call()
+        assert list(store.list()) == []
