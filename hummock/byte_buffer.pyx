@@ -1,0 +1,209 @@
+"""Memory that is reused: a pool of buffers by size class, and ByteBuffer, bytes that grow.
+
+The pool keeps freed buffers in one list per size class (four classes to each power of two) up to a total
+limit; beyond it, and for sizes outside its classes, it is malloc and free. It is safe from any thread with or
+without the GIL, so that an Arrow release callback may give memory back from wherever it runs.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+cdef extern from "pthread.h" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
+    int pthread_mutex_lock(pthread_mutex_t*) noexcept
+    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
+
+cdef extern from * nogil:
+    int __builtin_clzll(unsigned long long) noexcept
+
+cdef enum:
+    SMALLEST_EXPONENT = 11      # sizes up to 2 KiB go to malloc, which has its own caches for them
+    LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to keep
+    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 4
+
+cdef Py_ssize_t SMALLEST = (<Py_ssize_t>1) << SMALLEST_EXPONENT
+cdef Py_ssize_t LARGEST = (<Py_ssize_t>1) << LARGEST_EXPONENT
+
+cdef struct FreeBuffer:         # what a free buffer holds in its first bytes
+    FreeBuffer* next
+
+cdef pthread_mutex_t pool_lock
+cdef FreeBuffer* free_lists[CLASSES]
+cdef Py_ssize_t kept_bytes = 0                              # guarded by pool_lock, as the lists are
+cdef Py_ssize_t kept_limit = (<Py_ssize_t>256) << 20        # bytes
+
+pthread_mutex_init(&pool_lock, NULL)
+
+
+cdef inline int class_of(Py_ssize_t size) noexcept nogil:
+    """The class whose buffers hold `size` bytes; -1 for sizes that are not pooled."""
+    cdef int exponent
+    if size <= SMALLEST or size > LARGEST:
+        return -1
+    exponent = 63 - __builtin_clzll(<unsigned long long>(size - 1))
+    return ((exponent - SMALLEST_EXPONENT) << 2) + <int>(((size - 1) >> (exponent - 2)) & 3)
+
+
+cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
+    return (<Py_ssize_t>(5 + (index & 3))) << (SMALLEST_EXPONENT - 2 + (index >> 2))
+
+
+cdef uint8_t* take_kept(int index) noexcept nogil:
+    global kept_bytes
+    cdef FreeBuffer* found
+    pthread_mutex_lock(&pool_lock)
+    found = free_lists[index]
+    if found != NULL:
+        free_lists[index] = found.next
+        kept_bytes -= class_bytes(index)
+    pthread_mutex_unlock(&pool_lock)
+    return <uint8_t*>found
+
+
+cdef Py_ssize_t pool_capacity(Py_ssize_t size) noexcept nogil:
+    cdef int index = class_of(size)
+    if index < 0:
+        return size if size > 0 else 1
+    return class_bytes(index)
+
+
+cdef uint8_t* pool_take(Py_ssize_t size) noexcept nogil:
+    cdef int index = class_of(size)
+    cdef uint8_t* found
+    if index >= 0:
+        found = take_kept(index)
+        if found != NULL:
+            return found
+    return <uint8_t*>malloc(<size_t>pool_capacity(size))
+
+
+cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
+    global kept_bytes
+    cdef int index = class_of(size)
+    cdef FreeBuffer* buffer = <FreeBuffer*>memory
+    if memory == NULL:
+        return
+    if index >= 0:
+        pthread_mutex_lock(&pool_lock)
+        if kept_bytes + class_bytes(index) <= kept_limit:
+            buffer.next = free_lists[index]
+            free_lists[index] = buffer
+            kept_bytes += class_bytes(index)
+            pthread_mutex_unlock(&pool_lock)
+            return
+        pthread_mutex_unlock(&pool_lock)
+    free(memory)
+
+
+cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
+    # Without a kept buffer of the new class realloc moves whole pages instead of touching fresh ones.
+    cdef int index = class_of(new_size)
+    cdef uint8_t* found = NULL
+    if memory == NULL:
+        return pool_take(new_size)
+    if pool_capacity(size) == pool_capacity(new_size):
+        return memory
+    if index >= 0:
+        found = take_kept(index)
+    if found == NULL:
+        return <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
+    memcpy(found, memory, <size_t>used)
+    pool_give(memory, size)
+    return found
+
+
+def pool_kept_bytes() -> int:
+    """Bytes that the pool holds ready at this moment."""
+    return kept_bytes
+
+
+def set_pool_limit(Py_ssize_t limit_bytes):
+    """The most bytes that the pool keeps ready; what it holds above a lowered limit is freed now."""
+    global kept_limit
+    cdef int index
+    cdef FreeBuffer* found
+    if limit_bytes < 0:
+        raise ValueError(f"the pool's limit cannot be negative: {limit_bytes}")
+    kept_limit = limit_bytes
+    for index in range(CLASSES - 1, -1, -1):
+        while kept_bytes > kept_limit:
+            found = <FreeBuffer*>take_kept(index)
+            if found == NULL:
+                break
+            free(found)
+
+
+cdef class ByteBuffer:
+    """Growable bytes in pooled memory, readable through the buffer protocol.
+
+    While a memoryview of it lives the buffer is frozen: growing or truncating raises BufferError. The memory
+    returns to the pool with the last reference.
+    """
+
+    def __cinit__(self, Py_ssize_t capacity=0):
+        self.size = 0
+        if capacity > 0:
+            self.reserve(capacity)
+
+    def __dealloc__(self):
+        pool_give(self.data, self.capacity)
+
+    cdef int reserve(self, Py_ssize_t more) except -1 nogil:
+        cdef Py_ssize_t wanted = self.size + more
+        cdef uint8_t* grown
+        if wanted <= self.capacity and self.exports == 0:
+            return 0
+        if self.exports > 0:
+            with gil:
+                raise BufferError("a buffer cannot grow while a view of it lives")
+        if wanted < self.capacity * 2:
+            wanted = self.capacity * 2
+        wanted = pool_capacity(wanted)
+        grown = pool_grow(self.data, self.capacity, self.size, wanted)
+        if grown == NULL:
+            with gil:
+                raise MemoryError(f"no memory for a buffer of {wanted} bytes")
+        self.data = grown
+        self.capacity = wanted
+        return 0
+
+    cdef int append(self, const uint8_t* data, Py_ssize_t size) except -1 nogil:
+        if size > 0:
+            self.reserve(size)
+            memcpy(self.data + self.size, data, <size_t>size)
+            self.size += size
+        return 0
+
+    cdef int truncate(self, Py_ssize_t size) except -1 nogil:
+        if self.exports > 0 or size < 0 or size > self.size:
+            with gil:
+                raise BufferError(f"cannot cut a buffer of {self.size} bytes ({self.exports} views) to {size}")
+        self.size = size
+        return 0
+
+    def write(self, const uint8_t[::1] data) -> None:
+        """Appends the bytes of any buffer. BufferError while a view of this one lives."""
+        if data.shape[0] > 0:
+            self.append(&data[0], data.shape[0])
+
+    def to_bytes(self) -> bytes:
+        """A copy of the bytes written so far."""
+        return (<const char*>self.data)[:self.size] if self.size > 0 else b""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef void* start = <void*>self.data if self.data != NULL else <void*>&NOTHING
+        PyBuffer_FillInfo(view, self, start, self.size, 1, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+
+cdef uint8_t NOTHING = 0        # where an empty buffer points

@@ -1,0 +1,67 @@
+"""Keys for Python: a user key from its parts, and ranges of user keys.
+
+The layout of a user key is known here and nowhere else: `table_id u32 BE | vnode u16 BE | table key`, so that
+a table's rows lie together and within it those of a vnode.
+"""
+
+from dataclasses import dataclass
+
+USER_KEY_PREFIX_BYTES = 6           # table id and vnode
+MAX_TABLE_ID = 0xFFFF_FFFF
+MAX_VNODE = 0xFFFF
+
+
+def user_key(table_id: int, vnode: int, key: bytes) -> bytes:
+    """`table_id u32 BE | vnode u16 BE | key`. OverflowError where a number does not fit."""
+    return table_id.to_bytes(4, "big") + vnode.to_bytes(2, "big") + key
+
+
+def table_id_of(key: bytes) -> int:
+    """The table id that a user key begins with; a shorter key counts as padded with zeros."""
+    return int.from_bytes(key[:4].ljust(4, b"\0"), "big")
+
+
+def vnode_of(key: bytes) -> int:
+    """The vnode of a user key; a shorter key counts as padded with zeros."""
+    return int.from_bytes(key[4:6].ljust(2, b"\0"), "big")
+
+
+def successor_of_prefix(prefix: bytes) -> bytes | None:
+    """The first byte string after all that begin with `prefix`; None when nothing can follow them."""
+    kept = prefix.rstrip(b"\xff")
+    last = len(kept) - 1
+    return kept[:last] + bytes([kept[last] + 1]) if kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The user keys k with start <= k < end, in byte order; `end` None means to the last key."""
+
+    start: bytes = b""
+    end: bytes | None = None
+
+    @classmethod
+    def table(cls, table_id: int) -> KeyRange:
+        """Every key of a table."""
+        return cls.prefix(table_id.to_bytes(4, "big"))
+
+    @classmethod
+    def vnode(cls, table_id: int, vnode: int) -> KeyRange:
+        """Every key of one vnode of a table."""
+        return cls.prefix(user_key(table_id, vnode, b""))
+
+    @classmethod
+    def prefix(cls, prefix: bytes) -> KeyRange:
+        """Every user key that begins with `prefix`."""
+        return cls(prefix, successor_of_prefix(prefix))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.end is not None and self.end <= self.start
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+    def overlaps(self, smallest: bytes, largest: bytes) -> bool:
+        """Whether a file whose keys lie in [smallest, largest] may hold a key of this range."""
+        return not self.is_empty and self.start <= largest and (self.end is None or smallest < self.end)

@@ -1,0 +1,134 @@
+"""WriteBatch and KvBatch: keys and values side by side, in Arrow's layout.
+
+A write batch is what enters the store in one epoch: user keys sorted by bytes, each once, each with a value
+or a delete. That is checked here, once, and trusted everywhere after. Both kinds are immutable and may be
+read from any thread.
+"""
+
+import pyarrow as pa
+
+from hummock.errors import InvalidWriteBatch
+
+from hummock.binary_column cimport BinaryColumn
+from hummock.key cimport Slice, compare_bytes
+
+cdef enum Fault:
+    SOUND = 0
+    NULL_KEY
+    UNSORTED
+    DUPLICATE
+    LONG_KEY
+    LONG_VALUE
+
+cdef enum:
+    SLACK_BYTES = 4096      # a parent array may be this much larger than a slice before the slice is copied
+
+
+cdef class KvBatch:
+    """Rows of (key, value); `len`, iteration over pairs of bytes, `to_arrow` without a copy.
+
+    A null value (only in a WriteBatch) reads as None.
+    """
+
+    def __init__(self, keys, values):
+        self.keys = BinaryColumn.from_arrow(keys)
+        self.values = BinaryColumn.from_arrow(values)
+        if self.keys.rows != self.values.rows:
+            raise InvalidWriteBatch(f"{self.keys.rows} keys stand beside {self.values.rows} values")
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The rows as a record batch of two binary columns, key and value, without a copy."""
+        columns = [self.keys.to_arrow(), self.values.to_arrow()]
+        return pa.RecordBatch.from_arrays(columns, names=["key", "value"])
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __len__(self) -> int:
+        return self.keys.rows
+
+    def __iter__(self):
+        return zip(self.keys, self.values, strict=True)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.keys.rows} rows)"
+
+
+cdef class WriteBatch(KvBatch):
+    """Puts and deletes of one epoch: sorted, unique user keys; a null value deletes.
+
+    `WriteBatch(keys, values)` takes Arrow arrays of bytes without a copy (a small slice of a large array is
+    copied, so that the batch does not keep the array alive); `WriteBatch(pairs)` takes (bytes, bytes | None)
+    pairs. InvalidWriteBatch names the first row that breaks the rules.
+    """
+
+    def __init__(self, keys, values=None):
+        if values is None:
+            keys, values = columns_of_pairs(keys)
+        super().__init__(keys, values)
+        self.keys = without_large_parent(self.keys)
+        self.values = without_large_parent(self.values)
+        self.check()
+        self.size_bytes = self.keys.nbytes + self.values.nbytes
+
+    @classmethod
+    def from_pairs(cls, pairs) -> "WriteBatch":
+        """A batch of an iterable of (key, value | None) pairs."""
+        return cls(pairs)
+
+    cdef check(self):
+        cdef BinaryColumn keys = self.keys, values = self.values
+        cdef Py_ssize_t row = 0
+        cdef Fault fault
+        with nogil:
+            fault = first_fault(keys, values, &row)
+        if fault == SOUND:
+            return
+        key = self.keys[row]
+        shown = key if key is None or len(key) <= 64 else key[:64] + b"..."
+        raise InvalidWriteBatch(f"row {row}: {REASONS[<int>fault]} (key {shown!r})")
+
+
+REASONS = {
+    NULL_KEY: "a key is null",
+    UNSORTED: "a key stands before the key of the row above it; keys must ascend by bytes",
+    DUPLICATE: "a key stands in two rows; a batch has one operation for a key",
+    LONG_KEY: f"a key is longer than {MAX_KEY_BYTES} bytes",
+    LONG_VALUE: f"a value is longer than {MAX_VALUE_BYTES} bytes",
+}
+
+
+cdef Fault first_fault(BinaryColumn keys, BinaryColumn values, Py_ssize_t* at) noexcept nogil:
+    """What is wrong with the first faulty row, whose number goes to `at`; SOUND when no row is."""
+    cdef Py_ssize_t row
+    cdef Slice key, last
+    cdef int order
+    for row in range(keys.rows):
+        at[0] = row
+        if keys.is_null(row):
+            return NULL_KEY
+        key = keys.at(row)
+        if key.size > MAX_KEY_BYTES:
+            return LONG_KEY
+        if values.at(row).size > MAX_VALUE_BYTES:
+            return LONG_VALUE
+        if row > 0:
+            order = compare_bytes(last, key)
+            if order >= 0:
+                return DUPLICATE if order == 0 else UNSORTED
+        last = key
+    return SOUND
+
+
+cdef tuple columns_of_pairs(object pairs):
+    cdef list keys = [], values = []
+    for key, value in pairs:
+        keys.append(key)
+        values.append(value)
+    return BinaryColumn.from_pylist(keys), BinaryColumn.from_pylist(values)
+
+
+cdef BinaryColumn without_large_parent(BinaryColumn column):
+    if column.held_bytes > 2 * column.nbytes + SLACK_BYTES:
+        return column.copy()
+    return column
