@@ -4,18 +4,36 @@
 `BinaryColumnBuilder` grows one. Both leave through the Arrow C Data Interface without a copy.
 """
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from hummock.arrow_c cimport ArrowArray
 from hummock.key cimport Slice
+
+
+cdef struct Memory:                     # what columns and exported arrays share; freed with the last of them
+    int64_t references                  # atomic; changed from any thread, with or without the GIL
+    Py_ssize_t bytes                    # held alive by this, as far as it is known
+    ArrowArray imported                 # a producer's array; its `release` is NULL when the buffers are ours
+    uint8_t* offsets                    # pooled
+    Py_ssize_t offsets_bytes
+    uint8_t* data                       # pooled
+    Py_ssize_t data_bytes
+    uint8_t* validity                   # pooled, or NULL
+    Py_ssize_t validity_bytes
+
+
+cdef class ColumnMemory:
+    """One Python-side reference to a Memory."""
+    cdef Memory* memory
 
 
 cdef class BinaryColumn:
     cdef readonly Py_ssize_t rows
     cdef const int32_t* offsets         # rows + 1 positions in `data`; the first need not be 0
-    cdef const uint8_t* data
+    cdef const uint8_t* data            # never NULL, even when every row is empty
     cdef const uint8_t* validity        # Arrow bitmap, bit set = present; NULL: no row is null
-    cdef Py_ssize_t validity_offset     # bit of row 0 in `validity`
-    cdef object owner                   # keeps the memory above alive
+    cdef Py_ssize_t validity_offset     # bit of row 0 in `validity`; so many offsets stand before `offsets[0]`
+    cdef ColumnMemory owner             # keeps the memory above alive
 
     cdef inline Slice at(self, Py_ssize_t row) noexcept nogil:
         cdef Slice out
@@ -30,17 +48,23 @@ cdef class BinaryColumn:
         bit = self.validity_offset + row
         return not (self.validity[bit >> 3] >> (bit & 7)) & 1
 
+    cpdef BinaryColumn slice(self, Py_ssize_t start, Py_ssize_t rows)   # shares the memory
+    cdef BinaryColumn copy(self)                                        # the same rows in memory of their own
+
 
 cdef class BinaryColumnBuilder:
     cdef readonly Py_ssize_t rows
     cdef readonly Py_ssize_t data_bytes
-    cdef int32_t* offsets               # pooled; capacity_rows + 1
+    cdef int32_t* offsets               # pooled; capacity_rows + 1; NULL before the first `reserve`
     cdef uint8_t* data                  # pooled; capacity_bytes
-    cdef uint8_t* validity              # NULL until the first null
+    cdef uint8_t* validity              # NULL until the first null; (capacity_rows + 7) / 8 bytes
     cdef Py_ssize_t capacity_rows
     cdef Py_ssize_t capacity_bytes
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
     cdef int append(self, Slice value) except -1 nogil      # OverflowError past 2 GiB - 1 of data
     cdef int append_null(self) except -1 nogil
+    cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
+    cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
+    cdef void give_back(self) noexcept nogil
     cdef BinaryColumn finish(self)                          # hands the memory over; the builder is empty again

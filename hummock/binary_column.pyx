@@ -81,7 +81,7 @@ cdef class BinaryColumn:
     """`rows` byte strings, some of them perhaps null. Immutable; `column[i]` is bytes or None."""
 
     @staticmethod
-    def from_arrow(source) -> "BinaryColumn":
+    def from_arrow(source) -> BinaryColumn:
         """The rows of any Arrow array of bytes or text.
 
         binary and string arrays with 32-bit offsets are taken without a copy, all others (large, view, fixed
@@ -99,7 +99,7 @@ cdef class BinaryColumn:
         return column_of_array(array_capsule, total() if total is not None else 0)
 
     @staticmethod
-    def from_pylist(list values) -> "BinaryColumn":
+    def from_pylist(list values) -> BinaryColumn:
         """One row per item of `values`: bytes, or None for a null row."""
         cdef BinaryColumnBuilder builder = BinaryColumnBuilder()
         cdef bytes value

@@ -2,6 +2,10 @@
 
 from hummock.binary_column cimport BinaryColumn
 
+cdef enum:
+    MAX_KEY_BYTES = 1 << 20         # the longest user key that enters the store
+    MAX_VALUE_BYTES = 1 << 28       # the longest value
+
 
 cdef class KvBatch:
     """Rows of (key, value) as a scan hands them out; `values` has no nulls there."""

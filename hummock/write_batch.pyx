@@ -68,25 +68,25 @@ cdef class WriteBatch(KvBatch):
         super().__init__(keys, values)
         self.keys = without_large_parent(self.keys)
         self.values = without_large_parent(self.values)
-        self.check()
+        check_batch(self.keys, self.values)
         self.size_bytes = self.keys.nbytes + self.values.nbytes
 
     @classmethod
-    def from_pairs(cls, pairs) -> "WriteBatch":
+    def from_pairs(cls, pairs) -> WriteBatch:
         """A batch of an iterable of (key, value | None) pairs."""
         return cls(pairs)
 
-    cdef check(self):
-        cdef BinaryColumn keys = self.keys, values = self.values
-        cdef Py_ssize_t row = 0
-        cdef Fault fault
-        with nogil:
-            fault = first_fault(keys, values, &row)
-        if fault == SOUND:
-            return
-        key = self.keys[row]
-        shown = key if key is None or len(key) <= 64 else key[:64] + b"..."
-        raise InvalidWriteBatch(f"row {row}: {REASONS[<int>fault]} (key {shown!r})")
+
+cdef check_batch(BinaryColumn keys, BinaryColumn values):
+    cdef Py_ssize_t row = 0
+    cdef Fault fault
+    with nogil:
+        fault = first_fault(keys, values, &row)
+    if fault == SOUND:
+        return
+    key = keys[row]
+    shown = key if key is None or len(key) <= 64 else key[:64] + b"..."
+    raise InvalidWriteBatch(f"{REASONS[<int>fault]} (key {shown!r})", row)
 
 
 REASONS = {

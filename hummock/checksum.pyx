@@ -1,0 +1,116 @@
+"""crc32c of stored bytes, and the hash of keys that filters are built from.
+
+crc32c is CRC-32C (Castagnoli, as in iSCSI): on x86 with SSE4.2 three interleaved streams of the processor's
+instruction, joined by tables that advance a checksum over zeros; elsewhere eight table look-ups a word. Both
+give the same number. `hash64` is part of the file format and is specified in sstable/FORMAT.md.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef extern from * nogil:
+    """
+    #define CRC_LANE 2048               /* bytes of one of the three streams */
+
+    static uint32_t crc_words[8][256];          /* slicing by eight */
+    static uint32_t crc_lane[4][256];           /* advances a checksum over CRC_LANE zero bytes */
+
+    static uint32_t crc_over_zeros(uint32_t crc, int64_t bytes) {
+        for (; bytes > 0; bytes--) crc = crc_words[0][crc & 255] ^ (crc >> 8);
+        return crc;
+    }
+
+    static uint32_t crc_portable(uint32_t crc, const uint8_t *p, int64_t size) {
+        for (; size >= 8; size -= 8, p += 8) {
+            uint64_t w = hummock_word(p) ^ crc;
+            crc = crc_words[7][w & 255] ^ crc_words[6][w >> 8 & 255] ^ crc_words[5][w >> 16 & 255]
+                ^ crc_words[4][w >> 24 & 255] ^ crc_words[3][w >> 32 & 255] ^ crc_words[2][w >> 40 & 255]
+                ^ crc_words[1][w >> 48 & 255] ^ crc_words[0][w >> 56];
+        }
+        for (; size > 0; size--) crc = crc_words[0][(crc ^ *p++) & 255] ^ (crc >> 8);
+        return crc;
+    }
+
+    static uint32_t (*crc_run)(uint32_t, const uint8_t *, int64_t) = crc_portable;
+
+    #if defined(__x86_64__)
+    static inline uint32_t crc_advance(uint32_t crc) {
+        return crc_lane[0][crc & 255] ^ crc_lane[1][crc >> 8 & 255] ^ crc_lane[2][crc >> 16 & 255]
+            ^ crc_lane[3][crc >> 24];
+    }
+
+    __attribute__((target("sse4.2")))
+    static uint32_t crc_sse42(uint32_t crc, const uint8_t *p, int64_t size) {
+        uint64_t a = crc;
+        while (size >= 3 * CRC_LANE) {
+            const uint8_t *end = p + CRC_LANE;
+            uint64_t b = 0, c = 0;
+            for (; p < end; p += 8) {
+                a = __builtin_ia32_crc32di(a, hummock_word(p));
+                b = __builtin_ia32_crc32di(b, hummock_word(p + CRC_LANE));
+                c = __builtin_ia32_crc32di(c, hummock_word(p + 2 * CRC_LANE));
+            }
+            a = crc_advance((uint32_t)a) ^ b;
+            a = crc_advance((uint32_t)a) ^ c;
+            p += 2 * CRC_LANE;
+            size -= 3 * CRC_LANE;
+        }
+        for (; size >= 8; size -= 8, p += 8) a = __builtin_ia32_crc32di(a, hummock_word(p));
+        for (; size > 0; size--) a = __builtin_ia32_crc32qi((uint32_t)a, *p++);
+        return (uint32_t)a;
+    }
+    #endif
+
+    static void crc_prepare(void) {
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t crc = i;
+            for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? 0x82F63B78u ^ (crc >> 1) : crc >> 1;
+            crc_words[0][i] = crc;
+        }
+        for (int word = 1; word < 8; word++)
+            for (int i = 0; i < 256; i++)
+                crc_words[word][i] = crc_words[0][crc_words[word - 1][i] & 255] ^ (crc_words[word - 1][i] >> 8);
+        /* advancing is linear: the images of the 32 single bits give those of every byte */
+        for (int byte = 0; byte < 4; byte++) {
+            crc_lane[byte][0] = 0;
+            for (int bit = 0; bit < 8; bit++) {
+                uint32_t image = crc_over_zeros(1u << (8 * byte + bit), CRC_LANE);
+                for (int low = 0; low < 1 << bit; low++)
+                    crc_lane[byte][low + (1 << bit)] = crc_lane[byte][low] ^ image;
+            }
+        }
+    #if defined(__x86_64__)
+        if (__builtin_cpu_supports("sse4.2")) crc_run = crc_sse42;
+    #endif
+    }
+    """
+    void crc_prepare() noexcept
+    uint32_t crc_portable(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
+    uint32_t crc_run(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
+
+crc_prepare()
+
+
+cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    return crc_run(0xFFFFFFFF, data, size) ^ <uint32_t>0xFFFFFFFF
+
+
+cdef uint32_t crc32c_extend(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    return crc_run(crc ^ <uint32_t>0xFFFFFFFF, data, size) ^ <uint32_t>0xFFFFFFFF
+
+
+def crc32c_of(const uint8_t[::1] data) -> int:
+    """CRC-32C of any buffer."""
+    return crc32c(&data[0], data.shape[0]) if data.shape[0] > 0 else 0
+
+
+def crc32c_portable_of(const uint8_t[::1] data) -> int:
+    """The same number by the path for machines without the instruction."""
+    if data.shape[0] == 0:
+        return 0
+    return crc_portable(0xFFFFFFFF, &data[0], data.shape[0]) ^ <uint32_t>0xFFFFFFFF
+
+
+def hash64_of(const uint8_t[::1] data) -> int:
+    """The 64-bit key hash of any buffer."""
+    cdef uint8_t nothing = 0
+    return hash64(&data[0] if data.shape[0] > 0 else &nothing, data.shape[0])

@@ -1,0 +1,52 @@
+"""SstableInfo: what a version records of one file, so that a read can pass it by without opening it.
+
+The same record stands inside the file's own `.meta`, less what only the manager or the finished `.meta` can
+know (`id`, `meta_bytes`, `meta_digest`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SstableInfo:
+    """One immutable file. `smallest` and `largest` are user keys that it really holds."""
+
+    name: str                       # 32 hex digits; names are never used twice
+    smallest: bytes
+    largest: bytes
+    rows: int                       # entries: every version of every key counts
+    data_bytes: int                 # length of `.data`
+    uncompressed_bytes: int         # of all block payloads
+    table_ids: tuple[int, ...]      # ascending
+    min_epoch: int                  # of the entries, spill offset included
+    max_epoch: int
+    stale_rows: int = 0             # entries under which the file holds a newer version of the same key
+    tombstones: int = 0             # entries that delete
+    filter_policy: str = "none"
+    codec: str = "none"
+    format_version: int = FORMAT_VERSION
+    global_epoch: int = 0           # the epoch that stands for every entry's own; 0: entries have their own
+    id: int = 0                     # given by the manager at commit; 0 before
+    meta_bytes: int = 0             # length of `.meta`; 0 inside the `.meta` itself
+    meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON values: bytes become hex, the tuple a list."""
+        record = asdict(self)
+        record["smallest"], record["largest"] = self.smallest.hex(), self.largest.hex()
+        record["table_ids"] = list(self.table_ids)
+        return record
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> SstableInfo:
+        """The inverse of `to_json`, ignoring unknown fields. KeyError, TypeError or ValueError when bad."""
+        known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
+        known["smallest"] = bytes.fromhex(record["smallest"])
+        known["largest"] = bytes.fromhex(record["largest"])
+        known["table_ids"] = tuple(record["table_ids"])
+        return cls(**known)
