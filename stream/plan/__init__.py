@@ -1,0 +1,1 @@
+"""Logical plans become trees of executors to be."""

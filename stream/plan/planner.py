@@ -1,0 +1,145 @@
+"""Planner: what a view means becomes what runs.
+
+A logical plan (already optimized) is turned node by node into a stream plan; adjacent filters and
+projections become one, and each stateful node gets the catalogs of its tables. Their ids come from a
+callback that is asked by name, in a fixed order: planning a known job with the ids the catalog remembers
+gives the same plan again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.expr.aggregates import AggKind
+from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
+from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from stream.errors import PlanNotSupported
+from stream.plan import state_catalogs as catalogs
+from stream.plan.stream_plan import (
+    DmlNode,
+    FilterNode,
+    HashAggNode,
+    KeptInput,
+    MaterializeNode,
+    ProjectNode,
+    RowIdGenNode,
+    SourceNode,
+    StreamNode,
+    StreamPlan,
+    StreamScanNode,
+)
+
+TableIds: TypeAlias = Callable[[str], int]
+"""Name of an internal table -> its id: allocated when the job is new, looked up when it is rebuilt."""
+
+
+def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool = False) -> StreamPlan:
+    """The job of a table: where its rows come from, generated keys, and the rule that fits them to the table.
+
+    `is_consistent`: its connector promises a legal change stream, so the table does not look rows up.
+    """
+    schema, key = table.schema, table.stream_key
+    node: StreamNode
+    if table.connector is None:
+        node = DmlNode(schema, key, table.name)
+    else:
+        name = f"{table.name}.offsets"
+        node = SourceNode(schema, key, table, catalogs.offset_table(table_ids(name), name, table.id))
+    conflict: ConflictBehaviour | None = table.conflict
+    if table.row_id_index is not None:
+        node = RowIdGenNode(schema, key, node, table.row_id_index)
+    if table.row_id_index is not None or is_consistent:
+        conflict = None
+    return StreamPlan(MaterializeNode(schema, key, node, table, conflict))
+
+
+def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
+    """The job that keeps `view` equal to `query`, whose columns are the view's. PlanNotSupported names a node
+    that only a batch query can have."""
+    root = _Planner(view, table_ids).plan(query)
+    if root.schema.types != view.schema.types:
+        raise PlanNotSupported("Materialize", f"the query gives {root.schema}, the view holds {view.schema}")
+    return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None))
+
+
+class _Planner:
+    """Plans one job; numbers its aggregations from the root down."""
+
+    def __init__(self, job: TableCatalog, table_ids: TableIds) -> None:
+        self._job = job
+        self._table_ids = table_ids
+        self._aggregations = 0
+
+    def plan(self, query: LogicalPlan) -> StreamNode:
+        if isinstance(query, Scan):
+            return StreamScanNode(query.schema, _stream_key(query), query.table, query.columns or ())
+        if isinstance(query, Filter):
+            return self._filter(query)
+        if isinstance(query, Project):
+            return self._project(query)
+        if isinstance(query, Aggregate):
+            return self._aggregate(query)
+        raise PlanNotSupported(type(query).__name__, "only a batch query can have it")
+
+    def _filter(self, query: Filter) -> StreamNode:
+        child = self.plan(query.input)
+        predicate = query.predicate
+        if isinstance(child, FilterNode):
+            predicate = conjunction(conjuncts(child.predicate) + conjuncts(predicate))
+            child = child.input
+        return FilterNode(child.schema, child.stream_key, child, predicate)
+
+    def _project(self, query: Project) -> StreamNode:
+        child = self.plan(query.input)
+        expressions = query.expressions
+        if isinstance(child, ProjectNode) and _is_cheap_to_repeat(expressions, child.expressions):
+            expressions = tuple(substitute(each, child.expressions) for each in expressions)
+            child = child.input
+        if query.schema == child.schema and _passes_all(expressions):
+            return child
+        return ProjectNode(query.schema, _stream_key(query), child, expressions)
+
+    def _aggregate(self, query: Aggregate) -> StreamNode:
+        number = self._aggregations
+        self._aggregations += 1
+        prefix = f"{self._job.name}.agg{number}"
+        child = self.plan(query.input)
+        for call in query.calls:
+            if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
+                raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
+        name = f"{prefix}.groups"
+        state_table = catalogs.group_table(
+            self._table_ids(name), name, self._job.id, child.schema, query.group_by, query.calls
+        )
+        kept = tuple(
+            self._kept_input(f"{prefix}.call{call}", call, query, child)
+            for call in range(len(query.calls))
+            if query.calls[call].keeps_inputs(query.input.is_append_only)
+        )
+        key = _stream_key(query)
+        return HashAggNode(query.schema, key, child, query.group_by, query.calls, state_table, kept)
+
+    def _kept_input(self, name: str, number: int, query: Aggregate, child: StreamNode) -> KeptInput:
+        call, groups = query.calls[number], len(query.group_by)
+        columns, argument = catalogs.input_columns(query.group_by, call, child.stream_key)
+        table = catalogs.input_table(
+            self._table_ids(name), name, self._job.id, child.schema, columns, groups, argument, call.kind
+        )
+        return KeptInput(number, table, columns, argument)
+
+
+def _stream_key(query: LogicalPlan) -> tuple[int, ...]:
+    if query.stream_key is None:
+        raise PlanNotSupported(type(query).__name__, "its output lacks columns that identify a row")
+    return query.stream_key
+
+
+def _passes_all(expressions: tuple[Expression, ...]) -> bool:
+    return all(isinstance(each, InputRef) and each.index == place for place, each in enumerate(expressions))
+
+
+def _is_cheap_to_repeat(upper: tuple[Expression, ...], lower: tuple[Expression, ...]) -> bool:
+    """Whether putting `lower` into `upper` computes nothing twice: one of them only chooses columns."""
+    return any(all(isinstance(each, InputRef) for each in part) for part in (upper, lower))

@@ -1,0 +1,111 @@
+"""The tables in which executors keep their state, as catalogs.
+
+    source offsets        split                                      | offset
+    aggregation, values   group columns                              | count(*), the states of each call
+    aggregation, inputs   group columns, argument, stream key        | -
+
+The key of an internal table is distributed as the rows of its executor are: by the group columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.expr.aggregates import AggCall, AggKind
+from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
+
+KEY_FORM_LOSES = frozenset({TypeKind.REAL, TypeKind.DOUBLE, TypeKind.NUMERIC, TypeKind.INTERVAL})
+"""Kinds whose key form gives back an equal value, not always the same one (ruling R4)."""
+
+
+def internal_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    fields: Iterable[Field],
+    pk: Sequence[SortKey],
+    distribution_key: tuple[int, ...],
+    prefix_columns: int = 0,
+) -> TableCatalog:
+    """A table of job `job_id`; its value holds every column that its key does not give back."""
+    fields = tuple(fields)
+    columns = tuple(ColumnCatalog(field.name, number, field.data_type) for number, field in enumerate(fields))
+    keyed = {key.column for key in pk}
+    return TableCatalog(
+        id=table_id,
+        name=name,
+        kind=TableKind.INTERNAL,
+        columns=columns,
+        pk=tuple(pk),
+        stream_key=tuple(key.column for key in pk),
+        distribution_key=distribution_key,
+        value_indices=tuple(
+            index
+            for index, field in enumerate(fields)
+            if index not in keyed or field.data_type.kind in KEY_FORM_LOSES
+        ),
+        prefix_columns=prefix_columns,
+        dependencies=(job_id,),
+    )
+
+
+def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
+    """How far each split of a source has been read; kept in one vnode, as a source is one actor."""
+    fields = Schema.of(split="varchar", offset="varchar")
+    return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
+
+
+def group_table(
+    table_id: int, name: str, job_id: int, schema: Schema, group_by: tuple[int, ...], calls: Sequence[AggCall]
+) -> TableCatalog:
+    """One row per group of an aggregation over `schema`, as `AggGroups` flushes it."""
+    groups = tuple(range(len(group_by)))
+    fields = [schema[index] for index in group_by]
+    fields.append(Field("row_count", DataType.BIGINT))
+    for number, call in enumerate(calls):
+        argument = None if call.argument is None else schema[call.argument].data_type
+        states = state_types(call, argument)
+        fields += (Field(f"state_{number}_{part}", state) for part, state in enumerate(states))
+    return internal_table(table_id, name, job_id, fields, [SortKey(index) for index in groups], groups)
+
+
+def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
+    """The columns that hold the state of one call, as specified in the relational floor's README."""
+    if call.kind is AggKind.COUNT:
+        return (DataType.BIGINT,)
+    assert argument is not None
+    if call.kind in (AggKind.MIN, AggKind.MAX):
+        return (argument, DataType.BIGINT)
+    if argument.kind in (TypeKind.REAL, TypeKind.DOUBLE):
+        return (DataType.DOUBLE,) * 2 + (DataType.BIGINT,) * 4
+    return (DataType.numeric(38, argument.scale or 0), DataType.BIGINT)
+
+
+def input_columns(
+    group_by: tuple[int, ...], call: AggCall, stream_key: tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """The input columns that a retractable extreme keeps, none twice, and where its argument is among
+    them."""
+    assert call.argument is not None
+    columns = tuple(dict.fromkeys((*group_by, call.argument, *stream_key)))
+    return columns, columns.index(call.argument)
+
+
+def input_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    schema: Schema,
+    columns: tuple[int, ...],
+    group_columns: int,
+    argument: int,
+    kind: AggKind,
+) -> TableCatalog:
+    """The rows of `columns`, per group the extreme first: MIN ascending, MAX descending."""
+    order = DESCENDING if kind is AggKind.MAX else OrderType()
+    pk = [SortKey(index) for index in range(len(columns))]
+    if argument >= group_columns:
+        pk[argument] = SortKey(argument, order)
+    groups = tuple(range(group_columns))
+    return internal_table(table_id, name, job_id, schema.project(columns), pk, groups, group_columns)

@@ -1,0 +1,214 @@
+"""Stream plans: a tree of nodes, each of which says all that one executor is built from.
+
+A node is a value: the schema and stream key of what flows out of it, its inputs, and the catalogs of the
+state tables its executor owns. A plan says nothing of threads, channels or open tables; whoever builds it
+supplies those. Planning the same job again gives the same plan with the same table ids, which is how a job
+is rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.expr.aggregates import AggCall
+from relational.expr.expression import Expression
+from relational.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNode:
+    """One executor to be. `stream_key`: the columns of `schema` that identify a row of what flows out."""
+
+    schema: Schema
+    stream_key: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return ()
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        """Internal tables that the executor owns; not the table a Materialize node writes for all to read."""
+        return ()
+
+    @property
+    def identity(self) -> str:
+        """The name of the kind, as messages and `explain` show it."""
+        return type(self).__name__.removesuffix("Node")
+
+    @property
+    def details(self) -> str:
+        """What distinguishes this node from others of its kind, as text."""
+        return ""
+
+    def walk(self) -> Iterator[StreamNode]:
+        """This node and all below it, inputs last."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class _UnaryNode(StreamNode):
+    input: StreamNode
+
+    @property
+    def inputs(self) -> tuple[StreamNode, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class DmlNode(StreamNode):
+    """Statements of a table that has no connector."""
+
+    table_name: str
+
+    @property
+    def details(self) -> str:
+        return self.table_name
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNode(StreamNode):
+    """The connector of `table`, whose options are `table.connector`, and the table's statements."""
+
+    table: TableCatalog
+    offset_table: TableCatalog
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.offset_table,)
+
+    @property
+    def details(self) -> str:
+        options = self.table.connector or {}
+        return ", ".join(f"{name}: {value}" for name, value in sorted(options.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class RowIdGenNode(_UnaryNode):
+    """Fills column `row_id_index` of inserted rows."""
+
+    row_id_index: int
+
+    @property
+    def details(self) -> str:
+        return self.schema.names[self.row_id_index]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamScanNode(StreamNode):
+    """Chosen columns of another job's table: the rows it has, then its changes."""
+
+    table: TableCatalog
+    columns: tuple[int, ...]
+
+    @property
+    def details(self) -> str:
+        return f"{self.table.name} ({', '.join(self.schema.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterNode(_UnaryNode):
+    """The rows for which `predicate` is true."""
+
+    predicate: Expression
+
+    @property
+    def details(self) -> str:
+        return self.predicate.describe(self.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectNode(_UnaryNode):
+    """One output column per expression over the input's columns."""
+
+    expressions: tuple[Expression, ...]
+
+    @property
+    def details(self) -> str:
+        texts = (each.describe(self.input.schema.names) for each in self.expressions)
+        pairs = zip(texts, self.schema.names, strict=True)
+        return ", ".join(text if text == name else f"{text} AS {name}" for text, name in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInput:
+    """The rows that aggregate call number `call` keeps: `columns` of the input, in the order of `table`'s
+    columns; the call's argument is `columns[argument]`."""
+
+    call: int
+    table: TableCatalog
+    columns: tuple[int, ...]
+    argument: int
+
+
+@dataclass(frozen=True, slots=True)
+class HashAggNode(_UnaryNode):
+    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can take away."""
+
+    group_by: tuple[int, ...]
+    calls: tuple[AggCall, ...]
+    state_table: TableCatalog
+    kept: tuple[KeptInput, ...]
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return (self.state_table, *(each.table for each in self.kept))
+
+    @property
+    def details(self) -> str:
+        names = self.input.schema.names
+        groups = ", ".join(names[index] for index in self.group_by)
+        calls = ", ".join(call.describe(names) for call in self.calls)
+        return f"[{groups}] {calls}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializeNode(_UnaryNode):
+    """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is legal
+    already."""
+
+    table: TableCatalog
+    conflict: ConflictBehaviour | None
+
+    @property
+    def details(self) -> str:
+        key = ", ".join(self.schema.names[index] for index in self.table.pk_indices)
+        rule = "trusted" if self.conflict is None else self.conflict.value
+        return f"{self.table.name} key [{key}] conflict {rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """The plan of one job: a table with its own input, or a view over tables."""
+
+    root: MaterializeNode
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        """The internal tables of the job, in the order their ids were asked for."""
+        return tuple(sorted((t for node in self.root.walk() for t in node.state_tables), key=lambda t: t.id))
+
+    @property
+    def scans(self) -> tuple[StreamScanNode, ...]:
+        """The inputs that are other jobs' tables."""
+        return tuple(node for node in self.root.walk() if isinstance(node, StreamScanNode))
+
+    def explain(self) -> str:
+        """The tree as indented text, the root first, then one line per internal table."""
+        lines = list(_explained(self.root, 0))
+        for table in self.state_tables:
+            names = table.schema.names
+            key = ", ".join(f"{names[part.column]} {part.order}" for part in table.pk)
+            value = ", ".join(names[index] for index in table.value_indices)
+            lines.append(f"table {table.id} {table.name}: key [{key}] value [{value}]")
+        return "\n".join(lines)
+
+
+def _explained(node: StreamNode, depth: int) -> Iterator[str]:
+    yield "  " * depth + f"{node.identity} {node.details}".rstrip()
+    for child in node.inputs:
+        yield from _explained(child, depth + 1)
