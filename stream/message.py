@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from relational.chunk.stream_chunk import StreamChunk
-
     from hummock.epoch import EpochPair
+    from relational.chunk.stream_chunk import StreamChunk
     from relational.expr.expression import Expression
 
 

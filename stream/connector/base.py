@@ -16,7 +16,6 @@ from stream.errors import UnknownConnector
 
 if TYPE_CHECKING:
     from relational.chunk.stream_chunk import StreamChunk
-
     from relational.types.schema import Schema
 
 

@@ -4,7 +4,8 @@ The contract every executor keeps, and `tests/suites/executor_suite.py` checks: 
 barrier; between two barriers state changes only in memory; at a barrier the state tables are committed at
 its epoch and then the barrier is passed on; per stream key the emitted changes alternate insert, delete,
 insert ...; a U- stands right before its U+ and has the same stream key. An executor runs in one thread, and
-blocks only in a Channel or in the state store. """
+blocks only in a Channel or in the state store.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""The inputs behind a minimum or maximum that a retraction can take away.
+
+Each such call keeps its group's rows in a state table of its own, ordered by group, argument (the extreme
+first) and stream key. In memory a group holds the extreme alone. When exactly that value is retracted the
+group is stale, and at the next flush its first remaining row gives the new extreme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hummock.epoch import EpochPair
+from relational.chunk import StreamChunk
+from relational.state import AggGroups
+from relational.table.state_table import StateTable
+
+
+class MaterializedInput:
+    """The kept rows of aggregate call number `call`.
+
+    `columns` are the input columns that make a row of `table`, in its order; the argument stands at
+    `argument` among them, right after the group columns. Only rows that pass the call's FILTER and have an
+    argument that is not NULL are kept (ruling R9).
+    """
+
+    def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
+        self.call = call
+        self._table = table
+        self._columns = tuple(columns)
+        self._argument = argument
+
+    def init_epoch(self, epoch: EpochPair) -> None:
+        self._table.init_epoch(epoch)
+
+    def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
+        """Keep, or forget, the rows of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
+        kept = chunk.project(self._columns)
+        if mask is not None:
+            kept = kept.filter(mask)
+        argument = kept.columns[self._argument].array
+        if argument.null_count:
+            kept = kept.filter(argument.is_valid().to_numpy(zero_copy_only=False))
+        kept = kept.without_unchanged_updates()
+        if kept.visible_rows:
+            self._table.write_chunk(kept)
+
+    def refill(self, groups: AggGroups) -> None:
+        """Give every stale group the extreme of the rows that are left, NULL where none is."""
+        stale = groups.stale(self.call)
+        if not len(stale):
+            return
+        owners, rows = self._table.first_rows(groups.keys(stale), limit=1)
+        source = np.full(len(stale), -1, np.int32)
+        source[owners] = np.arange(len(owners), dtype=np.int32)
+        values = rows.project((self._argument,)).take(source)
+        groups.refill(self.call, stale, values.columns[0])
+
+    def commit(self, epoch: EpochPair) -> None:
+        self._table.commit(epoch)

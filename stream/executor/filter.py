@@ -1,0 +1,32 @@
+"""Selection: the rows for which a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relational.chunk import StreamChunk
+from relational.expr import Expression, evaluate
+from stream.executor.base import Executor, ExecutorInfo
+from stream.message import Message
+
+SPARSE = 4  # a chunk with fewer than 1 / SPARSE of its rows visible is worth a copy
+
+
+class FilterExecutor(Executor):
+    """Keeps rows for which `predicate` is true, not NULL. An update that only half survives becomes a plain
+    insert or delete."""
+
+    def __init__(self, info: ExecutorInfo, input: Executor, predicate: Expression) -> None:
+        self.info = info
+        self._input = input
+        self._predicate = predicate
+
+    def execute(self) -> Iterator[Message]:
+        for message in self._input.execute():
+            if not isinstance(message, StreamChunk):
+                yield message
+                continue
+            kept = message.filter(evaluate(self._predicate, message))
+            rows = kept.visible_rows
+            if rows:
+                yield kept.compact() if rows * SPARSE < kept.capacity else kept

@@ -1,0 +1,130 @@
+"""Aggregation: one row per group, kept up to date.
+
+Groups live in memory in columns (`relational.state`), and in the intermediate state table as one row each:
+the group columns, count(*), the states of every call. A chunk only changes memory. At a barrier every group
+that changed is written to its table and emitted: an insert when it was born, a delete when its last row
+went, an update when its outputs differ, nothing when they do not. So a group emits one change per epoch,
+however often it changed, unless so many groups are dirty that they are flushed before the barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from relational.chunk import StreamChunk, mask_of
+from relational.expr import AggCall, evaluate
+from relational.state import AggGroups, AggSpec
+from relational.table.state_table import StateTable
+from relational.types import DataType
+from stream.executor.agg_state import MaterializedInput
+from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.slices import slices
+from stream.message import Barrier, Message, Watermark
+
+
+class HashAggExecutor(Executor):
+    """`info`'s columns are the group columns, then one per call. Without group columns there is one group,
+    which always exists and emits its row at the first barrier: count 0 before any input.
+
+    `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has the
+    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
+    """
+
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        input: Executor,
+        group_by: Sequence[int],
+        calls: Sequence[AggCall],
+        state_table: StateTable,
+        inputs: Sequence[MaterializedInput],
+        *,
+        cache_bytes: int,
+        flush_groups: int,
+        chunk_rows: int,
+    ) -> None:
+        self.info = info
+        self._input = input
+        self._filters = [call.filter for call in calls]
+        self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
+        self._is_global = not group_by
+        self._state_table = state_table
+        self._inputs = tuple(inputs)
+        self._flush_groups = flush_groups
+        self._chunk_rows = chunk_rows
+
+    def execute(self) -> Iterator[Message]:
+        messages = self._input.execute()
+        barrier = first_barrier(messages, self.info.identity)
+        self._open(barrier)
+        yield barrier
+        for message in messages:
+            if isinstance(message, StreamChunk):
+                self._apply(message)
+                if self._groups.dirty_groups >= self._flush_groups:
+                    yield from self._flush()
+            elif isinstance(message, Barrier):
+                yield from self._flush()
+                self._state_table.commit(message.epoch)
+                for kept in self._inputs:
+                    kept.commit(message.epoch)
+                yield message
+            elif not isinstance(message, Watermark):
+                yield message
+
+    def _open(self, barrier: Barrier) -> None:
+        self._state_table.init_epoch(barrier.epoch)
+        for kept in self._inputs:
+            kept.init_epoch(barrier.epoch)
+        if self._is_global:
+            self._load(self._groups.open_global())
+
+    def _apply(self, chunk: StreamChunk) -> None:
+        located = self._groups.locate(chunk)
+        self._load(located.new_ids)
+        masks = [self._mask(chunk, call) for call in range(len(self._filters))]
+        for kept in self._inputs:
+            kept.write(chunk, masks[kept.call])
+        self._groups.apply(chunk, located.ids, masks)
+
+    def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
+        predicate = self._filters[call]
+        return None if predicate is None else mask_of(evaluate(predicate, chunk))
+
+    def _load(self, new_ids: np.ndarray) -> None:
+        """The committed state of groups that were not in memory, in one read."""
+        if len(new_ids):
+            self._groups.load(new_ids, *self._state_table.get_rows(self._groups.keys(new_ids)))
+
+    def _flush(self) -> Iterator[StreamChunk]:
+        for kept in self._inputs:
+            kept.refill(self._groups)
+        change = self._groups.flush()
+        if change.state is not None:
+            self._state_table.write_chunk(change.state)
+        if change.output is not None:
+            yield from slices(change.output, self._chunk_rows)
+
+
+def agg_groups(
+    group_by: Sequence[int],
+    types: Sequence[DataType],
+    calls: Sequence[AggCall],
+    inputs: Sequence[MaterializedInput],
+    cache_bytes: int,
+) -> AggGroups:
+    """Empty groups for `calls` over input columns of `types`."""
+    retractable = {kept.call for kept in inputs}
+    specs = [
+        AggSpec(
+            call.kind,
+            call.argument,
+            None if call.argument is None else types[call.argument],
+            call.data_type,
+            is_retractable=number in retractable,
+        )
+        for number, call in enumerate(calls)
+    ]
+    return AggGroups(group_by, [types[index] for index in group_by], specs, capacity_bytes=cache_bytes)

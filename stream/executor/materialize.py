@@ -1,0 +1,90 @@
+"""Where a change stream becomes a table: a view's result, or a table's own rows.
+
+A view's input is a legal change stream and is written as it comes. A table's input are statements and a
+connector's chunks; those are evaluated on the rows the table has at that moment, and what they change goes
+on downstream. This executor is the only writer of its table, so the order of its input is the order of the
+table's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relational.catalog.objects import ConflictBehaviour
+from relational.chunk import StreamChunk
+from relational.table.state_table import StateTable
+from stream.errors import StatementError
+from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.conflict import ConflictResolver
+from stream.executor.slices import slices
+from stream.executor.statement import StatementEvaluator
+from stream.message import STATEMENTS, Barrier, Message, Statement
+
+
+class MaterializeExecutor(Executor):
+    """Writes `table` and hands on its change stream.
+
+    `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
+    already and is trusted. Statements follow the table's own rule always. """
+
+    def __init__(
+        self,
+        info: ExecutorInfo,
+        input: Executor,
+        table: StateTable,
+        conflict: ConflictBehaviour | None,
+        chunk_rows: int,
+    ) -> None:
+        self.info = info
+        self._input = input
+        self._table = table
+        self._chunk_rows = chunk_rows
+        self._resolver = None if conflict is None else ConflictResolver(table, conflict)
+        self._statements = StatementEvaluator(table)
+
+    def execute(self) -> Iterator[Message]:
+        messages = self._input.execute()
+        barrier = first_barrier(messages, self.info.identity)
+        self._table.init_epoch(barrier.epoch)
+        yield barrier
+        for message in messages:
+            if isinstance(message, Barrier):
+                self._table.commit(message.epoch)
+                yield message
+            elif isinstance(message, StreamChunk):
+                yield from self._write(message)
+            elif isinstance(message, STATEMENTS):
+                yield from self._run(message)
+            else:
+                yield message
+
+    def _write(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        if self._resolver is None:
+            self._table.write_chunk(chunk)
+            yield chunk
+            return
+        changes = self._resolver.resolve(chunk).chunk
+        if changes is not None:
+            self._table.write_chunk(changes)
+            yield from self._changed(changes)
+
+    def _run(self, statement: Statement) -> Iterator[StreamChunk]:
+        """The statement's changes; its future is completed after them, so whoever waits for it finds them
+        sent."""
+        if not statement.result.set_running_or_notify_cancel():
+            return
+        try:
+            resolved = self._statements.run(statement)
+        except StatementError as error:
+            statement.result.set_exception(error)
+            return
+        if resolved.chunk is not None:
+            yield from self._changed(resolved.chunk)
+        statement.result.set_result(resolved.rows)
+
+    def _changed(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        """What goes downstream of changes that were written: no update that changes nothing, and no huge
+        chunk."""
+        settled = chunk.without_unchanged_updates()
+        if settled.visible_rows:
+            yield from slices(settled, self._chunk_rows)

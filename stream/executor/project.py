@@ -1,0 +1,33 @@
+"""Projection: each output column is an expression over the input's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relational.chunk import StreamChunk
+from relational.expr import Expression, evaluate
+from stream.executor.base import Executor, ExecutorInfo
+from stream.message import Message
+
+
+class ProjectExecutor(Executor):
+    """Computes `expressions` for every row; a row's error is NULL and counted.
+
+    An update whose halves become equal vanishes. Its halves never come to differ in their stream key, since a
+    projection passes the columns of its input's stream key through.
+    """
+
+    def __init__(self, info: ExecutorInfo, input: Executor, expressions: Sequence[Expression]) -> None:
+        self.info = info
+        self._input = input
+        self._expressions = tuple(expressions)
+
+    def execute(self) -> Iterator[Message]:
+        for message in self._input.execute():
+            if isinstance(message, StreamChunk):
+                columns = [evaluate(each, message) for each in self._expressions]
+                chunk = message.with_columns(columns).without_unchanged_updates()
+                if chunk.visible_rows:
+                    yield chunk
+            else:
+                yield message

@@ -1,0 +1,126 @@
+"""DML statements, evaluated on a table's own current state (ruling R14).
+
+A statement sees everything that came before it. It is computed whole before it writes anything, so a
+statement that fails has changed nothing. Its result is a chunk of changes with the rows it affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+
+from relational.chunk import DataChunk, Op, StreamChunk
+from relational.errors import EncodingError, EvaluationError
+from relational.expr import Expression, evaluate
+from relational.table.state_table import StateTable
+from stream.errors import AppendOnlyViolation, InvalidStatement
+from stream.executor.conflict import ConflictResolver, Resolved
+from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+
+NOTHING = Resolved(None, 0)
+
+
+class StatementEvaluator:
+    """Evaluates statements against `table`, and writes the changes of those that succeed into its mem
+    table."""
+
+    def __init__(self, table: StateTable, resolver: ConflictResolver) -> None:
+        self._table = table
+        self._resolver = resolver
+        self._name = table.catalog.name
+        self._pk = table.catalog.pk_indices
+
+    def run(self, statement: Statement) -> Resolved:
+        """The changes, which the table now has. StatementError: it has none of them."""
+        try:
+            if isinstance(statement, InsertRows):
+                return self._insert(statement.chunk)
+            self._check_may_change("UPDATE" if isinstance(statement, UpdateRows) else "DELETE")
+            if isinstance(statement, UpdateRows):
+                return self._update(statement)
+            return self._delete(statement)
+        except (EncodingError, EvaluationError) as error:
+            raise InvalidStatement(self._name, str(error)) from error
+
+    def _insert(self, chunk: StreamChunk) -> Resolved:
+        self._check_key(chunk)
+        is_new = self._has_row_ids  # generated keys meet nothing
+        resolved = Resolved(chunk, chunk.visible_rows) if is_new else self._resolver.resolve(chunk)
+        if resolved.chunk is not None:
+            self._table.write_chunk(resolved.chunk)
+        return resolved
+
+    def _delete(self, statement: DeleteRows) -> Resolved:
+        old = self._matching(statement.predicate)
+        if old is None:
+            return NOTHING
+        chunk = _changes(old, Op.DELETE)
+        self._table.write_chunk(chunk)
+        return Resolved(chunk, old.capacity)
+
+    def _update(self, statement: UpdateRows) -> Resolved:
+        old = self._matching(statement.predicate)
+        if old is None:
+            return NOTHING
+        columns = list(old.columns)
+        for index, expression in statement.assignments:
+            columns[index] = evaluate(expression, old, strict=True)
+        new = DataChunk(columns)
+        if not {index for index, _ in statement.assignments}.isdisjoint(self._pk):
+            return self._move(old, new)
+        chunk = _paired(old, new)
+        self._table.write_chunk(chunk)
+        return Resolved(chunk, old.capacity)
+
+    def _move(self, old: DataChunk, new: DataChunk) -> Resolved:
+        """An update of the key: all old rows go, then the new ones come and may conflict with those that
+        stayed."""
+        self._check_key(new)
+        deleted = _changes(old, Op.DELETE)
+        self._table.write_chunk(deleted)
+        try:
+            inserted = self._insert(_changes(new, Op.INSERT))
+        except Exception:
+            self._table.write_chunk(_changes(old, Op.INSERT))
+            raise
+        chunks = [deleted] if inserted.chunk is None else [deleted, inserted.chunk]
+        return Resolved(StreamChunk.concat(chunks), old.capacity)
+
+    def _matching(self, predicate: Expression | None) -> DataChunk | None:
+        """All rows for which `predicate` is true, in one chunk; None where there is none."""
+        found = [rows for rows in self._matches(predicate) if rows.capacity]
+        return DataChunk.concat(found) if found else None
+
+    def _matches(self, predicate: Expression | None) -> Iterator[DataChunk]:
+        for rows in self._table.scan_chunks():
+            if predicate is None:
+                yield rows.compact()
+            else:
+                yield rows.filter(evaluate(predicate, rows, strict=True)).compact()
+
+    def _check_may_change(self, verb: str) -> None:
+        if self._table.catalog.is_append_only:
+            raise AppendOnlyViolation(self._name, verb)
+
+    def _check_key(self, rows: DataChunk) -> None:
+        """A primary key has no NULL."""
+        rows = rows.compact()
+        for index in self._pk:
+            if rows.columns[index].array.null_count:
+                row = pc.index(rows.columns[index].array.is_null(), True).as_py()
+                name = self._table.catalog.columns[index].name
+                raise InvalidStatement(self._name, f"row {row} has NULL in the primary key column {name!r}")
+
+
+def _changes(rows: DataChunk, op: Op) -> StreamChunk:
+    return StreamChunk(rows.columns, np.full(rows.capacity, op, np.uint8))
+
+
+def _paired(old: DataChunk, new: DataChunk) -> StreamChunk:
+    """U- of each old row, then U+ of its new one."""
+    rows = old.capacity
+    order = np.arange(2 * rows, dtype=np.int32).reshape(2, rows).T.reshape(-1)
+    ops = np.tile(np.array([Op.UPDATE_DELETE, Op.UPDATE_INSERT], np.uint8), rows)
+    return StreamChunk(DataChunk.concat([old, new]).take(order).columns, ops)
