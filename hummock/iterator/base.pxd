@@ -5,13 +5,25 @@ descending; in reverse it walks exactly backwards. `next` is one step my way, `s
 entry at or beyond the target, my way. Nothing here takes the GIL except to fetch a block or to raise.
 """
 
-from libc.stdint cimport int8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
-from hummock.key cimport Slice
+from hummock.key cimport Slice, compare_bytes
 
-cdef enum Direction:
+cpdef enum Direction:
     FORWARD = 1
     REVERSE = -1
+
+
+cdef struct Span:                       # adjacent entries seen as columns; lives until the iterator's next move
+    Slice prefix                        # bytes that every user key of the span begins with
+    const uint32_t* key_offsets         # positions in `key_data`, by row
+    const uint8_t* key_data             # user keys less `prefix`
+    const uint32_t* value_offsets       # positions in `value_data`, by row
+    const uint8_t* value_data
+    Py_ssize_t row                      # the current entry
+    Py_ssize_t end                      # one past the last entry of the span; more than `row`
+    uint64_t max_epoch                  # no entry of the span is newer
 
 
 cdef class HummockIterator:
@@ -24,3 +36,39 @@ cdef class HummockIterator:
     cdef int rewind(self) except -1 nogil                                   # the first entry, my way
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil     # first entry at or beyond, my way
     cdef int next(self) except -1 nogil                                     # REQUIRES valid
+
+    cdef bint span(self, Span* out) noexcept nogil
+    # REQUIRES valid. True: `out` holds the current entry and those that follow it, all of them puts on distinct
+    # user keys, in ascending order. False: walk by `next`. Only forward iterators hand out spans.
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil
+    # as many `next` steps. REQUIRES: `rows` is at most the length of the span just handed out
+
+
+cdef inline int compare_span_row(const Span* span, Py_ssize_t row, Slice key) noexcept nogil:
+    """Negative, 0 or positive as the user key of `row` is before, equal to or after `key`."""
+    cdef Slice suffix, rest
+    cdef Py_ssize_t shared = span.prefix.size if span.prefix.size < key.size else key.size
+    cdef int order = memcmp(span.prefix.data, key.data, <size_t>shared) if shared > 0 else 0
+    if order != 0:
+        return order
+    suffix.data = span.key_data + span.key_offsets[row]
+    suffix.size = span.key_offsets[row + 1] - span.key_offsets[row]
+    if key.size < span.prefix.size:
+        return 1
+    rest.data = key.data + shared
+    rest.size = key.size - shared
+    return compare_bytes(suffix, rest)
+
+
+cdef inline void clip_span(Span* span, Slice bound) noexcept nogil:
+    """Leaves the rows whose user keys are before `bound`; none may be left."""
+    cdef Py_ssize_t low = span.row, high = span.end, middle
+    if low < high and compare_span_row(span, high - 1, bound) < 0:
+        return
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_span_row(span, middle, bound) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    span.end = low

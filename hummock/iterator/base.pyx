@@ -1,0 +1,53 @@
+"""HummockIterator: what every walk over full keys has in common, and its courtesy face for Python.
+
+The compiled methods are the contract of base.pxd. `entries` walks the same way with Python objects; it is
+for tests and for looking at files, not for reading.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+
+cdef class HummockIterator:
+    """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, and stay so until a move."""
+
+    cdef int rewind(self) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not say where it begins")
+
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not say how it seeks")
+
+    cdef int next(self) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not say how it moves")
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        return False
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        while rows > 0:
+            self.next()
+            rows -= 1
+        return 0
+
+    def entries(self, bytes start=None, epoch=0xFFFFFFFFFFFFFFFF):
+        """Yields (user key, epoch, value or None for a tombstone) from the first entry, my way.
+
+        With `start`, from the first entry at or beyond (`start`, `epoch`).
+        """
+        cdef Slice target
+        if start is None:
+            self.rewind()
+        else:
+            target.data = <const uint8_t*>(<const char*>start)
+            target.size = len(start)
+            self.seek(target, epoch)
+        while self.valid:
+            yield (
+                PyBytes_FromStringAndSize(<const char*>self.user_key.data, self.user_key.size),
+                self.epoch,
+                None if self.value.data == NULL
+                else PyBytes_FromStringAndSize(<const char*>self.value.data, self.value.size),
+            )
+            self.next()

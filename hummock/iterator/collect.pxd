@@ -1,0 +1,16 @@
+"""BatchCollector: the rows of a UserIterator as columns."""
+
+from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.iterator.user cimport UserIterator
+from hummock.write_batch cimport KvBatch
+
+
+cdef class BatchCollector:
+    cdef UserIterator source            # None after `close`
+    cdef BinaryColumnBuilder keys
+    cdef BinaryColumnBuilder values     # as many rows as `keys`
+    cdef bint started                   # `source` stands on a row or at its end
+
+    cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil
+    # takes rows until the columns hold `max_rows` or would pass `max_bytes`; a first row is always taken
+    cdef KvBatch finish(self)           # the rows taken; the collector is empty again

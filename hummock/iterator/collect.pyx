@@ -1,0 +1,160 @@
+"""BatchCollector: copies the rows of a UserIterator once, into the columns that a scan hands out.
+
+One loop without the GIL per batch. Where the source can show many rows as a span, they are copied column by
+column: one copy for all values, a few instructions for each key.
+"""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.iterator.base cimport Span
+from hummock.iterator.user cimport UserIterator
+from hummock.write_batch cimport KvBatch
+
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    /* Copies 0..n bytes without a call for the short ones; never reads or writes outside them. */
+    static inline void hummock_copy_short(uint8_t *to, const uint8_t *from, int64_t size) {
+        if (size > 32) { memcpy(to, from, (size_t)size); return; }
+        if (size >= 16) {
+            uint64_t a, b, c, d;
+            memcpy(&a, from, 8); memcpy(&b, from + 8, 8);
+            memcpy(&c, from + size - 16, 8); memcpy(&d, from + size - 8, 8);
+            memcpy(to, &a, 8); memcpy(to + 8, &b, 8);
+            memcpy(to + size - 16, &c, 8); memcpy(to + size - 8, &d, 8);
+        } else if (size >= 8) {
+            uint64_t a, b;
+            memcpy(&a, from, 8); memcpy(&b, from + size - 8, 8);
+            memcpy(to, &a, 8); memcpy(to + size - 8, &b, 8);
+        } else if (size >= 4) {
+            uint32_t a, b;
+            memcpy(&a, from, 4); memcpy(&b, from + size - 4, 4);
+            memcpy(to, &a, 4); memcpy(to + size - 4, &b, 4);
+        } else {
+            for (int64_t i = 0; i < size; i++) to[i] = from[i];
+        }
+    }
+    """
+    void copy_short "hummock_copy_short"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
+
+
+
+cdef class BatchCollector:
+    """Invariant: `keys` and `values` hold the same number of rows, in the source's order."""
+
+    def __cinit__(self, UserIterator source not None):
+        self.source = source
+        self.keys = BinaryColumnBuilder()
+        self.values = BinaryColumnBuilder()
+
+    def next_batch(self, Py_ssize_t max_rows, Py_ssize_t max_bytes):
+        """The next rows as a KvBatch, or None at the end. A row larger than `max_bytes` comes alone.
+
+        REQUIRES both limits to be at least 1 and `close` not called.
+        """
+        with nogil:
+            self.fill(max_rows, max_bytes)
+        return self.finish() if self.keys.rows > 0 else None
+
+    def close(self):
+        """Lets go of the source and all it holds."""
+        self.source = None
+
+    cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil:
+        cdef Span span
+        cdef Py_ssize_t rows
+        if not self.started:
+            self.source.rewind()
+            self.started = True
+        while self.source.valid and self.keys.rows < max_rows:
+            if self.source.span(&span):
+                rows = rows_that_fit(&span, max_rows - self.keys.rows,
+                                     max_bytes - self.keys.data_bytes - self.values.data_bytes)
+                if rows == 0 and self.keys.rows > 0:
+                    break
+                rows = rows if rows > 0 else 1
+                append_keys(self.keys, &span, rows)
+                append_values(self.values, &span, rows)
+                self.source.skip(rows)
+                continue
+            if self.keys.rows > 0 and (self.keys.data_bytes + self.values.data_bytes + self.source.user_key.size
+                                       + self.source.value.size > max_bytes):
+                break
+            self.keys.append(self.source.user_key)
+            self.values.append(self.source.value)
+            self.source.next()
+        return 0
+
+    cdef KvBatch finish(self):
+        cdef KvBatch batch = KvBatch.__new__(KvBatch)
+        batch.keys, batch.values = self.keys.finish(), self.values.finish()
+        return batch
+
+
+cdef Py_ssize_t rows_that_fit(const Span* span, Py_ssize_t max_rows, Py_ssize_t max_bytes) noexcept nogil:
+    """How many rows of the span, from its first, stay within both limits."""
+    cdef Py_ssize_t low = 0, high = span.end - span.row, middle
+    if high > max_rows:
+        high = max_rows
+    if bytes_of(span, high) <= max_bytes:
+        return high
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if bytes_of(span, middle) <= max_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+cdef inline Py_ssize_t bytes_of(const Span* span, Py_ssize_t rows) noexcept nogil:
+    return (rows * span.prefix.size
+            + <Py_ssize_t>(span.key_offsets[span.row + rows] - span.key_offsets[span.row])
+            + <Py_ssize_t>(span.value_offsets[span.row + rows] - span.value_offsets[span.row]))
+
+
+cdef int append_keys(BinaryColumnBuilder keys, const Span* span, Py_ssize_t rows) except -1 nogil:
+    cdef const uint32_t* offsets = span.key_offsets + span.row
+    cdef Py_ssize_t prefix = span.prefix.size, row, size
+    cdef Py_ssize_t suffix_bytes = offsets[rows] - offsets[0], added = rows * prefix + suffix_bytes
+    cdef int32_t* ends
+    cdef int32_t shift
+    cdef const uint8_t* source = span.key_data + offsets[0]
+    cdef uint8_t* target
+    keys.reserve(rows, added)
+    target = keys.data + keys.data_bytes
+    ends = keys.offsets + keys.rows + 1
+    shift = <int32_t>(keys.data_bytes - <Py_ssize_t>offsets[0])
+    for row in range(rows):
+        ends[row] = <int32_t>(offsets[row + 1]) + shift + <int32_t>((row + 1) * prefix)
+    if prefix == 0:
+        memcpy(target, source, <size_t>suffix_bytes)
+    else:
+        for row in range(rows):
+            size = offsets[row + 1] - offsets[row]
+            copy_short(target, span.prefix.data, prefix)
+            copy_short(target + prefix, source, size)
+            target += prefix + size
+            source += size
+    keys.rows += rows
+    keys.data_bytes += added
+    return 0
+
+
+cdef int append_values(BinaryColumnBuilder values, const Span* span, Py_ssize_t rows) except -1 nogil:
+    cdef const uint32_t* offsets = span.value_offsets + span.row
+    cdef Py_ssize_t added = offsets[rows] - offsets[0], row
+    cdef int32_t* ends
+    cdef int32_t shift
+    values.reserve(rows, added)
+    ends = values.offsets + values.rows + 1
+    shift = <int32_t>(values.data_bytes - <Py_ssize_t>offsets[0])
+    for row in range(rows):
+        ends[row] = <int32_t>(offsets[row + 1]) + shift
+    memcpy(values.data + values.data_bytes, span.value_data + offsets[0], <size_t>added)
+    values.rows += rows
+    values.data_bytes += added
+    return 0

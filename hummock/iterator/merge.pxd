@@ -1,0 +1,31 @@
+"""MergeIterator: many iterators seen as one, by a loser tree over borrowed children."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.key cimport Slice
+
+
+cdef struct Contender:                  # a child's current entry, kept where the tree compares it
+    uint64_t high                       # bytes 0..8 of the user key, big endian; complemented in reverse
+    uint64_t low                        # bytes 8..16; both all ones once the child is exhausted
+    Slice user_key                      # the child's
+    uint64_t epoch
+    bint live                           # the child is valid
+    void* child                         # HummockIterator, borrowed from `children`
+
+
+cdef class MergeIterator(HummockIterator):
+    cdef list children                  # children[i] is newer than children[i + 1]
+    cdef Py_ssize_t width               # leaves of the tree: the number of children, up to a power of two
+    cdef Contender* contenders          # width of them; owned
+    cdef int* losers                    # losers[1 .. width): who lost at that node; owned
+    cdef int winner                     # its leaf
+    cdef int streak                     # moves for which the winner has stayed the same
+
+    cdef void load(self, Contender* contender) noexcept nogil
+    cdef bint beats(self, int a, int b) noexcept nogil
+    cdef void build(self) noexcept nogil
+    cdef void publish(self) noexcept nogil
+    cdef int replay(self) noexcept nogil
+    cdef int runner_up(self) noexcept nogil

@@ -1,0 +1,28 @@
+"""UserIterator: what a reader at one epoch sees of the entries below it."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.key cimport Slice
+
+
+cdef struct Saved:                      # a copy of bytes that outlives the move of who showed them
+    uint8_t* data                       # owned; NULL before the first use
+    Py_ssize_t size
+    Py_ssize_t capacity
+
+
+cdef class UserIterator(HummockIterator):
+    cdef HummockIterator child
+    cdef uint64_t newest                # entries with a greater epoch are not seen
+    cdef uint64_t oldest                # nor those with a smaller one
+    cdef Slice start                    # first user key of the range; owner: `bounds`
+    cdef Slice end                      # first user key past the range; data NULL: no end
+    cdef object bounds
+    cdef Saved key                      # forward: the last key shown or hidden; reverse: the current key
+    cdef Saved payload                  # reverse: the current value
+
+    cdef int find(self) except -1 nogil             # forward: settle on the child's entry or a later one
+    cdef int pass_key(self) except -1 nogil         # forward: past all versions of the saved key
+    cdef int collect(self) except -1 nogil          # reverse: the newest seen version of the child's key
+    cdef void narrow(self, Slice start, Slice end, object bounds) noexcept   # another range; then seek or rewind

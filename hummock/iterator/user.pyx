@@ -1,0 +1,148 @@
+"""UserIterator: of each user key in a range the newest version at or below the read epoch, deletes hidden.
+
+Forward, a key's versions come newest first: the first one not above the read epoch decides, and the rest are
+passed over. In reverse they come oldest first: the last one not above the read epoch decides, so key and
+value are copied until the child stands on another key.
+"""
+
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy
+
+from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
+from hummock.key cimport Slice, compare_bytes
+
+cdef uint64_t SPILL_MASK = 0xFFFF
+cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
+
+
+cdef inline int save(Saved* saved, Slice bytes_) except -1 nogil:
+    cdef uint8_t* grown
+    if saved.data == NULL or bytes_.size > saved.capacity:
+        grown = <uint8_t*>realloc(saved.data, <size_t>(bytes_.size * 2 + 1))
+        if grown == NULL:
+            with gil:
+                raise MemoryError
+        saved.data, saved.capacity = grown, bytes_.size * 2 + 1
+    if bytes_.size > 0:
+        memcpy(saved.data, bytes_.data, <size_t>bytes_.size)
+    saved.size = bytes_.size
+    return 0
+
+
+cdef inline bint same(Saved* saved, Slice bytes_) noexcept nogil:
+    return saved.size == bytes_.size and (
+        bytes_.size == 0 or memcmp(saved.data, bytes_.data, <size_t>bytes_.size) == 0)
+
+
+cdef class UserIterator(HummockIterator):
+    """Invariant: while `valid`, the entry is a put, in the range, and what a read of its key would return.
+
+    `start` and `end` are user keys, half open; `end` None has no upper end. Epochs are pure or not; the read
+    sees every flush of its own epoch.
+    """
+
+    def __init__(self, HummockIterator child not None, bytes start, bytes end, uint64_t read_epoch,
+                 uint64_t min_epoch=0):
+        cdef Slice low, high
+        self.child = child
+        self.direction = child.direction
+        self.newest = read_epoch | SPILL_MASK
+        self.oldest = min_epoch
+        low.data, low.size = <const uint8_t*><const char*>start, len(start)
+        high.data, high.size = NULL, 0
+        if end is not None:
+            high.data, high.size = <const uint8_t*><const char*>end, len(end)
+        self.narrow(low, high, (start, end))
+
+    def __dealloc__(self):
+        free(self.key.data)
+        free(self.payload.data)
+
+    cdef void narrow(self, Slice start, Slice end, object bounds) noexcept:
+        self.start, self.end, self.bounds = start, end, bounds
+        self.valid = False
+
+    cdef int rewind(self) except -1 nogil:
+        if self.direction == FORWARD:
+            return self.seek(self.start, MAX_EPOCH)
+        if self.end.data == NULL:
+            self.child.rewind()
+        else:
+            self.child.seek(self.end, MAX_EPOCH)        # the last entry at or before the newest of `end`
+            while self.child.valid and compare_bytes(self.child.user_key, self.end) == 0:
+                self.child.next()
+        return self.collect()
+
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        """The first visible key at or beyond `user_key`, my way; its epoch is the reader's, not `epoch`."""
+        if self.direction == FORWARD:
+            if compare_bytes(user_key, self.start) < 0:
+                user_key = self.start
+            self.child.seek(user_key, self.newest)
+            return self.find()
+        if self.end.data != NULL and compare_bytes(user_key, self.end) >= 0:
+            return self.rewind()
+        self.child.seek(user_key, 0)                    # the oldest entry that `user_key` can have, or one before
+        return self.collect()
+
+    cdef int next(self) except -1 nogil:
+        if self.direction != FORWARD:
+            return self.collect()
+        save(&self.key, self.child.user_key)
+        self.child.next()
+        self.pass_key()
+        return self.find()
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        if self.oldest > 0 or not self.child.span(out) or out.max_epoch > self.newest:
+            return False
+        if self.end.data != NULL:
+            clip_span(out, self.end)
+        return out.row < out.end
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        if rows > 1:
+            self.child.skip(rows - 1)       # to the last of them, whose older versions may stand beyond the span
+        return self.next()
+
+    cdef int pass_key(self) except -1 nogil:
+        while self.child.valid and same(&self.key, self.child.user_key):
+            self.child.next()
+        return 0
+
+    cdef int find(self) except -1 nogil:
+        while self.child.valid:
+            if self.end.data != NULL and compare_bytes(self.child.user_key, self.end) >= 0:
+                break
+            if self.child.epoch > self.newest:
+                self.child.next()
+                continue
+            if self.child.value.data != NULL and self.child.epoch >= self.oldest:
+                self.user_key, self.epoch, self.value = self.child.user_key, self.child.epoch, self.child.value
+                self.valid = True
+                return 0
+            save(&self.key, self.child.user_key)
+            self.child.next()
+            self.pass_key()
+        self.valid = False
+        return 0
+
+    cdef int collect(self) except -1 nogil:
+        cdef bint is_seen
+        while self.child.valid and compare_bytes(self.child.user_key, self.start) >= 0:
+            save(&self.key, self.child.user_key)
+            is_seen = False
+            while self.child.valid and same(&self.key, self.child.user_key):
+                if self.oldest <= self.child.epoch <= self.newest:
+                    is_seen = self.child.value.data != NULL
+                    if is_seen:
+                        self.epoch = self.child.epoch
+                        save(&self.payload, self.child.value)
+                self.child.next()
+            if is_seen:
+                self.valid = True
+                self.user_key.data, self.user_key.size = self.key.data, self.key.size
+                self.value.data, self.value.size = self.payload.data, self.payload.size
+                return 0
+        self.valid = False
+        return 0

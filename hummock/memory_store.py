@@ -1,0 +1,191 @@
+"""MemoryStateStore: the promises of a StateStore, kept in the plainest way.
+
+A dict of versions beside a sorted list of keys under one lock. It is the model that every other store is
+compared with, and a store for tests that need no files; nothing here is fast.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hummock.binary_column import BinaryColumn
+from hummock.epoch import Epoch, check_pure, pure_epoch
+from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
+from hummock.key import KeyRange
+from hummock.state_store import DEFAULT, ReadOptions, StateStoreIterator, SyncResult
+from hummock.write_batch import KvBatch, WriteBatch
+
+DEFAULT_WAIT_MS = 10_000
+SCAN_BATCH_ROWS = 8192
+
+
+class MemoryStateStore:
+    """Invariant: `_versions[key]` is newest first, one operation per epoch; `_keys` is its sorted keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._committed = threading.Condition(self._lock)
+        self._keys: list[bytes] = []
+        self._versions: dict[bytes, list[tuple[int, bytes | None, bool]]] = {}  # epoch, value, local_only
+        self._sealed_epoch = 0
+        self._committed_epoch = 0
+        self._is_closed = False
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        return Epoch(self._committed_epoch)
+
+    def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
+        with self._lock:
+            self._require_open()
+            if check_pure(epoch) <= self._sealed_epoch:
+                raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self._sealed_epoch}")
+            for key, value in batch:
+                if key not in self._versions:
+                    insort(self._keys, key)
+                older = [version for version in self._versions.get(key, ()) if version[0] != epoch]
+                insort(older, (epoch, value, local_only), key=lambda version: -version[0])
+                self._versions[key] = older
+            return batch.size_bytes
+
+    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+        with self._lock:
+            self._require_open()
+            return self._visible(key, epoch)
+
+    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+        with self._lock:
+            self._require_open()
+            wanted = BinaryColumn.from_arrow(keys)
+            return BinaryColumn.from_pylist([self._visible(wanted[row], epoch) for row in range(len(wanted))])
+
+    def scan(
+        self,
+        key_range: KeyRange,
+        epoch: Epoch,
+        options: ReadOptions = DEFAULT,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> MemoryScan:
+        with self._lock:
+            self._require_open()
+            return MemoryScan(self, list(self._rows(key_range, epoch, reverse, limit)))
+
+    def scan_prefixes(
+        self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        wanted = BinaryColumn.from_arrow(prefixes)
+        with self._lock:
+            self._require_open()
+            found = [
+                (row, pair)
+                for row in range(len(wanted))
+                for pair in self._rows(KeyRange.prefix(wanted[row]), epoch, reverse, limit)
+            ]
+        return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
+
+    def seal_epoch(self, epoch: Epoch) -> None:
+        with self._lock:
+            self._require_open()
+            if check_pure(epoch) < self._sealed_epoch:
+                raise InvalidEpoch(epoch, f"{self._sealed_epoch} is sealed already")
+            self._sealed_epoch = epoch
+
+    def sync(self, epoch: Epoch) -> SyncResult:
+        with self._lock:
+            self._require_open()
+            if epoch > self._sealed_epoch:
+                raise InvalidEpoch(epoch, f"cannot be synced while only {self._sealed_epoch} is sealed")
+            return SyncResult(epoch, ())
+
+    def commit(self, epoch: Epoch) -> None:
+        """Everything up to `epoch` is committed; its `local_only` rows go: another node's copy takes over."""
+        with self._lock:
+            self.seal_epoch(epoch)
+            self.sync(epoch)
+            self._retain(lambda version: version[0] > epoch or not version[2])
+            self._committed_epoch = epoch
+            self._committed.notify_all()
+
+    def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
+        limit_ms = DEFAULT_WAIT_MS if timeout_ms is None else timeout_ms
+        with self._committed:
+            self._require_open()
+            if not self._committed.wait_for(
+                lambda: self._is_closed or self._committed_epoch >= epoch, limit_ms / 1000
+            ):
+                raise WaitEpochTimeout(epoch, self._committed_epoch, limit_ms)
+            self._require_open()
+
+    def clear_uncommitted(self) -> None:
+        with self._lock:
+            self._require_open()
+            self._retain(lambda version: version[0] <= self._committed_epoch)
+            self._sealed_epoch = self._committed_epoch
+
+    def close(self) -> None:
+        with self._committed:
+            self._is_closed = True
+            self._keys, self._versions = [], {}
+            self._committed.notify_all()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosed("the store")
+
+    def _visible(self, key: bytes, epoch: int) -> bytes | None:
+        for written, value, _ in self._versions.get(key, ()):
+            if written <= pure_epoch(epoch):
+                return value
+        return None
+
+    def _rows(
+        self, key_range: KeyRange, epoch: int, reverse: bool, limit: int | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        begin = bisect_left(self._keys, key_range.start)
+        end = len(self._keys) if key_range.end is None else bisect_left(self._keys, key_range.end)
+        left = len(self._keys) if limit is None else limit
+        for key in reversed(self._keys[begin:end]) if reverse else self._keys[begin:end]:
+            if left <= 0:
+                return
+            value = self._visible(key, epoch)
+            if value is not None:
+                left -= 1
+                yield key, value
+
+    def _retain(self, keep: Any) -> None:
+        kept = {key: [v for v in versions if keep(v)] for key, versions in self._versions.items()}
+        self._versions = {key: versions for key, versions in kept.items() if versions}
+        self._keys = sorted(self._versions)
+
+
+class MemoryScan(StateStoreIterator):
+    """Rows that were there when the scan began."""
+
+    def __init__(self, store: MemoryStateStore, rows: list[tuple[bytes, bytes]]):
+        self._store, self._rows, self._next, self._is_closed = store, rows, 0, False
+
+    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+        if self._is_closed or self._store.is_closed:
+            raise StoreClosed("the scan")
+        rows = self._rows[self._next : self._next + (SCAN_BATCH_ROWS if max_rows is None else max_rows)]
+        self._next += len(rows)
+        return _batch(rows) if rows else None
+
+    def close(self) -> None:
+        self._is_closed, self._rows = True, []
+
+
+def _batch(rows: list[tuple[bytes, bytes]]) -> KvBatch:
+    keys = BinaryColumn.from_pylist([key for key, _ in rows])
+    return KvBatch(keys, BinaryColumn.from_pylist([value for _, value in rows]))

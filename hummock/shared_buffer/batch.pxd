@@ -1,0 +1,26 @@
+"""SharedBufferBatch: one ingested batch, and the walk over it."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.key cimport Slice
+from hummock.write_batch cimport WriteBatch
+
+
+cdef class SharedBufferBatch:
+    cdef readonly WriteBatch rows
+    cdef readonly uint64_t epoch        # of all rows; pure epoch and spill offset
+    cdef readonly bint is_local         # never uploaded
+    cdef bint has_deletes
+    cdef Slice smallest                 # first and last user key; owner: `rows`
+    cdef Slice largest
+
+    cdef Py_ssize_t lower_bound(self, Slice user_key) noexcept nogil   # first row at or after the key; rows if none
+    cdef Py_ssize_t find(self, Slice user_key) noexcept nogil          # row of that very key; -1 if none
+
+
+cdef class SharedBufferBatchIterator(HummockIterator):
+    cdef SharedBufferBatch batch
+    cdef Py_ssize_t row                 # of the current entry while `valid`
+
+    cdef int settle(self) noexcept nogil        # shows the entry of `row`, or none outside the batch

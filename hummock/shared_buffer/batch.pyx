@@ -1,0 +1,102 @@
+"""SharedBufferBatch: the rows of one `ingest_batch`, as they came, under one epoch.
+
+The rows stay in the memory in which they arrived: sorted columns need no tree on top. Immutable, and read
+from any thread without the GIL by whoever holds a reference.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t
+
+from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
+from hummock.key cimport Slice, compare_bytes
+
+
+cdef class SharedBufferBatch:
+    """Invariant: at least one row; keys ascending; every row has `epoch`."""
+
+    def __init__(self, WriteBatch rows not None, uint64_t epoch, bint is_local=False):
+        if len(rows) == 0:
+            raise ValueError("a batch of the shared buffer has at least one row")
+        self.rows, self.epoch, self.is_local = rows, epoch, is_local
+        self.has_deletes = rows.values.null_count > 0
+        self.smallest = rows.keys.at(0)
+        self.largest = rows.keys.at(rows.keys.rows - 1)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.rows.size_bytes
+
+    @property
+    def smallest_key(self) -> bytes:
+        return self.rows.keys[0]
+
+    @property
+    def largest_key(self) -> bytes:
+        return self.rows.keys[self.rows.keys.rows - 1]
+
+    cdef Py_ssize_t lower_bound(self, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t low = 0, high = self.rows.keys.rows, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if compare_bytes(self.rows.keys.at(middle), user_key) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef Py_ssize_t find(self, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t row
+        if compare_bytes(user_key, self.smallest) < 0 or compare_bytes(user_key, self.largest) > 0:
+            return -1
+        row = self.lower_bound(user_key)
+        return row if compare_bytes(self.rows.keys.at(row), user_key) == 0 else -1
+
+
+cdef class SharedBufferBatchIterator(HummockIterator):
+    """Walks one batch; holds it."""
+
+    def __init__(self, SharedBufferBatch batch not None, int direction=FORWARD):
+        self.batch, self.direction, self.row = batch, <Direction>direction, -1
+
+    cdef int rewind(self) except -1 nogil:
+        self.row = 0 if self.direction == FORWARD else self.batch.rows.keys.rows - 1
+        return self.settle()
+
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        cdef Py_ssize_t row = self.batch.lower_bound(user_key)
+        cdef bint is_same = (
+            row < self.batch.rows.keys.rows and compare_bytes(self.batch.rows.keys.at(row), user_key) == 0)
+        if self.direction == FORWARD:
+            self.row = row + 1 if is_same and self.batch.epoch > epoch else row
+        else:
+            self.row = row if is_same and self.batch.epoch >= epoch else row - 1
+        return self.settle()
+
+    cdef int next(self) except -1 nogil:
+        self.row += <int>self.direction
+        return self.settle()
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        if self.direction != FORWARD or self.batch.has_deletes:
+            return False
+        out.prefix.data, out.prefix.size = self.batch.rows.keys.data, 0
+        out.key_offsets = <const uint32_t*>self.batch.rows.keys.offsets
+        out.key_data = self.batch.rows.keys.data
+        out.value_offsets = <const uint32_t*>self.batch.rows.values.offsets
+        out.value_data = self.batch.rows.values.data
+        out.row, out.end = self.row, self.batch.rows.keys.rows
+        out.max_epoch = self.batch.epoch
+        return True
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.row += rows
+        return self.settle()
+
+    cdef int settle(self) noexcept nogil:
+        self.valid = 0 <= self.row < self.batch.rows.keys.rows
+        if self.valid:
+            self.user_key = self.batch.rows.keys.at(self.row)
+            self.epoch = self.batch.epoch
+            self.value = self.batch.rows.values.at(self.row)
+            if self.batch.has_deletes and self.batch.rows.values.is_null(self.row):
+                self.value.data = NULL
+        return 0

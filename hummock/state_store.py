@@ -1,0 +1,147 @@
+"""StateStore: MVCC bytes. What every store of this floor promises, and how its readers are handed rows.
+
+A write on a node is visible to that node at once; elsewhere after `wait_epoch`. Keys are user keys,
+`table_id | vnode | table key`; no other floor adds or strips the epoch. A read at epoch `e` sees of each key
+the newest operation whose pure epoch is at most `e`. All methods may be called from any thread: many actors
+ingest and read while one thread syncs, and each read sees one consistent picture from its first row to its
+last.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from hummock.binary_column import BinaryColumn
+from hummock.epoch import Epoch
+from hummock.key import KeyRange
+from hummock.write_batch import KvBatch, WriteBatch
+
+if TYPE_CHECKING:
+    from hummock.sstable.info import SstableInfo
+
+KV_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a read uses the caches; never what it returns."""
+
+    fill_cache: bool = True  # blocks that this read fetched stay in the block cache
+    read_ahead: bool = False  # from its first block on a scan reads `prefetch_bytes` at a time
+
+
+DEFAULT = ReadOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """All data at or below `epoch` that was not yet handed to a commit is in these files, and durable."""
+
+    epoch: Epoch
+    sstables: tuple[SstableInfo, ...]
+
+
+class StateStoreIterator(ABC):
+    """Rows of one scan, in its order, as columns; the pair is a courtesy on top.
+
+    It holds the picture it reads until it is closed or exhausted. A batch stays valid after the iterator has
+    moved on or is closed. One thread at a time. After `close` every method raises `StoreClosed`.
+    """
+
+    @abstractmethod
+    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+        """The next rows, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of everything held. Closing twice is fine."""
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        while (batch := self.next_batch()) is not None:
+            yield from batch
+
+    def to_arrow(self) -> pa.Table:
+        """All remaining rows as a table (key: binary, value: binary), one chunk per batch; closes."""
+        batches = []
+        with self:
+            while (batch := self.next_batch()) is not None:
+                batches.append(batch.to_arrow())
+        return pa.Table.from_batches(batches, schema=KV_SCHEMA)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StateStore(Protocol):
+    """Versioned bytes under user keys, written in sorted batches and read at an epoch."""
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        """The newest epoch whose data survives a crash; 0 before the first."""
+
+    def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
+        """Bytes taken; the batch is readable here at once. Within an epoch a later batch wins.
+
+        `local_only` rows are readable here until the epoch is committed, and never uploaded. Raises
+        InvalidEpoch at or below the sealed epoch, SharedBufferFull when no room came free in time.
+        """
+
+    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+        """The value at `epoch`, or None. EpochTooOld below the safe epoch; Corruption names the object."""
+
+    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+        """One row per key of `keys` (an Arrow binary array, any order, repeats allowed); null = absent."""
+
+    def scan(
+        self,
+        key_range: KeyRange,
+        epoch: Epoch,
+        options: ReadOptions = DEFAULT,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> StateStoreIterator:
+        """The rows of the range at `epoch`, ascending (descending with `reverse`), at most `limit`."""
+
+    def scan_prefixes(
+        self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        """The rows under each of many byte prefixes, at most `limit` of each, in one crossing.
+
+        Returns (int32[n]: the row of `prefixes` that each result row belongs to, ascending; its n rows, each
+        prefix's in scan order). `prefixes` is an Arrow binary array in any order. Raises OverflowError when
+        the answer passes 2 GiB.
+        """
+
+    def seal_epoch(self, epoch: Epoch) -> None:
+        """From here on no write at or below `epoch`. Raises InvalidEpoch below what is sealed already."""
+
+    def sync(self, epoch: Epoch) -> SyncResult:
+        """Makes everything at or below `epoch` durable, without stopping readers and writers of later epochs.
+
+        REQUIRES `epoch` sealed (else InvalidEpoch). An epoch that holds nothing gives no files.
+        """
+
+    def commit(self, epoch: Epoch) -> None:
+        """Seal, sync and commit in one, for an embedding that has no barrier manager."""
+
+    def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
+        """Returns once reads here see everything committed up to `epoch`; else WaitEpochTimeout."""
+
+    def clear_uncommitted(self) -> None:
+        """Forgets everything above the committed epoch, sealed or not: where recovery starts from."""
+
+    def close(self) -> None:
+        """Ends all open iterators; every later call raises StoreClosed. Closing twice is fine."""

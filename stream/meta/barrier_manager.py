@@ -1,0 +1,332 @@
+"""BarrierManager: cuts the stream into epochs and makes them durable, one after the other.
+
+One thread injects a barrier when the interval is over, somebody flushes, a source has read enough, or a
+DDL waits; another commits collected epochs strictly in order [C6]. Between the two at most
+`in_flight_barriers` wait [C3], so actors work on epoch N+1 while N is uploaded. A failure of any part
+ends in recovery, which is also how a graph begins. Steps and invariants: CHECKPOINT.md."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
+from stream.control import CollectedEpoch, Step, StepObserver, Worker, unobserved
+from stream.errors import BarrierTimeout, SessionClosed
+from stream.message import Add, Barrier
+from stream.meta.barrier_schedule import BarrierSchedule, Command, Ride
+from stream.meta.barrier_stats import BarrierStats
+from stream.meta.recovery import RecoveryPolicy
+
+if TYPE_CHECKING:
+    from hummock.meta.store import MetaOperations
+
+    from stream.options import StreamOptions
+
+
+class Committer(Protocol):
+    """Makes collected epochs the committed state."""
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        """The newest committed epoch, 0 before the first."""
+        ...
+
+    def commit(self, epoch: int, sstables: Sequence[Any], operations: Sequence[MetaOperations]) -> None:
+        """One transaction: the files and all operations [C7]. Reads see `epoch` when it returns."""
+        ...
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """A barrier between injection and commit."""
+
+    barrier: Barrier
+    collected: Future[CollectedEpoch]
+    injected_at: float
+    ride: Ride
+
+
+class BarrierManager:
+    """Thread safe. `rebuild()` builds all committed jobs' actors in the worker and returns their ids."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        committer: Committer,
+        epochs: EpochGenerator,
+        rebuild: Callable[[], frozenset[int]],
+        options: StreamOptions,
+        stats: BarrierStats,
+        observer: StepObserver = unobserved,
+        clock: Callable[[], float] = monotonic_seconds,
+    ) -> None:
+        self._worker = worker
+        self._committer = committer
+        self._epochs = epochs
+        self._rebuild = rebuild
+        self._options = options
+        self._policy = RecoveryPolicy(options)
+        self._stats = stats
+        self._observer = observer
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._queue: deque[_InFlight] = deque()
+        self._schedule = BarrierSchedule(options)
+        self._epoch = Epoch(0)  # the epoch that is open now
+        self._is_committing = False
+        self._is_closed = False
+        self._failure: BaseException | None = None
+        self._fatal: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+
+    # -- what others ask for -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Bring all committed jobs to life, then keep the barriers going. Raises what recovery raises."""
+        self._recover(None)
+        if self._fatal is not None:
+            raise self._fatal
+        for target, name in ((self._run_injections, "barriers"), (self._run_commits, "commits")):
+            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+            self._threads[-1].start()
+
+    def request(self) -> None:
+        """A barrier soon, whatever the interval says."""
+        with self._changed:
+            self._schedule.request()
+            self._changed.notify_all()
+
+    def flush(self) -> Future[int]:
+        """Completes with a committed epoch that holds everything sent before this call."""
+        waiter: Future[int] = Future()
+        with self._changed:
+            self._check_alive()
+            self._schedule.flush(waiter)
+            self._changed.notify_all()
+        return waiter
+
+    def schedule(self, command: Command) -> Future[int]:
+        """The command rides on a barrier of its own. Completes with the epoch whose commit made it true, or
+        with the error that undid it."""
+        with self._changed:
+            self._check_alive()
+            self._schedule.schedule(command)
+            self._changed.notify_all()
+        return command.result
+
+    def fail(self, error: BaseException) -> None:
+        """Some part cannot go on: recovery begins. The first error of a generation stays."""
+        with self._changed:
+            if self._failure is None:
+                self._failure = error
+            self._changed.notify_all()
+
+    def check_alive(self) -> None:
+        """Raises what ended the session: SessionClosed, RecoveryFailed, Fenced, Corruption ..."""
+        with self._changed:
+            self._check_alive()
+
+    def close(self, timeout: float) -> None:
+        """End both threads. What is not committed stays so."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout)
+        self._abandon(SessionClosed("the session was closed before its commit"))
+
+    # -- injection -----------------------------------------------------------------------------------
+
+    def _run_injections(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._has_work, self._seconds_to_work())
+                if self._is_closed or self._fatal is not None:
+                    return
+                failure = self._failure or self._overdue()
+            if failure is not None:
+                self._recover(failure)
+            elif self._is_due():
+                try:
+                    self.inject()
+                except BaseException as error:
+                    self.fail(error)
+
+    def inject(self) -> None:
+        """Cut the open epoch here: a barrier that ends it and opens the next one [C1]."""
+        with self._changed:
+            ride = self._schedule.cut(self._clock())
+            pair = EpochPair(self._epochs.next(), self._epoch)
+            self._epoch = pair.curr
+            barrier = Barrier(pair, ride.is_checkpoint, ride.mutation)
+            entry = _InFlight(barrier, Future(), self._clock(), ride)
+            self._queue.append(entry)
+        self._observer(Step.INJECT, pair.prev)
+        entry.collected = self._worker.inject(barrier)
+        entry.collected.add_done_callback(self._wake)
+
+    def _wake(self, _: Future) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _has_work(self) -> bool:
+        if self._is_closed or self._fatal is not None or self._failure is not None:
+            return True
+        return self._may_inject() and self._schedule.is_asked
+
+    def _may_inject(self) -> bool:
+        return len(self._queue) < self._options.in_flight_barriers
+
+    def _is_due(self) -> bool:
+        with self._changed:
+            is_due = self._schedule.is_asked or self._clock() >= self._schedule.next_at
+            return is_due and self._may_inject()
+
+    def _seconds_to_work(self) -> float:
+        now = self._clock()
+        timeout = self._options.barrier_timeout_ms / 1_000
+        overdue = self._queue[0].injected_at + timeout - now if self._queue else timeout
+        return max(0.0, min(overdue, self._schedule.next_at - now) if self._may_inject() else overdue)
+
+    def _overdue(self) -> BaseException | None:
+        timeout_ms = self._options.barrier_timeout_ms
+        if not self._queue or self._is_committing or self._queue[0].collected.done():
+            return None
+        if self._clock() - self._queue[0].injected_at < timeout_ms / 1_000:
+            return None
+        epoch = self._queue[0].barrier.epoch.prev
+        return BarrierTimeout(epoch, timeout_ms, self._worker.missing(epoch))
+
+    # -- commit --------------------------------------------------------------------------------------
+
+    def _run_commits(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._may_commit)
+                if self._is_closed or self._fatal is not None:
+                    return
+                self._is_committing = True
+                head = self._queue[0]
+            try:
+                self.complete(head)
+            except BaseException as error:
+                self.fail(error)
+            finally:
+                with self._changed:
+                    self._is_committing = False
+                    self._changed.notify_all()
+
+    def _may_commit(self) -> bool:
+        return (
+            self._is_closed
+            or self._fatal is not None
+            or (self._failure is None and bool(self._queue) and self._queue[0].collected.done())
+        )
+
+    def complete(self, head: _InFlight) -> None:
+        """Commit the oldest barrier, which is collected, and tell those who wait [C6, C7, C8]."""
+        epoch = head.barrier.epoch.prev
+        collected = head.collected.result()
+        if head.barrier.checkpoint:
+            self._observer(Step.COMMIT, epoch)
+            operations = [command.operations for command in head.ride.commands]
+            self._committer.commit(epoch, collected.sstables, operations)
+            self._observer(Step.COMMITTED, epoch)
+            self._worker.committed(epoch)
+            self._policy.committed()
+        with self._changed:
+            self._queue.popleft()
+        if head.barrier.checkpoint:
+            self._observer(Step.NOTIFY, epoch)
+            self._stats.finished(epoch)
+            for waiter in (*(each.result for each in head.ride.commands), *head.ride.flushes):
+                waiter.set_result(epoch)
+
+    # -- recovery ------------------------------------------------------------------------------------
+
+    def _recover(self, failure: BaseException | None) -> None:
+        """Back to the last committed epoch [C9, C10]; with no failure: the beginning of a graph. Ends
+        with the Initial barrier collected, or with `_fatal` set."""
+        undone = self._take_undone()
+        cause = failure
+        while True:
+            try:
+                if cause is not None:
+                    self._wait(self._policy.next_attempt(cause))
+            except BaseException as fatal:
+                self._end(fatal, undone)
+                return
+            try:
+                self._restart(cause)
+                break
+            except BaseException as error:
+                cause = error
+        for command in undone:
+            if command.is_applied():
+                command.result.set_result(self._committer.committed_epoch)
+            else:
+                command.result.set_exception(failure)
+
+    def _take_undone(self) -> list[Command]:
+        """Empty the pipeline once no commit runs; flushes stay and are answered by a later commit."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_committing)
+            flights, self._queue = list(self._queue), deque()
+            for flight in flights:
+                self._schedule.put_back(flight.ride.flushes)
+            commands = [command for flight in flights for command in flight.ride.commands]
+            commands += self._schedule.take_commands()
+        return commands
+
+    def _wait(self, seconds: float) -> None:
+        """Let `seconds` pass; SessionClosed when the session is closed meanwhile."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._is_closed, seconds):
+                raise SessionClosed("the session was closed during a recovery")
+
+    def _restart(self, cause: BaseException | None) -> None:
+        if cause is not None:
+            self._worker.reset(cause)
+            self._stats.discarded()
+        actors = self._rebuild()
+        with self._changed:
+            self._failure = None
+            pair = EpochPair(self._epochs.next(), self._committer.committed_epoch)
+            self._epoch = pair.curr
+            self._schedule.begin(self._clock())
+        timeout_ms = self._options.barrier_timeout_ms
+        collected = self._worker.inject(Barrier(pair, checkpoint=False, mutation=Add(actors)))
+        try:
+            collected.result(timeout_ms / 1_000)
+        except TimeoutError as error:
+            if collected.done():
+                raise
+            raise BarrierTimeout(pair.prev, timeout_ms, self._worker.missing(pair.prev)) from error
+
+    def _end(self, error: BaseException, undone: list[Command]) -> None:
+        """No way on: everybody who waits or asks gets `error`."""
+        with self._changed:
+            self._fatal = error
+        try:
+            self._worker.reset(error)
+        finally:
+            self._abandon(error, undone)
+
+    def _abandon(self, error: BaseException, undone: Sequence[Command] = ()) -> None:
+        commands = [*undone, *self._take_undone()]
+        with self._changed:
+            waiters = self._schedule.take_flushes()
+            self._changed.notify_all()
+        for waiter in (*(command.result for command in commands), *waiters):
+            waiter.set_exception(error)
+
+    def _check_alive(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        if self._is_closed:
+            raise SessionClosed("the session is closed")

@@ -1,0 +1,107 @@
+"""BarrierSchedule: what the next barrier is due for, and what rides on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stream.message import Mutation
+
+if TYPE_CHECKING:
+    from hummock.meta.store import MetaOperations
+
+    from stream.options import StreamOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A DDL on its way: what rides on the barrier, and what rides on the commit.
+
+    `in_new_epoch`: the operations belong to the commit of the epoch that the barrier opens, not of the one
+    it ends. `is_applied()` tells after a recovery whether a commit of unknown outcome happened.
+    """
+
+    mutation: Mutation
+    operations: MetaOperations
+    in_new_epoch: bool
+    is_applied: Callable[[], bool]
+    result: Future[int] = field(default_factory=Future, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ride:
+    """What goes with one barrier: its mutation, the commands and flushes that its commit completes."""
+
+    mutation: Mutation | None
+    is_checkpoint: bool
+    commands: tuple[Command, ...] = ()
+    flushes: tuple[Future[int], ...] = ()
+
+
+class BarrierSchedule:
+    """Not thread safe: the BarrierManager's lock guards it. Times are seconds of the manager's clock."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._interval = options.barrier_interval_ms / 1_000
+        self._checkpoint_frequency = options.checkpoint_frequency
+        self._commands: deque[Command] = deque()
+        self._opening: list[Command] = []  # complete with the epoch that is open now
+        self._flushes: list[Future[int]] = []
+        self._is_requested = False
+        self._barriers = 0
+        self.next_at = 0.0
+        """When the interval is over."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for a barrier before the interval is over."""
+        return bool(self._is_requested or self._flushes or self._commands or self._opening)
+
+    def request(self) -> None:
+        self._is_requested = True
+
+    def flush(self, waiter: Future[int]) -> None:
+        self._flushes.append(waiter)
+
+    def schedule(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def begin(self, now: float) -> None:
+        """An Initial barrier goes out now."""
+        self.next_at = now + self._interval
+
+    def cut(self, now: float) -> Ride:
+        """What rides on the barrier that goes out now: one command at most, all flushes, and the commands
+        whose first epoch ends here."""
+        completed, self._opening = self._opening, []
+        mutation = None
+        if self._commands:
+            command = self._commands.popleft()
+            mutation = command.mutation
+            (self._opening if command.in_new_epoch else completed).append(command)
+        flushes, self._flushes = self._flushes, []
+        self._barriers += 1
+        self._is_requested = False
+        self.next_at = now + self._interval
+        is_checkpoint = bool(mutation or completed or flushes) or not (
+            self._barriers % self._checkpoint_frequency
+        )
+        return Ride(mutation, is_checkpoint, tuple(completed), tuple(flushes))
+
+    def put_back(self, flushes: tuple[Future[int], ...]) -> None:
+        """The barrier of these flushes was undone: a later one answers them."""
+        self._flushes.extend(flushes)
+
+    def take_commands(self) -> list[Command]:
+        """All commands that are not yet on their last barrier."""
+        commands = [*self._opening, *self._commands]
+        self._opening, self._commands = [], deque()
+        return commands
+
+    def take_flushes(self) -> list[Future[int]]:
+        """All flushes that wait for a barrier."""
+        flushes, self._flushes = self._flushes, []
+        return flushes

@@ -1,0 +1,93 @@
+"""BarrierStats: how long barriers take, as figures a person or a progress bar can read."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hummock.epoch import monotonic_seconds
+from stream.control import Step
+
+REMEMBERED_BARRIERS = 1_024
+REMEMBERED_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierFigures:
+    """Latencies in milliseconds from injection to notification, over the last barriers that committed.
+
+    `committed_barriers` counts them all; `last_steps_ms` is how long each step of the last one took.
+    """
+
+    committed_barriers: int
+    committed_epoch: int
+    in_flight: int
+    last_ms: float
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+    last_steps_ms: dict[str, float]
+
+
+class BarrierStats:
+    """A step observer; thread safe, bounded. `clock` gives seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began: dict[int, dict[Step, float]] = {}
+        self._latencies_ms: deque[float] = deque(maxlen=REMEMBERED_BARRIERS)
+        self._committed_barriers = 0
+        self._committed_epoch = 0
+        self._last_steps_ms: dict[str, float] = {}
+
+    def observe(self, step: Step, epoch: int) -> None:
+        """A step of the barrier that ends `epoch` begins now."""
+        now = self._clock()
+        with self._lock:
+            if step is Step.INJECT:
+                while len(self._began) >= REMEMBERED_STEPS:
+                    del self._began[next(iter(self._began))]
+                self._began[epoch] = {}
+            steps = self._began.get(epoch)
+            if steps is not None:
+                steps[step] = now
+
+    def finished(self, epoch: int) -> None:
+        """All of `epoch` is done; those below it, which only a later checkpoint made durable, with it."""
+        now = self._clock()
+        with self._lock:
+            steps = self._began.get(epoch)
+            for each in [begun for begun in self._began if begun <= epoch]:
+                del self._began[each]
+            self._committed_barriers += 1
+            self._committed_epoch = epoch
+            if steps and Step.INJECT in steps:
+                moments = [*steps.items(), (None, now)]
+                self._latencies_ms.append(1_000 * (now - steps[Step.INJECT]))
+                self._last_steps_ms = {
+                    step.value: 1_000 * (moments[index + 1][1] - begun)
+                    for index, (step, begun) in enumerate(moments[:-1])
+                }
+
+    def discarded(self) -> None:
+        """A recovery undid what was in flight."""
+        with self._lock:
+            self._began.clear()
+
+    def figures(self) -> BarrierFigures:
+        """The figures as of now; zeros before the first commit."""
+        with self._lock:
+            ordered = sorted(self._latencies_ms) or [0.0]
+            return BarrierFigures(
+                committed_barriers=self._committed_barriers,
+                committed_epoch=self._committed_epoch,
+                in_flight=len(self._began),
+                last_ms=self._latencies_ms[-1] if self._latencies_ms else 0.0,
+                median_ms=ordered[len(ordered) // 2],
+                p99_ms=ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
+                largest_ms=ordered[-1],
+                last_steps_ms=dict(self._last_steps_ms),
+            )

@@ -1,0 +1,47 @@
+"""Recovery: when to try again, how long to wait, and what no attempt can heal."""
+
+from __future__ import annotations
+
+from hummock.errors import Corruption, Fenced, MetaStoreEmptied, MetaStoreForked
+from stream.errors import RecoveryFailed
+from stream.options import StreamOptions
+
+FATAL = (Fenced, Corruption, MetaStoreEmptied, MetaStoreForked)
+"""Another process owns the store, or its bytes are not what was written: these end the session as they
+are."""
+MAX_BACKOFF_MS = 5_000
+
+
+class RecoveryPolicy:
+    """Counts recoveries in a row without one committed epoch [C10]. Not thread safe: one thread recovers."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._attempts_limit = options.recovery_attempts
+        self._backoff_ms = options.recovery_backoff_ms
+        self._attempts = 0
+
+    def next_attempt(self, cause: BaseException) -> float:
+        """Seconds to wait before the next attempt: none before the first, then doubled each time. Raises the
+        FATAL error in the chain of `cause`, or RecoveryFailed when the attempts are used up."""
+        fatal = fatal_cause(cause)
+        if fatal is not None:
+            raise fatal
+        if self._attempts >= self._attempts_limit:
+            raise RecoveryFailed(self._attempts, cause)
+        self._attempts += 1
+        if self._attempts == 1:
+            return 0.0
+        return min(self._backoff_ms * 2 ** (self._attempts - 2), MAX_BACKOFF_MS) / 1_000
+
+    def committed(self) -> None:
+        """An epoch was committed: the next failure is the first of its row."""
+        self._attempts = 0
+
+
+def fatal_cause(error: BaseException | None) -> BaseException | None:
+    """The first error in a chain of causes that no recovery heals."""
+    while error is not None:
+        if isinstance(error, FATAL):
+            return error
+        error = error.__cause__
+    return None

@@ -1,0 +1,141 @@
+"""LocalBarrierManager: a worker's half of the checkpoint: inject, collect, seal, sync.
+
+Barriers enter every root channel; an epoch is collected when every running actor has passed its barrier.
+Then one thread of its own, in epoch order [C4], seals the epoch and at a checkpoint uploads it, while the
+actors work on the next epochs [C5]. The first failure of an actor or an upload fails every barrier in
+flight [C9], and nothing happens any more until reset()."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stream.control import CollectedEpoch, Step, StepObserver, unobserved
+from stream.errors import ActorFailed
+from stream.exchange.channel import Channel
+from stream.message import Barrier
+
+if TYPE_CHECKING:
+    from hummock.state_store import StateStore
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """One injected barrier: who has not passed it yet, and who waits for it."""
+
+    barrier: Barrier
+    missing: set[int]
+    result: Future[CollectedEpoch] = field(default_factory=Future)
+
+
+class LocalBarrierManager:
+    """Thread safe. `on_failure(error)` is called once per generation of actors, from the thread that
+    failed."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        on_failure: Callable[[BaseException], None],
+        observer: StepObserver = unobserved,
+    ) -> None:
+        self._store = store
+        self._on_failure = on_failure
+        self._observer = observer
+        self._lock = threading.Lock()
+        self._in_flight: dict[int, _InFlight] = {}
+        self._failure: BaseException | None = None
+        self._syncer = self._new_syncer()
+
+    def inject(
+        self, barrier: Barrier, roots: Iterable[Channel], actors: Iterable[int]
+    ) -> Future[CollectedEpoch]:
+        """Send the barrier into `roots`; the result comes when `actors` have passed it and it is synced."""
+        waiting = _InFlight(barrier, set(actors))
+        with self._lock:
+            if self._failure is not None:
+                waiting.result.set_exception(self._failure)
+                return waiting.result
+            self._in_flight[barrier.epoch.prev] = waiting
+            if not waiting.missing:
+                self._collected(waiting)
+        for channel in roots:
+            channel.send(barrier)
+        return waiting.result
+
+    def collect(self, actor_id: int, barrier: Barrier) -> None:
+        """`actor_id` has passed `barrier`; the last one starts seal and sync."""
+        with self._lock:
+            waiting = self._in_flight.get(barrier.epoch.prev)
+            if waiting is None:
+                return
+            waiting.missing.discard(actor_id)
+            if not waiting.missing:
+                self._collected(waiting)
+
+    def missing(self, epoch: int) -> tuple[int, ...]:
+        """Actors that have not passed the barrier that ends `epoch`; for messages."""
+        with self._lock:
+            waiting = self._in_flight.get(epoch)
+            return tuple(sorted(waiting.missing)) if waiting else ()
+
+    def fail(self, actor_id: int, error: BaseException) -> None:
+        """`actor_id` has ended with `error`."""
+        self._fail(ActorFailed(actor_id, error))
+
+    def quiesce(self) -> None:
+        """From now on failures are expected and ignored: the actors are being ended."""
+        with self._lock:
+            if self._failure is None:
+                self._failure = RuntimeError("the worker is being reset")
+            self._in_flight.clear()
+
+    def reset(self) -> None:
+        """Wait for an upload under way and begin anew. REQUIRES that no actor runs."""
+        self._syncer.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            self._in_flight.clear()
+            self._failure = None
+            self._syncer = self._new_syncer()
+
+    def close(self) -> None:
+        """Wait for an upload under way; no use after this."""
+        self._syncer.shutdown(wait=True, cancel_futures=True)
+
+    def _collected(self, waiting: _InFlight) -> None:
+        del self._in_flight[waiting.barrier.epoch.prev]
+        self._syncer.submit(self._seal_and_sync, waiting)
+
+    def _seal_and_sync(self, waiting: _InFlight) -> None:
+        barrier, epoch = waiting.barrier, waiting.barrier.epoch.prev
+        try:
+            if self._failure is not None:
+                raise self._failure
+            self._observer(Step.COLLECT, epoch)
+            if epoch > self._store.committed_epoch:
+                self._store.seal_epoch(epoch)
+            sstables: tuple = ()
+            if barrier.checkpoint:
+                self._observer(Step.SYNC, epoch)
+                sstables = tuple(self._store.sync(epoch).sstables)
+        except BaseException as error:
+            waiting.result.set_exception(error)
+            self._fail(error)
+        else:
+            waiting.result.set_result(CollectedEpoch(epoch, sstables))
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = error
+            waiting = list(self._in_flight.values())
+            self._in_flight.clear()
+        for each in waiting:
+            each.result.set_exception(error)
+        self._on_failure(error)
+
+    def _new_syncer(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint-sync")

@@ -1,0 +1,282 @@
+import itertools
+import threading
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from hummock.epoch import EpochGenerator
+from hummock.errors import Fenced
+from stream.control import CollectedEpoch, Step
+from stream.errors import ActorFailed, BarrierTimeout, RecoveryFailed, SessionClosed
+from stream.message import Add, Stop
+from stream.meta.barrier_manager import BarrierManager
+from stream.meta.barrier_schedule import Command
+from stream.meta.barrier_stats import BarrierStats
+from stream.options import StreamOptions
+
+SOON = 5.0
+NEVER_MS = 10_000_000
+
+
+class FakeWorker:
+    """Collects at once, unless `holds`; then `release()` collects the oldest."""
+
+    def __init__(self):
+        self.barriers, self.held, self.resets, self.committed_epochs = [], [], [], []
+        self.holds = False
+        self.fail_initial = 0
+
+    def inject(self, barrier):
+        self.barriers.append(barrier)
+        result = Future()
+        if isinstance(barrier.mutation, Add) and not barrier.checkpoint and self.fail_initial:
+            self.fail_initial -= 1
+            result.set_exception(ActorFailed(1, RuntimeError("still broken")))
+        elif self.holds and barrier.checkpoint:
+            self.held.append((barrier, result))
+        else:
+            result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",)))
+        return result
+
+    def release(self, index=0):
+        barrier, result = self.held.pop(index)
+        result.set_result(CollectedEpoch(barrier.epoch.prev, (f"file of {barrier.epoch.prev}",)))
+
+    def missing(self, epoch):
+        return (4, 2)
+
+    def committed(self, epoch):
+        self.committed_epochs.append(epoch)
+
+    def reset(self, cause):
+        self.resets.append(cause)
+        self.held.clear()
+
+
+class FakeCommitter:
+    def __init__(self, committed_epoch=0):
+        self.committed_epoch = committed_epoch
+        self.commits = []
+        self.errors = []
+
+    def commit(self, epoch, sstables, operations):
+        if self.errors:
+            raise self.errors.pop(0)
+        assert epoch > self.committed_epoch
+        self.commits.append((epoch, tuple(sstables), tuple(operations)))
+        self.committed_epoch = epoch
+
+
+@pytest.fixture
+def parts():
+    made = []
+
+    def make(**options):
+        options.setdefault("barrier_interval_ms", NEVER_MS)
+        worker, committer, steps = FakeWorker(), FakeCommitter(), []
+        stats = BarrierStats()
+        rebuilds = []
+
+        def observe(step, epoch):
+            steps.append((step, epoch))
+            stats.observe(step, epoch)
+
+        def rebuild():
+            rebuilds.append(committer.committed_epoch)
+            return frozenset({1, 2})
+
+        manager = BarrierManager(
+            worker, committer, EpochGenerator(), rebuild, StreamOptions(**options), stats, observe
+        )
+        manager.steps, manager.stats, manager.rebuilds = steps, stats, rebuilds
+        made.append(manager)
+        return manager, worker, committer
+
+    yield make
+    for manager in made:
+        manager.close(SOON)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        threading.Event().wait(0.002)
+
+
+def test_a_graph_begins_with_an_initial_barrier_from_the_committed_epoch(parts):
+    manager, worker, committer = parts()
+    committer.committed_epoch = 5 << 16
+    manager.start()
+    (initial,) = worker.barriers
+    assert (initial.epoch.prev, initial.checkpoint) == (5 << 16, False)
+    assert initial.mutation == Add(frozenset({1, 2}))
+    assert worker.resets == []
+
+
+def test_flush_waits_for_the_commit_of_the_epoch_that_was_open(parts):
+    manager, worker, committer = parts()
+    manager.start()
+    opened = worker.barriers[-1].epoch.curr
+    assert manager.flush().result(SOON) == opened
+    assert [epoch for epoch, _, _ in committer.commits] == [opened]
+    assert worker.committed_epochs == [opened]
+    assert [step for step, epoch in manager.steps] == [Step.INJECT, Step.COMMIT, Step.COMMITTED, Step.NOTIFY]
+    assert manager.stats.figures().committed_barriers == 1
+
+
+def test_epochs_are_an_unbroken_chain(parts):
+    manager, worker, _ = parts(barrier_interval_ms=1)
+    manager.start()
+    wait_until(lambda: len(worker.barriers) > 5)
+    pairs = [barrier.epoch for barrier in worker.barriers[:6]]
+    assert all(later.prev == earlier.curr for earlier, later in itertools.pairwise(pairs))
+
+
+def test_commits_stay_in_order_and_in_flight_barriers_are_bounded(parts):
+    manager, worker, committer = parts(barrier_interval_ms=1, in_flight_barriers=3)
+    manager.start()
+    worker.holds = True
+    wait_until(lambda: len(worker.held) == 3)
+    threading.Event().wait(0.05)
+    assert len(worker.held) == 3
+    done = len(committer.commits)
+    worker.release(2)
+    worker.release(1)
+    threading.Event().wait(0.05)
+    assert len(committer.commits) == done
+    worker.holds = False
+    worker.release(0)
+    wait_until(lambda: len(committer.commits) >= done + 3)
+    epochs = [epoch for epoch, _, _ in committer.commits]
+    assert epochs == sorted(epochs)
+
+
+def test_a_request_brings_a_barrier_before_the_interval(parts):
+    manager, _, committer = parts()
+    manager.start()
+    manager.request()
+    wait_until(lambda: len(committer.commits) == 1)
+
+
+def test_only_each_nth_barrier_is_a_checkpoint_but_a_flush_is_one(parts):
+    manager, worker, committer = parts(checkpoint_frequency=3)
+    manager.start()
+    for count in (1, 2, 3, 4):
+        manager.request()
+        wait_until(lambda count=count: len(worker.barriers) == 1 + count)
+    wait_until(lambda: len(committer.commits) == 1)
+    assert [barrier.checkpoint for barrier in worker.barriers[1:]] == [False, False, True, False]
+    manager.flush().result(SOON)
+    assert worker.barriers[-1].checkpoint
+
+
+def test_creating_commits_with_the_epoch_its_barrier_opens(parts):
+    manager, worker, committer = parts()
+    manager.start()
+    command = Command(Add(frozenset({9})), "catalog", in_new_epoch=True, is_applied=lambda: False)
+    epoch = manager.schedule(command).result(SOON)
+    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is command.mutation]
+    assert epoch == carrying.epoch.curr
+    assert [operations for _, _, operations in committer.commits] == [(), ("catalog",)]
+
+
+def test_dropping_commits_with_the_epoch_its_barrier_ends(parts):
+    manager, worker, committer = parts()
+    manager.start()
+    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: False)
+    epoch = manager.schedule(command).result(SOON)
+    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is command.mutation]
+    assert epoch == carrying.epoch.prev
+    assert committer.commits == [(epoch, (f"file of {epoch}",), ("catalog",))]
+
+
+def test_a_failure_resets_the_worker_and_goes_on_from_the_committed_epoch(parts):
+    manager, worker, _ = parts()
+    manager.start()
+    committed = manager.flush().result(SOON)
+    worker.holds = True
+    waiting = manager.flush()
+    wait_until(lambda: worker.held)
+    worker.holds = False
+    cause = ActorFailed(1, RuntimeError("boom"))
+    manager.fail(cause)
+    assert waiting.result(SOON) > committed
+    assert worker.resets == [cause]
+    assert manager.rebuilds == [0, committed]
+    initial = [barrier for barrier in worker.barriers if not barrier.checkpoint][1]
+    assert initial.epoch.prev == committed
+    assert initial.epoch.curr > worker.barriers[1].epoch.curr
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_a_ddl_of_unknown_outcome_is_looked_up_after_recovery(parts, is_applied):
+    manager, _, committer = parts()
+    manager.start()
+    error = ConnectionError("the answer never came")
+    committer.errors = [error]
+    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: is_applied)
+    result = manager.schedule(command)
+    if is_applied:
+        assert result.result(SOON) == committer.committed_epoch
+    else:
+        with pytest.raises(ConnectionError):
+            result.result(SOON)
+    manager.check_alive()
+
+
+def test_recovery_gives_up_after_its_limit(parts):
+    manager, worker, _ = parts(recovery_attempts=3, recovery_backoff_ms=1)
+    manager.start()
+    worker.fail_initial = 100
+    manager.fail(ActorFailed(1, RuntimeError("boom")))
+    wait_until(lambda: manager._fatal is not None)
+    with pytest.raises(RecoveryFailed):
+        manager.flush()
+    assert len(manager.rebuilds) == 1 + 3
+
+
+def test_a_commit_in_between_renews_the_attempts(parts):
+    manager, _, _ = parts(recovery_attempts=1, recovery_backoff_ms=1)
+    manager.start()
+    for round_ in (2, 3, 4):
+        manager.fail(ActorFailed(1, RuntimeError("boom")))
+        wait_until(lambda round_=round_: len(manager.rebuilds) == round_)
+        manager.flush().result(SOON)
+
+
+def test_a_fenced_session_ends_with_that_error_for_everyone(parts):
+    manager, worker, committer = parts()
+    manager.start()
+    committer.errors = [Fenced("writer", 1, 2)]
+    with pytest.raises(Fenced):
+        manager.flush().result(SOON)
+    with pytest.raises(Fenced):
+        manager.flush()
+    assert len(manager.rebuilds) == 1
+    assert len(worker.resets) == 1
+
+
+def test_a_barrier_that_nobody_collects_times_out_and_names_who_is_missing(parts):
+    manager, worker, _ = parts(barrier_timeout_ms=30)
+    manager.start()
+    worker.holds = True
+    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: False)
+    result = manager.schedule(command)
+    with pytest.raises(BarrierTimeout) as raised:
+        result.result(SOON)
+    assert raised.value.missing == (2, 4)
+
+
+def test_close_answers_those_who_wait(parts):
+    manager, worker, _ = parts()
+    manager.start()
+    worker.holds = True
+    waiting = manager.flush()
+    wait_until(lambda: worker.held)
+    manager.close(SOON)
+    with pytest.raises(SessionClosed):
+        waiting.result(SOON)
+    with pytest.raises(SessionClosed):
+        manager.flush()

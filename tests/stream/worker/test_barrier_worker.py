@@ -1,0 +1,130 @@
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from hummock.epoch import EpochPair
+from stream.control import Step
+from stream.errors import ActorFailed
+from stream.exchange.channel import Channel
+from stream.message import Barrier
+from stream.worker.barrier_worker import LocalBarrierManager
+
+SOON = 5.0
+
+
+class FakeStore:
+    def __init__(self, committed_epoch=0):
+        self.committed_epoch = committed_epoch
+        self.calls = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error = None
+
+    def seal_epoch(self, epoch):
+        self.calls.append(("seal", epoch >> 16))
+
+    def sync(self, epoch):
+        assert self.gate.wait(SOON)
+        if self.error is not None:
+            raise self.error
+        self.calls.append(("sync", epoch >> 16))
+        return SimpleNamespace(epoch=epoch, sstables=(f"file {epoch >> 16}",))
+
+
+def barrier(curr, checkpoint=True):
+    return Barrier(EpochPair(curr << 16, (curr - 1) << 16), checkpoint)
+
+
+@pytest.fixture
+def parts():
+    store, failures, steps = FakeStore(), [], []
+    manager = LocalBarrierManager(store, failures.append, lambda *step: steps.append(step))
+    yield manager, store, failures, steps
+    store.gate.set()
+    manager.close()
+
+
+def test_the_last_actor_starts_seal_and_sync(parts):
+    manager, store, _, steps = parts
+    root, first = Channel(10), barrier(2)
+    result = manager.inject(first, [root], [1, 2])
+    assert root.recv(SOON) is first
+    manager.collect(1, first)
+    assert manager.missing(first.epoch.prev) == (2,)
+    assert not result.done()
+    manager.collect(2, first)
+    assert result.result(SOON).sstables == ("file 1",)
+    assert store.calls == [("seal", 1), ("sync", 1)]
+    assert steps == [(Step.COLLECT, 1 << 16), (Step.SYNC, 1 << 16)]
+
+
+def test_a_barrier_that_is_no_checkpoint_is_sealed_but_not_synced(parts):
+    manager, store, _, _ = parts
+    plain = barrier(2, checkpoint=False)
+    result = manager.inject(plain, [], [1])
+    manager.collect(1, plain)
+    assert result.result(SOON).sstables == ()
+    assert store.calls == [("seal", 1)]
+
+
+def test_the_initial_barrier_seals_nothing_below_the_committed_epoch(parts):
+    manager, store, _, _ = parts
+    store.committed_epoch = 1 << 16
+    manager.inject(barrier(2, checkpoint=False), [], []).result(SOON)
+    assert store.calls == []
+
+
+def test_later_epochs_are_collected_while_an_earlier_one_uploads(parts):
+    manager, store, _, _ = parts
+    store.gate.clear()
+    barriers = [barrier(2), barrier(3), barrier(4)]
+    results = [manager.inject(each, [], [1]) for each in barriers]
+    for each in barriers:
+        manager.collect(1, each)
+    assert not any(result.done() for result in results)
+    assert all(manager.missing(each.epoch.prev) == () for each in barriers)
+    store.gate.set()
+    assert [result.result(SOON).epoch >> 16 for result in results] == [1, 2, 3]
+    assert [call for call in store.calls if call[0] == "sync"] == [("sync", 1), ("sync", 2), ("sync", 3)]
+
+
+def test_a_failed_actor_fails_every_barrier_in_flight_once(parts):
+    manager, _, failures, _ = parts
+    results = [manager.inject(each, [], [1, 2]) for each in (barrier(2), barrier(3))]
+    manager.fail(1, RuntimeError("boom"))
+    manager.fail(2, RuntimeError("closed"))
+    for result in results:
+        with pytest.raises(ActorFailed, match="actor 1"):
+            result.result(SOON)
+    assert [error.actor_id for error in failures] == [1]
+    with pytest.raises(ActorFailed):
+        manager.inject(barrier(4), [], [1]).result(SOON)
+
+
+def test_a_failed_upload_stops_those_behind_it(parts):
+    manager, store, failures, _ = parts
+    store.gate.clear()
+    store.error = OSError("no bucket")
+    results = [manager.inject(each, [], []) for each in (barrier(2), barrier(3))]
+    store.gate.set()
+    for result in results:
+        with pytest.raises(OSError, match="no bucket"):
+            result.result(SOON)
+    assert failures == [store.error]
+    assert ("sync", 2) not in store.calls
+
+
+def test_after_a_reset_barriers_flow_again_and_old_collects_are_ignored(parts):
+    manager, _, failures, _ = parts
+    old = barrier(2)
+    manager.inject(old, [], [1])
+    manager.quiesce()
+    manager.fail(1, RuntimeError("closed by the reset"))
+    manager.reset()
+    manager.collect(1, old)
+    new = barrier(9)
+    result = manager.inject(new, [], [1])
+    manager.collect(1, new)
+    assert result.result(SOON).epoch == new.epoch.prev
+    assert failures == []
