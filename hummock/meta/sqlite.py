@@ -1,0 +1,291 @@
+"""The embedded meta store: one SQLite file that does not trust itself.
+
+SQLite has no page checksum: a flipped bit in a row is handed out as data. So each row carries a digest that
+every read checks, a summary row carries count and sum of all digests, both checked when the store is opened
+together with SQLite's own integrity check, and a `Witness` beside the file knows the last acknowledged
+transaction. WAL with synchronous=FULL, because a rollback journal with FULL was seen to lose an acknowledged
+transaction at power loss, and NORMAL loses many.
+
+    meta(key TEXT, value BLOB, digest)      digest = blake2b-128 of (key size u32 LE | key | value)
+    summary(0, format, store_id, serial, rows, total, digest)
+                                            total = sum of row digests mod 2**128, LE
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from hummock.errors import (
+    MetaStoreBusy,
+    MetaStoreCorrupt,
+    MetaStoreEmptied,
+    MetaStoreError,
+    MetaStoreForked,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreClosed,
+)
+from hummock.meta.store import MetaOperations, MetaStore, check_key
+from hummock.meta.witness import Acknowledged, Witness
+from hummock.object_store.base import RandomBytes
+
+FORMAT = 1
+DIGEST_BYTES = 16
+TOTAL_MODULUS = 1 << (8 * DIGEST_BYTES)
+AFTER_ALL_KEYS = "\x7f"                 # keys are printable ASCII
+SCHEMA = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE summary (id INTEGER PRIMARY KEY, format INTEGER, store_id BLOB, serial INTEGER,"
+    " rows INTEGER, total BLOB, digest BLOB)",
+)
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH)
+BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all rows together are, as of transaction `serial`."""
+
+    store_id: bytes
+    serial: int = 0
+    rows: int = 0
+    total: int = 0
+
+    def row(self) -> tuple[int, int, bytes, int, int, bytes, bytes]:
+        total = self.total.to_bytes(DIGEST_BYTES, "little")
+        return (0, FORMAT, self.store_id, self.serial, self.rows, total, self._digest())
+
+    def _digest(self) -> bytes:
+        text = f"{FORMAT}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
+        return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+    @staticmethod
+    def of_row(row: tuple | None, store: str) -> Summary:
+        """The checked summary. Raises `MetaStoreCorrupt`."""
+        if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
+            raise MetaStoreCorrupt(store, "summary row", "a summary", row)
+        summary = Summary(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
+        if summary.row() != row:
+            raise MetaStoreCorrupt(store, "summary digest", summary.row()[-1].hex(), row[-1].hex())
+        return summary
+
+
+class SqliteMetaStore(MetaStore):
+    """One connection, guarded by a lock; any number of processes may each open their own.
+
+    Raises at opening `MetaStoreEmptied`, `MetaStoreCorrupt`, `MetaStoreBusy`, and `MetaStoreError` where
+    there is no store and `create` is false. After a fork every method raises `MetaStoreForked`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, busy_timeout_ms: int = 10_000,
+                 random_bytes: RandomBytes = os.urandom):
+        self._path = Path(path).absolute()
+        self._timeout_ms = busy_timeout_ms
+        self._witness = Witness(self._path.with_name(self._path.name + ".initialised"))
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._closed = False
+        testimony = self._check_presence(create)
+        with self._typed():
+            self._connection = sqlite3.connect(
+                self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
+        try:
+            self._open(testimony, random_bytes)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return str(self._path)
+
+    def get(self, key: str) -> bytes | None:
+        check_key(key)
+        with self._session() as connection:
+            return self._read(connection, key)
+
+    def list(self, prefix: str) -> list[tuple[str, bytes]]:
+        with self._session() as connection:
+            rows = connection.execute(
+                "SELECT key, value, digest FROM meta WHERE key >= ? AND key < ? ORDER BY key",
+                (prefix, prefix + AFTER_ALL_KEYS)).fetchall()
+            return [(row[0], self._checked(row)) for row in rows]
+
+    def transaction(self, operations: MetaOperations) -> None:
+        with self._session() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for key, expected in operations.require.items():
+                if (got := self._read(connection, key)) != expected:
+                    raise PreconditionFailed(key, expected, got)
+            summary = self._apply(connection, operations)
+            try:
+                connection.execute("COMMIT")
+                self._witness.write(Acknowledged(summary.store_id, summary.serial))
+            except (sqlite3.Error, OSError) as error:
+                raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
+
+    def verify(self) -> int:
+        """Number of rows, all of them and their sum checked. Raises `MetaStoreCorrupt`."""
+        with self._session() as connection:
+            connection.execute("BEGIN")
+            return self._verified(connection).rows
+
+    def close(self) -> None:
+        """Idempotent. In a fork it does nothing: the file's locks are the parent's."""
+        if self._pid == os.getpid() and not self._closed:
+            with self._lock, self._typed():
+                self._closed = True
+                self._connection.close()
+
+    def _check_presence(self, create: bool) -> Acknowledged | None:
+        testimony = self._witness.read()
+        exists = self._path.exists() and self._path.stat().st_size > 0
+        if testimony is not None and not exists:
+            raise MetaStoreEmptied(str(self._path), str(self._witness.path))
+        if not exists and not create:
+            raise MetaStoreError(f"{self._path} does not exist")
+        if not exists:
+            with self._typed():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+        return testimony
+
+    def _open(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+        with self._session() as connection:
+            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
+                connection.execute(f"PRAGMA {setting}")
+            self._initialise(connection, testimony, random_bytes)
+        with self._session() as connection:
+            connection.execute("BEGIN")
+            summary = self._verified(connection)
+        if testimony is None:
+            self._witness.write(Acknowledged(summary.store_id, summary.serial))
+        elif summary.store_id != testimony.store_id:
+            raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
+                                   summary.store_id.hex())
+        elif summary.serial < testimony.serial:
+            raise MetaStoreCorrupt(str(self._path), "last transaction", testimony.serial, summary.serial)
+
+    def _initialise(self, connection: sqlite3.Connection, testimony: Acknowledged | None,
+                    random_bytes: RandomBytes) -> None:
+        """Creates the tables where the file has none; several processes may try at once."""
+        tables = "SELECT sql FROM sqlite_master ORDER BY name"
+        if connection.execute(tables).fetchone() is None:
+            if testimony is not None:
+                raise MetaStoreEmptied(str(self._path), str(self._witness.path))
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise MetaStoreError(f"{self._path}: the file system allows no write-ahead log, only {mode}")
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute(tables).fetchone() is None:
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                self._write_summary(connection, Summary(random_bytes(16)))
+            connection.execute("COMMIT")
+        found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
+        if found != SCHEMA:
+            raise MetaStoreCorrupt(str(self._path), "schema", SCHEMA, found)
+        mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+        if mode != "wal":
+            raise MetaStoreCorrupt(str(self._path), "journal mode", "wal", mode)
+
+    def _verified(self, connection: sqlite3.Connection) -> Summary:
+        report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]
+        if report != ["ok"]:
+            raise MetaStoreCorrupt(str(self._path), "SQLite structure", "ok", "; ".join(map(str, report)))
+        summary, count, total = self._read_summary(connection), 0, 0
+        for row in connection.execute("SELECT key, value, digest FROM meta ORDER BY key"):
+            self._checked(row)
+            count += 1
+            total += int.from_bytes(row[2], "little")
+        if (count, total % TOTAL_MODULUS) != (summary.rows, summary.total):
+            raise MetaStoreCorrupt(str(self._path), "rows", f"{summary.rows} rows, sum {summary.total:x}",
+                                   f"{count} rows, sum {total % TOTAL_MODULUS:x}")
+        return summary
+
+    def _apply(self, connection: sqlite3.Connection, operations: MetaOperations) -> Summary:
+        before = self._read_summary(connection)
+        rows, total = before.rows, before.total
+        for key in (*operations.delete, *operations.put):
+            old = self._read(connection, key)
+            if old is not None:
+                rows -= 1
+                total -= int.from_bytes(_row_digest(key, old), "little")
+                connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+        for key, value in operations.put.items():
+            digest = _row_digest(key, value)
+            rows += 1
+            total += int.from_bytes(digest, "little")
+            connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, value, digest))
+        after = Summary(before.store_id, before.serial + 1, rows, total % TOTAL_MODULUS)
+        self._write_summary(connection, after)
+        return after
+
+    def _read(self, connection: sqlite3.Connection, key: str) -> bytes | None:
+        row = connection.execute("SELECT key, value, digest FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._checked(row)
+
+    def _checked(self, row: tuple) -> bytes:
+        """The value of a row whose digest agrees. Raises `MetaStoreCorrupt`."""
+        key, value, digest = row
+        if type(key) is not str or type(value) is not bytes or type(digest) is not bytes:
+            raise MetaStoreCorrupt(str(self._path), f"types of row {key!r}")
+        if (expected := _row_digest(key, value)) != digest:
+            raise MetaStoreCorrupt(str(self._path), f"digest of row {key!r}", expected.hex(), digest.hex())
+        return value
+
+    def _read_summary(self, connection: sqlite3.Connection) -> Summary:
+        row = connection.execute("SELECT * FROM summary WHERE id = 0").fetchone()
+        return Summary.of_row(row, str(self._path))
+
+    def _write_summary(self, connection: sqlite3.Connection, summary: Summary) -> None:
+        connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, ?, ?, ?)", summary.row())
+
+    @contextmanager
+    def _session(self) -> Iterator[sqlite3.Connection]:
+        """The connection, to this thread alone; whatever transaction is left open is undone."""
+        if self._pid != os.getpid():
+            raise MetaStoreForked(str(self._path), self._pid, os.getpid())
+        with self._lock, self._typed():
+            if self._closed:
+                raise StoreClosed(f"meta store {self._path}")
+            try:
+                yield self._connection
+            finally:
+                if self._connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Turns what SQLite and the system say into the store's errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in BUSY_CODES:
+                raise MetaStoreBusy(str(self._path), self._timeout_ms) from error
+            if code in DAMAGE_CODES or "malformed" in str(error):
+                raise MetaStoreCorrupt(str(self._path), "SQLite file", None, str(error)) from error
+            raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
+        except UnicodeError as error:
+            raise MetaStoreCorrupt(str(self._path), "text", "UTF-8", str(error)) from error
+        except OSError as error:
+            if isinstance(error, MetaStoreError):       # MetaStoreBusy is a TimeoutError, so an OSError
+                raise
+            raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
+
+
+def _row_digest(key: str, value: bytes) -> bytes:
+    """blake2b-128 of (key size u32 LE | key | value)."""
+    name = key.encode()
+    digest = blake2b(len(name).to_bytes(4, "little"), digest_size=DIGEST_BYTES)
+    digest.update(name)
+    digest.update(value)
+    return digest.digest()

@@ -1,0 +1,93 @@
+"""The meta store: one ordered map of names to bytes, changed by transactions with preconditions.
+
+It holds every truth that is shared between processes. Transactions are serialisable and durable when they
+return; a read sees whole transactions only. Stores are thread safe; a handle belongs to the process that
+opened it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from hummock.errors import MetaStoreError
+
+KEY_BYTES_LIMIT = 512
+VALUE_BYTES_LIMIT = 512 << 20
+NOTHING: Mapping = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class MetaOperations:
+    """What one transaction requires, puts and deletes; parts from several managers are joined by `+`.
+
+    `require` maps a key to the value it must hold, None for absent. A key is put or deleted, not both.
+    Raises `MetaStoreError` for a malformed key or value and for parts that contradict each other.
+    """
+
+    require: Mapping[str, bytes | None] = field(default_factory=dict)
+    put: Mapping[str, bytes] = field(default_factory=dict)
+    delete: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key in (*self.require, *self.put, *self.delete):
+            check_key(key)
+        for key, value in self.put.items():
+            if not isinstance(value, bytes) or len(value) > VALUE_BYTES_LIMIT:
+                raise MetaStoreError(f"the value of meta key {key!r} is not bytes within the limit")
+        for key in self.delete:
+            if key in self.put:
+                raise MetaStoreError(f"one transaction would put and delete meta key {key!r}")
+
+    def __add__(self, other: MetaOperations) -> MetaOperations:
+        for kind, mine, others in (("require", self.require, other.require), ("put", self.put, other.put)):
+            for key in mine.keys() & others.keys():
+                if mine[key] != others[key]:
+                    raise MetaStoreError(f"two parts of one transaction {kind} meta key {key!r} differently")
+        return MetaOperations({**self.require, **other.require}, {**self.put, **other.put},
+                              tuple(dict.fromkeys((*self.delete, *other.delete))))
+
+    def __bool__(self) -> bool:
+        return bool(self.require or self.put or self.delete)
+
+
+NONE = MetaOperations()
+
+
+class MetaStore(ABC):
+    """One suite, `tests/suites/meta_store_suite.py`, says what all of them keep."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where the store is, for messages."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """The value, or None where the key is absent."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All (key, value) whose key begins with `prefix`, ascending, as of one moment."""
+
+    @abstractmethod
+    def transaction(self, operations: MetaOperations) -> None:
+        """Checks every precondition, then deletes, then puts: all of it or nothing, durable on return.
+
+        Raises `PreconditionFailed` naming the key, `MetaStoreBusy` (nothing was written either), and
+        `OutcomeUnknown` where the end was not seen and the caller must read again.
+        """
+
+    def close(self) -> None:    # noqa: B027  a store in memory holds nothing open
+        """Gives back what the store holds open."""
+
+
+def check_key(key: str) -> str:
+    """`key` itself. Raises `MetaStoreError` unless it is 1 to 512 bytes of printable ASCII."""
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_BYTES_LIMIT:
+        raise MetaStoreError(f"meta key {key!r} is not a string of 1 to {KEY_BYTES_LIMIT} characters")
+    if not (key.isascii() and key.isprintable()):
+        raise MetaStoreError(f"meta key {key!r} is not printable ASCII")
+    return key
