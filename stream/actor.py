@@ -28,17 +28,17 @@ class ActorObserver(Protocol):
 class Actor:
     """Runs until it has passed a Stop mutation that names it, its input ends, or an error."""
 
-    def __init__(self, actor_id: int, executor: Executor, dispatcher: Dispatcher,
-                 observer: ActorObserver) -> None:
+    def __init__(
+        self, actor_id: int, executor: Executor, dispatcher: Dispatcher, observer: ActorObserver
+    ) -> None:
         self.actor_id = actor_id
         self.rows = 0
         """Changes emitted so far; read from any thread."""
+        self.name = f"actor-{actor_id}-{executor.info.identity}"
         self._executor = executor
         self._dispatcher = dispatcher
         self._observer = observer
-        self._thread = threading.Thread(
-            target=self.run, name=f"actor-{actor_id}-{executor.info.identity}", daemon=True
-        )
+        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
 
     def start(self) -> None:
         """Begin in a thread of its own."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from stream.message import Barrier
 
 if TYPE_CHECKING:
-    from stream.plan.stream_plan import StreamNode
+    from stream.plan.stream_plan import MaterializeNode
 
 
 class Step(StrEnum):
@@ -39,14 +39,16 @@ def unobserved(step: Step, epoch: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are the
-    actors whose changes it reads, in the order of its plan's inputs. `is_new`: its job has no committed state
-    yet, so what stands in the tables it reads has to be read as well."""
+    """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are
+    the actors whose changes it reads, in the order of its plan's scans; `splits` what it reads of its
+    connector. `is_new`: its job has no committed state yet, so what stands in the tables it reads has to
+    be read as well."""
 
     actor_id: int
     job_id: int
-    root: StreamNode
+    root: MaterializeNode
     upstreams: tuple[int, ...] = ()
+    splits: tuple[str, ...] = ()
     is_new: bool = False
 
 
@@ -82,4 +84,8 @@ class Worker(Protocol):
     def reset(self, cause: BaseException) -> None:
         """End all actors and forget everything above the committed epoch. Nothing of the old actors runs
         any more when it returns; RecoveryFailed if one of them does not end."""
+        ...
+
+    def close(self, error: BaseException) -> None:
+        """Reset for good: whoever waits for this worker gets `error`."""
         ...

@@ -24,7 +24,6 @@ from stream.meta.recovery import RecoveryPolicy
 
 if TYPE_CHECKING:
     from hummock.meta.store import MetaOperations
-
     from stream.options import StreamOptions
 
 
@@ -138,7 +137,10 @@ class BarrierManager:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout)
-        self._abandon(SessionClosed("the session was closed before its commit"))
+        closed = SessionClosed("the session was closed before its commit")
+        if self._fatal is None:
+            self._worker.close(closed)
+        self._abandon(closed)
 
     # -- injection -----------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class BarrierManager:
         with self._changed:
             self._fatal = error
         try:
-            self._worker.reset(error)
+            self._worker.close(error)
         finally:
             self._abandon(error, undone)
 

@@ -53,6 +53,9 @@ class FakeWorker:
         self.resets.append(cause)
         self.held.clear()
 
+    def close(self, error):
+        self.closed_by = error
+
 
 class FakeCommitter:
     def __init__(self, committed_epoch=0):
@@ -255,7 +258,7 @@ def test_a_fenced_session_ends_with_that_error_for_everyone(parts):
     with pytest.raises(Fenced):
         manager.flush()
     assert len(manager.rebuilds) == 1
-    assert len(worker.resets) == 1
+    assert isinstance(worker.closed_by, Fenced)
 
 
 def test_a_barrier_that_nobody_collects_times_out_and_names_who_is_missing(parts):

@@ -1,0 +1,148 @@
+"""ActorBuilder: a tree of stream nodes becomes a chain of executors with open tables and channels.
+
+One builder function per kind of node, in one table; a new executor is a new row of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relational.table.state_table import StateTable
+from relational.table.storage_table import StorageTable
+from stream.actor import Actor, ActorObserver
+from stream.backfill.executor import BackfillExecutor
+from stream.connector.base import open_connector
+from stream.control import ActorSpec
+from stream.exchange.channel import Channel
+from stream.exchange.dispatch import BroadcastDispatcher
+from stream.executor.agg_state import MaterializedInput
+from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.dml import DmlExecutor
+from stream.executor.filter import FilterExecutor
+from stream.executor.hash_agg import HashAggExecutor
+from stream.executor.materialize import MaterializeExecutor
+from stream.executor.project import ProjectExecutor
+from stream.executor.row_id_gen import RowIdGenExecutor
+from stream.executor.source import SourceExecutor
+from stream.options import StreamOptions
+from stream.plan.stream_plan import (
+    DmlNode,
+    FilterNode,
+    HashAggNode,
+    MaterializeNode,
+    ProjectNode,
+    RowIdGenNode,
+    SourceNode,
+    StreamNode,
+    StreamScanNode,
+)
+
+if TYPE_CHECKING:
+    from hummock.state_store import StateStore
+
+CONNECTOR_OPTION = "connector"
+"""The table option that names its connector; all others are the connector's own."""
+
+
+class ActorBuilder:
+    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough."""
+
+    def __init__(
+        self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]
+    ) -> None:
+        self.store = store
+        self.options = options
+        self.request_barrier = request_barrier
+
+    def build(
+        self, spec: ActorSpec, control: Channel | None, upstreams: Sequence[Channel], observer: ActorObserver
+    ) -> Actor:
+        """An actor that is not yet started. `control` brings barriers and statements to a head without
+        upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
+        executor = _Chain(self, spec, control, iter(upstreams)).build(spec.root)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer)
+
+
+class _Chain:
+    """One actor under construction."""
+
+    def __init__(
+        self, parts: ActorBuilder, spec: ActorSpec, control: Channel | None, upstreams: Iterator[Channel]
+    ) -> None:
+        self.parts = parts
+        self.spec = spec
+        self.control = control
+        self.upstreams = upstreams
+
+    def build(self, node: StreamNode) -> Executor:
+        info = ExecutorInfo(node.schema, node.stream_key, node.identity)
+        return BUILDERS[type(node)](self, node, info)
+
+    def state_table(self, catalog: Any) -> StateTable:
+        return StateTable(catalog, self.parts.store)
+
+    def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
+        return DmlExecutor(info, self.control)
+
+    def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
+        options = dict(node.table.connector)
+        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
+        return SourceExecutor(
+            info,
+            self.control,
+            {split: connector.open_split(split) for split in self.spec.splits},
+            self.state_table(node.offset_table),
+            self.parts.options.chunk_rows,
+            self.parts.options.checkpoint_rows,
+            self.parts.request_barrier,
+        )
+
+    def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
+        vnodes = range(self.spec.root.table.vnode_count)
+        return RowIdGenExecutor(info, self.build(node.input), node.row_id_index, vnodes)
+
+    def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
+        snapshot = StorageTable(node.table, self.parts.store, node.columns) if self.spec.is_new else None
+        rows = self.parts.options.chunk_rows
+        return BackfillExecutor(info, next(self.upstreams), node.columns, snapshot, rows)
+
+    def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
+        return FilterExecutor(info, self.build(node.input), node.predicate)
+
+    def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
+        return ProjectExecutor(info, self.build(node.input), node.expressions)
+
+    def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
+        options = self.parts.options
+        kept = [
+            MaterializedInput(each.call, self.state_table(each.table), each.columns, each.argument)
+            for each in node.kept
+        ]
+        return HashAggExecutor(
+            info,
+            self.build(node.input),
+            node.group_by,
+            node.calls,
+            self.state_table(node.state_table),
+            kept,
+            cache_bytes=options.aggregation_cache_bytes,
+            flush_groups=options.aggregation_flush_groups,
+            chunk_rows=options.chunk_rows,
+        )
+
+    def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
+        table = self.state_table(node.table)
+        rows = self.parts.options.chunk_rows
+        return MaterializeExecutor(info, self.build(node.input), table, node.conflict, rows)
+
+
+BUILDERS: Mapping[type[StreamNode], Callable[[_Chain, Any, ExecutorInfo], Executor]] = {
+    DmlNode: _Chain.dml,
+    SourceNode: _Chain.source,
+    RowIdGenNode: _Chain.row_id_gen,
+    StreamScanNode: _Chain.stream_scan,
+    FilterNode: _Chain.filter,
+    ProjectNode: _Chain.project,
+    HashAggNode: _Chain.hash_agg,
+    MaterializeNode: _Chain.materialize,
+}

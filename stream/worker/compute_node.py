@@ -1,0 +1,200 @@
+"""ComputeNode: the actors of one process, their channels, and the way in for statements.
+
+Actors are built first and begin with the barrier whose Add mutation names them; then the actors before them
+send to them as well [C2]. A reset ends all of them before it forgets what they wrote [C9], so nothing of an
+old actor reaches the store afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from stream.actor import Actor
+from stream.control import ActorSpec, CollectedEpoch, StepObserver, unobserved
+from stream.errors import ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
+from stream.exchange.channel import Channel
+from stream.exchange.dispatch import Output
+from stream.message import STATEMENTS, Add, Barrier, Statement, Stop
+from stream.options import StreamOptions
+from stream.worker.actor_builder import ActorBuilder
+from stream.worker.barrier_worker import LocalBarrierManager
+from stream.worker.statement_ledger import StatementLedger
+
+if TYPE_CHECKING:
+    from hummock.state_store import StateStore
+
+JOIN_SECONDS = 60.0
+"""How long an actor may take to end once its channels are closed: one read or write of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """An actor with what leads into it. `control` is None unless it is the head of a table."""
+
+    spec: ActorSpec
+    actor: Actor
+    control: Channel | None
+    upstreams: tuple[Channel, ...]
+
+    def close(self, cause: BaseException | None) -> None:
+        for channel in (*self.upstreams, *filter(None, (self.control,))):
+            channel.close(cause)
+
+
+class ComputeNode:
+    """A Worker (stream.control). Thread safe."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        options: StreamOptions,
+        on_failure: Callable[[BaseException], None],
+        request_barrier: Callable[[], None],
+        observer: StepObserver = unobserved,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._builder = ActorBuilder(store, options, request_barrier)
+        self._barriers = LocalBarrierManager(store, on_failure, observer)
+        self.ledger = StatementLedger()
+        self._changed = threading.Condition()
+        self._built: dict[int, _Running] = {}  # not yet begun
+        self._running: dict[int, _Running] = {}
+        self._ended: list[_Running] = []  # have been sent their Stop
+        self._is_serving = False  # between an Initial barrier and a reset
+        self._closed_by: BaseException | None = None
+        self._last_epoch = 0
+
+    # -- what the meta side asks for (Worker) ----------------------------------------------------------
+
+    def build(self, specs: Sequence[ActorSpec]) -> None:
+        """Build and start actors; each waits for its first barrier."""
+        for spec in specs:
+            permits = self._options.channel_permits_rows
+            upstreams = tuple(
+                Channel(permits, f"actor {upstream} to {spec.actor_id}") for upstream in spec.upstreams
+            )
+            control = None if upstreams else Channel(permits, f"control of actor {spec.actor_id}")
+            actor = self._builder.build(spec, control, upstreams, self._barriers)
+            with self._changed:
+                self._built[spec.actor_id] = _Running(spec, actor, control, upstreams)
+            actor.start()
+
+    def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
+        """Send `barrier` to every head; its mutation begins and ends actors."""
+        with self._changed:
+            self._last_epoch = barrier.epoch.curr
+            stopped: list[_Running] = []
+            if isinstance(barrier.mutation, Add):
+                barrier = replace(barrier, mutation=self._begin(barrier.mutation.actors))
+            expected = tuple(self._running)
+            heads = [each.control for each in self._running.values() if each.control is not None]
+            if isinstance(barrier.mutation, Stop):
+                stopped = [self._running.pop(each) for each in barrier.mutation.actors]
+                self._ended += stopped
+        collected = self._barriers.inject(barrier, heads, expected)
+        for each in stopped:
+            if each.control is not None:
+                each.control.close()
+        with self._changed:
+            self._is_serving = True
+            self._changed.notify_all()
+        return collected
+
+    def missing(self, epoch: int) -> tuple[int, ...]:
+        return self._barriers.missing(epoch)
+
+    def committed(self, epoch: int) -> None:
+        """Statements up to `epoch` are safe, and actors that were stopped are gone."""
+        self.ledger.committed(epoch)
+        with self._changed:
+            ended, self._ended = self._ended, []
+        for each in ended:
+            if each.actor.join(0):
+                _refuse_leftovers(each)
+            else:
+                with self._changed:
+                    self._ended.append(each)
+
+    def reset(self, cause: BaseException) -> None:
+        """No actor runs and nothing uncommitted is left when this returns."""
+        self._barriers.quiesce()
+        with self._changed:
+            self._is_serving = False
+            everyone = [*self._built.values(), *self._running.values(), *self._ended]
+            self._built, self._running, self._ended = {}, {}, []
+        for each in everyone:
+            each.close(cause)
+        stuck = [each.actor.actor_id for each in everyone if not each.actor.join(JOIN_SECONDS)]
+        if stuck:
+            raise RecoveryFailed(1, TimeoutError(f"actors {stuck} did not end in {JOIN_SECONDS} s"))
+        self._barriers.reset()
+        self._store.clear_uncommitted()
+        self.ledger.discard(self._store.committed_epoch, self._last_epoch)
+
+    def close(self, error: BaseException) -> None:
+        """Reset for good: who waits for this node gets `error`."""
+        with self._changed:
+            self._closed_by = error
+            self._changed.notify_all()
+        self.reset(error)
+        self._barriers.close()
+
+    # -- what sessions ask for -------------------------------------------------------------------------
+
+    def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
+        """Rows affected, once the table's own actor has evaluated the statement. Waits out a recovery before
+        the statement is sent; StatementsLost when one undoes it, StatementError when it fails."""
+        while True:
+            control = self._control_of(table_id, table_name)
+            try:
+                before = control.send(statement)
+                break
+            except ChannelClosed:
+                continue
+        assert before is not None, "a table takes statements only after its first barrier"
+        self.ledger.place(statement.statement_id, statement.result, before.epoch.curr)
+        return statement.result.result()
+
+    def emitted_rows(self, job_ids: Iterable[int]) -> int:
+        """Changes that the actors of these jobs have emitted since they were built."""
+        wanted = frozenset(job_ids)
+        with self._changed:
+            return sum(each.actor.rows for each in self._running.values() if each.spec.job_id in wanted)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _begin(self, actors: frozenset[int]) -> Add:
+        outputs: dict[int, tuple[Output, ...]] = {}
+        for actor_id in sorted(actors):
+            beginning = self._built.pop(actor_id)
+            self._running[actor_id] = beginning
+            for upstream, channel in zip(beginning.spec.upstreams, beginning.upstreams, strict=True):
+                outputs[upstream] = (*outputs.get(upstream, ()), Output(actor_id, channel))
+        return Add(actors, outputs)
+
+    def _control_of(self, table_id: int, table_name: str) -> Channel:
+        with self._changed:
+            timeout = self._options.barrier_timeout_ms / 1_000
+            if not self._changed.wait_for(lambda: self._is_serving or self._closed_by is not None, timeout):
+                raise SessionClosed(f"no recovery within {self._options.barrier_timeout_ms} ms")
+            if self._closed_by is not None:
+                raise self._closed_by
+            for each in self._running.values():
+                if each.spec.job_id == table_id and each.control is not None:
+                    return each.control
+        raise InvalidStatement(table_name, "the table was dropped")
+
+
+def _refuse_leftovers(ended: _Running) -> None:
+    """Statements that came after the Stop of their table are answered, not forgotten."""
+    while ended.control is not None:
+        try:
+            message = ended.control.try_recv()
+        except ChannelClosed:
+            return
+        if isinstance(message, STATEMENTS):
+            message.result.set_exception(InvalidStatement(ended.actor.name, "the table was dropped"))
