@@ -19,12 +19,12 @@ from stream.exchange.channel import Channel
 from stream.exchange.dispatch import Output
 from stream.message import STATEMENTS, Add, Barrier, Statement, Stop
 from stream.options import StreamOptions
-from stream.worker.actor_builder import ActorBuilder
 from stream.worker.barrier_worker import LocalBarrierManager
 from stream.worker.statement_ledger import StatementLedger
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
+    from stream.worker.actor_builder import ActorBuilder
 
 JOIN_SECONDS = 60.0
 """How long an actor may take to end once its channels are closed: one read or write of the store."""
@@ -50,14 +50,14 @@ class ComputeNode:
     def __init__(
         self,
         store: StateStore,
+        builder: ActorBuilder,
         options: StreamOptions,
         on_failure: Callable[[BaseException], None],
-        request_barrier: Callable[[], None],
         observer: StepObserver = unobserved,
     ) -> None:
         self._store = store
         self._options = options
-        self._builder = ActorBuilder(store, options, request_barrier)
+        self._builder = builder
         self._barriers = LocalBarrierManager(store, on_failure, observer)
         self.ledger = StatementLedger()
         self._changed = threading.Condition()
