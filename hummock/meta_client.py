@@ -1,0 +1,74 @@
+"""What a process may ask of the manager, wherever the manager is.
+
+Versions come as immutable values. A role is held by a session; a call with an overtaken session raises
+`Fenced`. Pins belong to a node: one process, or one manager of local versions in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hummock.epoch import Epoch
+from hummock.sstable.info import SstableInfo
+from hummock.version import HummockVersion
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSession:
+    """The writer role as `node` took it over; `token` tells two claims of one generation apart."""
+
+    generation: int
+    node: str
+    token: str
+
+
+class Subscription(Protocol):
+    """What a subscriber holds; `error` is what its callback raised, which ended the subscription."""
+
+    error: Exception | None
+
+    def close(self) -> None: ...
+
+
+class HummockMetaClient(Protocol):
+    """`HummockManager` satisfies it; so does whatever carries its calls elsewhere. Thread safe."""
+
+    @property
+    def version(self) -> HummockVersion:
+        """The newest version that this process knows of."""
+
+    def refresh(self) -> HummockVersion:
+        """The newest version that there is."""
+
+    def subscribe(self, callback: Callable[[HummockVersion], None]) -> Subscription:
+        """Calls `callback` with each version installed from here on, ascending, one at a time.
+
+        REQUIRES of the callback that it takes no lock under which others call this client.
+        """
+
+    def claim_writer(self, node: str) -> WriterSession:
+        """Takes the writer role over: the former writer's next commit raises `Fenced`."""
+
+    def commit_epoch(self, session: WriterSession, epoch: Epoch,
+                     sstables: Sequence[SstableInfo]) -> HummockVersion:
+        """The version with `epoch` committed. Repeating a call that succeeded gives its answer again."""
+
+    def pin_version(self, node: str) -> HummockVersion:
+        """The newest version; its files stay until `unpin_version_before` passes it or the lease ends."""
+
+    def unpin_version_before(self, node: str, version_id: int) -> None:
+        """Gives back the node's pins of versions below `version_id`."""
+
+    def pin_snapshot(self, node: str, epoch: Epoch | None = None) -> Epoch:
+        """The pinned epoch, by default the committed one. Raises `EpochTooOld` below the safe epoch."""
+
+    def unpin_snapshot(self, node: str, epoch: Epoch) -> None:
+        """Gives back one pin of `epoch`."""
+
+    def renew_lease(self, node: str) -> None:
+        """Prolongs the node's lease to its oldest pins. Raises `SnapshotExpired` if it had run out."""
+
+    def release_node(self, node: str) -> None:
+        """Gives back everything that the node has pinned."""

@@ -1,0 +1,223 @@
+"""A version is the whole list of files at one moment, with the epoch up to which they are complete.
+
+Level 0 is a stack of runs, the newest first; each deeper level is one run. A run is a sequence of files with
+disjoint user keys in ascending order. Runs stand in the order of time: where two hold the same user key, the
+newer run holds the newer epochs, so a point read ends at the first run that answers. Versions and deltas are
+immutable values; `apply` is pure, so any process that applies the same deltas holds the same version.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hummock.epoch import NEVER, Epoch
+from hummock.errors import Corruption
+from hummock.sstable.info import SstableInfo
+
+if TYPE_CHECKING:
+    from hummock.key import KeyRange
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Files with disjoint user keys, ascending. In level 0 a greater `id` is newer; ids never repeat."""
+
+    id: int
+    sstables: tuple[SstableInfo, ...]
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(info.data_bytes for info in self.sstables)
+
+    def overlapping(self, start: bytes, end: bytes | None) -> tuple[SstableInfo, ...]:
+        """The files that may hold user keys of [start, end)."""
+        first = bisect_left(self.sstables, start, key=lambda info: info.largest)
+        last = len(self.sstables) if end is None else bisect_left(
+            self.sstables, end, key=lambda info: info.smallest)
+        return self.sstables[first:last]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """`runs` newest first; a level other than 0 has at most one."""
+
+    number: int
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def sstables(self) -> Iterator[SstableInfo]:
+        return (info for run in self.runs for info in run.sstables)
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(run.data_bytes for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddition:
+    """Files that join run `run` of level `level`, which is made where it does not exist."""
+
+    level: int
+    run: int
+    sstables: tuple[SstableInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDelta:
+    """The step from version `id - 1` to version `id`."""
+
+    id: int
+    max_committed_epoch: Epoch
+    safe_epoch: Epoch
+    added: tuple[RunAddition, ...] = ()
+    removed: tuple[int, ...] = ()                       # file ids, wherever they are
+    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)   # by table id; None: no rule
+    dropped_tables: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,
+            "safe_epoch": self.safe_epoch, "removed": list(self.removed),
+            "added": [{"level": part.level, "run": part.run,
+                       "sstables": [info.to_json() for info in part.sstables]} for part in self.added],
+            "prefix_bytes": sorted(self.prefix_bytes.items()), "dropped_tables": list(self.dropped_tables),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> VersionDelta:
+        """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
+        _check_format(record)
+        added = tuple(RunAddition(part["level"], part["run"], _infos(part["sstables"]))
+                      for part in record["added"])
+        return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), added,
+                   tuple(record["removed"]), dict(record["prefix_bytes"]), tuple(record["dropped_tables"]))
+
+
+@dataclass(frozen=True, slots=True)
+class HummockVersion:
+    """The files that make up the store, complete up to `max_committed_epoch`, readable from `safe_epoch`."""
+
+    id: int = 0
+    max_committed_epoch: Epoch = NEVER
+    safe_epoch: Epoch = NEVER
+    levels: tuple[Level, ...] = (Level(0),)
+    prefix_bytes: Mapping[int, int] = field(default_factory=dict)   # table id: key bytes that are filtered
+    dropped_tables: frozenset[int] = frozenset()        # whose rows compaction may drop
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        """All runs of all levels, newest first."""
+        return (run for level in self.levels for run in level.runs)
+
+    @property
+    def sstables(self) -> Iterator[SstableInfo]:
+        """All files, newest run first."""
+        return (info for run in self.runs for info in run.sstables)
+
+    def overlapping(self, key_range: KeyRange) -> Iterator[tuple[SstableInfo, ...]]:
+        """Per run, newest first, the files that may hold keys of the range; runs without any are left out."""
+        for run in self.runs:
+            if found := run.overlapping(key_range.start, key_range.end):
+                yield found
+
+    def apply(self, delta: VersionDelta) -> HummockVersion:
+        """The next version. Raises `Corruption` where the delta does not fit this version."""
+        self._check_step(delta)
+        runs = _remaining(self.levels, frozenset(delta.removed))
+        for part in delta.added:
+            runs.setdefault(part.level, {}).setdefault(part.run, []).extend(part.sstables)
+        depth = max(runs, default=0)
+        levels = tuple(_level(number, runs.get(number, {}), delta.id) for number in range(depth + 1))
+        rules = {**self.prefix_bytes, **delta.prefix_bytes}
+        return replace(
+            self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
+            levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables),
+            prefix_bytes={table: size for table, size in rules.items() if size is not None})
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,
+            "safe_epoch": self.safe_epoch, "prefix_bytes": sorted(self.prefix_bytes.items()),
+            "dropped_tables": sorted(self.dropped_tables),
+            "levels": [[{"run": run.id, "sstables": [info.to_json() for info in run.sstables]}
+                        for run in level.runs] for level in self.levels],
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> HummockVersion:
+        """The inverse of `to_json`. KeyError, TypeError, ValueError or Corruption when bad."""
+        _check_format(record)
+        levels = tuple(
+            _level(number, {run["run"]: list(_infos(run["sstables"])) for run in runs}, record["id"])
+            for number, runs in enumerate(record["levels"]))
+        return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), levels,
+                   dict(record["prefix_bytes"]), frozenset(record["dropped_tables"]))
+
+    def _check_step(self, delta: VersionDelta) -> None:
+        where = f"delta {delta.id}"
+        if delta.id != self.id + 1:
+            raise Corruption("version", where, f"delta {self.id + 1}", f"delta {delta.id}")
+        if delta.max_committed_epoch < self.max_committed_epoch:
+            raise Corruption("version", where, f"an epoch from {self.max_committed_epoch} on",
+                             delta.max_committed_epoch)
+        if not self.safe_epoch <= delta.safe_epoch <= delta.max_committed_epoch:
+            raise Corruption("version", where, f"a safe epoch from {self.safe_epoch} to the committed one",
+                             delta.safe_epoch)
+        held = {info.id for info in self.sstables}
+        if missing := set(delta.removed) - held:
+            raise Corruption("version", where, "removed files that are there", sorted(missing))
+        entering = [info.id for part in delta.added for info in part.sstables]
+        if held & set(entering) or len(set(entering)) != len(entering):
+            raise Corruption("version", where, "files with new ids", entering)
+
+
+def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
+    """The files as runs, oldest first: each lies above every older file whose keys it overlaps.
+
+    Age is `max_epoch`, then the order given.
+    """
+    placed: list[tuple[int, SstableInfo]] = []
+    for info in sorted(sstables, key=lambda info: info.max_epoch):
+        beneath = [layer for layer, other in placed
+                   if other.smallest <= info.largest and info.smallest <= other.largest]
+        placed.append((max(beneath) + 1 if beneath else 0, info))
+    depth = max((layer for layer, _ in placed), default=-1) + 1
+    return [tuple(sorted((info for layer, info in placed if layer == number),
+                         key=lambda info: info.smallest)) for number in range(depth)]
+
+
+def _remaining(levels: tuple[Level, ...], removed: frozenset[int]) -> dict[int, dict[int, list[SstableInfo]]]:
+    """Level to run to files, without the removed ones."""
+    return {level.number: {run.id: [info for info in run.sstables if info.id not in removed]
+                           for run in level.runs} for level in levels}
+
+
+def _level(number: int, runs: Mapping[int, list[SstableInfo]], version_id: int) -> Level:
+    """The level of all runs that have files. Raises `Corruption` where files of a run overlap."""
+    made = []
+    for run_id in sorted(runs, reverse=True):
+        files = sorted(runs[run_id], key=lambda info: info.smallest)
+        for left, right in pairwise(files):
+            if left.largest >= right.smallest:
+                raise Corruption(f"version {version_id}", f"level {number} run {run_id}", "disjoint files",
+                                 f"{left.name} and {right.name} overlap")
+        if files:
+            made.append(Run(run_id, tuple(files)))
+    if number > 0 and len(made) > 1:
+        raise Corruption(f"version {version_id}", f"level {number}", "one run", f"{len(made)} runs")
+    return Level(number, tuple(made))
+
+
+def _infos(records: list[dict[str, Any]]) -> tuple[SstableInfo, ...]:
+    return tuple(SstableInfo.from_json(record) for record in records)
+
+
+def _check_format(record: dict[str, Any]) -> None:
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']} is not {FORMAT}")
