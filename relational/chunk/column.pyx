@@ -1,0 +1,165 @@
+"""Column: an Arrow array seen as pointers, so that compiled rooms read it without asking Python.
+
+A column is immutable. It has exactly the Arrow layout of its type: what arrives as large strings, a
+dictionary, another time unit or in several pieces is converted when the column is made.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from libc.stdint cimport int32_t, uint8_t, uintptr_t
+from libc.string cimport memset
+
+from relational.errors import EncodingError
+from relational.types import DataType, Interval, TypeKind
+
+cdef uint8_t NOTHING = 0                # what pointers of columns without bytes point to
+cdef int32_t NO_OFFSETS[1]
+NO_OFFSETS[0] = 0
+cdef dict TYPE_OF_ARROW = {}            # Arrow type -> DataType of columns that are already in our layout
+
+
+cdef object type_of(object arrow):
+    """The DataType of an Arrow type that needs no conversion, else None."""
+    data_type = TYPE_OF_ARROW.get(arrow)
+    if data_type is None:
+        data_type = DataType.from_arrow(arrow)
+        if data_type.arrow != arrow:
+            return None
+        if len(TYPE_OF_ARROW) < 1024:
+            TYPE_OF_ARROW[arrow] = data_type
+    return data_type
+
+
+cdef object converted(object array, object data_type):
+    """`array` in the one layout of `data_type`."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    elif pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if array.type != data_type.arrow:
+        array = array.cast(data_type.arrow, safe=not pa.types.is_temporal(array.type))
+    return array
+
+
+cdef Column as_column(object source):
+    if isinstance(source, Column):
+        return source
+    return Column(source)
+
+
+cdef int check_mask(object mask, Py_ssize_t rows) except -1:
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.uint8 or not mask.flags.c_contiguous:
+        raise ValueError(f"a mask is a contiguous array of uint8, not {type(mask).__name__}")
+    if mask.ndim != 1 or mask.shape[0] != rows:
+        raise ValueError(f"a mask of {mask.shape} entries for {rows} rows")
+    return 0
+
+
+cdef const uint8_t* address_of(object buffer):
+    return <const uint8_t*><uintptr_t>buffer.address if buffer is not None else &NOTHING
+
+
+cdef class Column:
+    """An immutable column of one type. `column.array` is the Arrow array, `len(column)` its rows."""
+
+    def __init__(self, array, data_type=None):
+        """A column over any Arrow array; without `data_type` its type follows from Arrow's.
+
+        Arrow's errors are passed on: pa.ArrowInvalid where a value does not fit, BindError where there is no
+        SQL type for the array's.
+        """
+        arrow = array.type
+        known = type_of(arrow) if not isinstance(array, pa.ChunkedArray) else None
+        if known is None or (data_type is not None and known != data_type):
+            data_type = data_type or DataType.from_arrow(arrow)
+            array = converted(array, data_type)
+        else:
+            data_type = known
+        self.array, self.data_type = array, data_type
+        self.point()
+
+    @staticmethod
+    def from_pylist(values, data_type) -> Column:
+        """One row per Python value, None for NULL. EncodingError where a value is not of the type."""
+        if data_type.kind is TypeKind.INTERVAL:
+            values = [value.to_arrow() if isinstance(value, Interval) else value for value in values]
+        try:
+            return Column(pa.array(values, type=data_type.arrow))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+            raise EncodingError(f"not a value of {data_type}: {error}") from error
+
+    @staticmethod
+    def nulls(data_type, rows) -> Column:
+        """`rows` NULLs."""
+        return Column(pa.nulls(rows, data_type.arrow))
+
+    cdef int point(self) except -1:
+        cdef ColumnView* view = &self.view
+        cdef list buffers = self.array.buffers()
+        memset(view, 0, sizeof(ColumnView))
+        view.kind = self.data_type.kind
+        view.scale = self.data_type.scale or 0
+        view.rows = len(self.array)
+        view.offset = self.array.offset
+        if buffers[0] is not None and self.array.null_count > 0:
+            view.validity = address_of(buffers[0])
+        view.values = address_of(buffers[1])
+        if view.kind == VARCHAR:
+            view.offsets = <const int32_t*>view.values + view.offset
+            if view.rows == 0:
+                view.offsets = NO_OFFSETS
+            view.data = address_of(buffers[2])
+            view.data_bytes = buffers[2].size if buffers[2] is not None else 0
+        elif view.kind != BOOLEAN and buffers[1] is not None:
+            view.values += view.offset * width_of(view.kind)
+        return 0
+
+    @property
+    def null_count(self) -> int:
+        return self.array.null_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of these rows in memory."""
+        return self.array.nbytes
+
+    def slice(self, Py_ssize_t start, Py_ssize_t rows) -> Column:
+        """Rows [start, start + rows), sharing the memory."""
+        return Column(self.array.slice(start, rows))
+
+    def to_pylist(self) -> list:
+        """The values as Python has them; None for NULL, Interval for intervals."""
+        values = self.array.to_pylist()
+        if self.view.kind == INTERVAL:
+            return [None if value is None else Interval.from_arrow(value) for value in values]
+        return values
+
+    def __len__(self) -> int:
+        return self.view.rows
+
+    def __getitem__(self, Py_ssize_t row):
+        value = self.array[row].as_py()
+        return Interval.from_arrow(value) if self.view.kind == INTERVAL and value is not None else value
+
+    def __repr__(self) -> str:
+        return f"Column({self.data_type}, {self.view.rows} rows)"
+
+    def __reduce__(self):
+        return Column, (self.array, self.data_type)
+
+
+def mask_of(Column column):
+    """uint8[rows]: 1 where a BOOLEAN column is true. NULL counts as false."""
+    if column.view.kind != BOOLEAN:
+        raise ValueError(f"a condition is BOOLEAN, not {column.data_type}")
+    mask = np.empty(column.view.rows, dtype=np.uint8)
+    cdef uint8_t[::1] out = mask
+    cdef const ColumnView* view = &column.view
+    cdef Py_ssize_t row
+    for row in range(view.rows):
+        out[row] = bit_at(view.values, view.offset + row) and not is_null(view, row)
+    return mask

@@ -1,0 +1,32 @@
+"""ColumnBuilder: what a decoder or an aggregate writes, row by row and without the GIL, to become a Column.
+
+The writer reserves, then stores straight through the pointers and finally sets `rows`: `present[row]` is 1 or
+0, the value goes to `values` (one byte 0 or 1 for BOOLEAN; an int32 end position in `data` for VARCHAR, at
+row + 1). NULL rows need a value too, any value.
+"""
+
+from libc.stdint cimport int32_t, uint8_t
+
+from hummock.byte_buffer cimport ByteBuffer
+from relational.chunk.column cimport Column
+
+
+cdef class ColumnBuilder:
+    cdef readonly object data_type      # DataType
+    cdef int kind
+    cdef int width                      # bytes of a value in `values`: 1 for BOOLEAN, 4 for VARCHAR
+    cdef readonly Py_ssize_t rows       # written
+    cdef Py_ssize_t nulls               # NULL rows among them; the writer counts
+    cdef Py_ssize_t data_size           # bytes written to `data`
+    cdef ByteBuffer present_buffer
+    cdef ByteBuffer value_buffer
+    cdef ByteBuffer data_buffer
+    cdef uint8_t* present               # these three point into the buffers above, and move with `reserve`
+    cdef uint8_t* values
+    cdef uint8_t* data
+
+    cdef int start(self) except -1      # empty, with buffers of its own
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
+    cdef int append_null(self) except -1 nogil
+    cdef object finish(self)            # pa.Array; the builder is empty again
+    cdef Column finish_column(self)

@@ -1,0 +1,18 @@
+"""DataChunk: columns of equal length and which of their rows count."""
+
+from libc.stdint cimport uint8_t
+
+
+cdef class DataChunk:
+    cdef readonly tuple columns         # of Column, each `capacity` rows
+    cdef readonly object visibility     # np.uint8[capacity], 1 = visible; None: every row is
+    cdef readonly Py_ssize_t capacity   # rows, visible or not
+    cdef Py_ssize_t counted             # visible rows, -1 until asked for
+
+    cdef int setup(self, columns, visibility, capacity) except -1
+    cdef DataChunk rebuilt(self, tuple columns, object visibility)      # same rows (and ops), other columns
+    cdef DataChunk picked(self, object indices)                         # rows at int32 indices, all visible
+
+
+cdef const uint8_t* mask_pointer(object mask) except? NULL  # REQUIRES a checked mask; NULL for None
+cdef object as_mask(object keep, Py_ssize_t rows)           # uint8[rows] of a BOOLEAN column, a bool or uint8 array

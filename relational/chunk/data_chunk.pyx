@@ -1,0 +1,195 @@
+"""DataChunk: columns of equal length, and a mask that says which of their rows count.
+
+Hiding a row costs nothing but a byte, so filters hide and only what needs dense rows compacts. A chunk is
+immutable: each verb returns a new one that shares what it did not change.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from libc.stdint cimport int32_t, uint8_t
+
+from relational.chunk.column cimport BOOLEAN, Column, as_column, check_mask
+from relational.chunk.gather cimport gather
+
+from relational.chunk.column import mask_of
+from relational.types import Schema
+
+cdef uint8_t NOTHING = 0
+
+
+cdef const uint8_t* mask_pointer(object mask) except? NULL:
+    cdef const uint8_t[::1] view
+    if mask is None:
+        return NULL
+    view = mask
+    return &view[0] if view.shape[0] > 0 else &NOTHING
+
+
+cdef object as_mask(object keep, Py_ssize_t rows):
+    if isinstance(keep, Column):
+        keep = mask_of(keep)
+    elif isinstance(keep, np.ndarray) and keep.dtype == np.bool_:
+        keep = np.ascontiguousarray(keep).view(np.uint8)
+    check_mask(keep, rows)
+    return keep
+
+
+cdef class DataChunk:
+    """Columns and visibility. `capacity` counts all rows, `visible_rows` (and `len`) those that count."""
+
+    def __init__(self, columns, visibility=None, *, capacity=None):
+        """Columns (or Arrow arrays) of equal length. `capacity` is needed only where there are no columns."""
+        self.setup(columns, visibility, capacity)
+
+    cdef int setup(self, columns, visibility, capacity) except -1:
+        cdef Column column
+        self.columns = tuple([as_column(source) for source in columns])
+        if capacity is None:
+            capacity = len(self.columns[0]) if self.columns else (0 if visibility is None else len(visibility))
+        self.capacity = capacity
+        for column in self.columns:
+            if column.view.rows != self.capacity:
+                raise ValueError(f"a column of {column.view.rows} rows in a chunk of {self.capacity}")
+        if visibility is not None:
+            visibility = as_mask(visibility, self.capacity)
+        self.visibility = visibility
+        self.counted = self.capacity if visibility is None else -1
+        return 0
+
+    cdef DataChunk rebuilt(self, tuple columns, object visibility):
+        cdef DataChunk out = DataChunk.__new__(DataChunk)
+        out.setup(columns, visibility, self.capacity)
+        return out
+
+    cdef DataChunk picked(self, object indices):
+        cdef const int32_t[::1] view = indices
+        cdef Py_ssize_t rows = view.shape[0]
+        cdef const int32_t* first = &view[0] if rows > 0 else NULL
+        cdef DataChunk out = DataChunk.__new__(DataChunk)
+        out.setup([gather(column, first, rows) for column in self.columns], None, rows)
+        return out
+
+    @staticmethod
+    def from_rows(schema, rows) -> DataChunk:
+        """A chunk of Python rows (tuples in the schema's order). EncodingError where a value is not of its type."""
+        return DataChunk(columns_of_rows(schema, list(rows)), capacity=len(rows) if not len(schema) else None)
+
+    @staticmethod
+    def from_arrow(batch) -> DataChunk:
+        """The columns of a RecordBatch or a Table, without a copy where Arrow's layout is ours."""
+        return DataChunk(batch.columns, capacity=batch.num_rows)
+
+    def to_arrow(self, schema) -> pa.RecordBatch:
+        """The visible rows, named by `schema`."""
+        dense = self.compact()
+        return pa.RecordBatch.from_arrays(dense.arrays, schema=schema.arrow)
+
+    @property
+    def arrays(self) -> list:
+        """The Arrow array of each column, hidden rows included."""
+        return [(<Column>column).array for column in self.columns]
+
+    @property
+    def types(self) -> tuple:
+        """The DataType of each column."""
+        return tuple([(<Column>column).data_type for column in self.columns])
+
+    @property
+    def visible_rows(self) -> int:
+        if self.counted < 0:
+            self.counted = int(np.count_nonzero(self.visibility))
+        return self.counted
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns, hidden rows included."""
+        return sum([column.nbytes for column in self.columns])
+
+    def project(self, indices) -> DataChunk:
+        """The columns at `indices`, in that order."""
+        return self.rebuilt(tuple([self.columns[index] for index in indices]), self.visibility)
+
+    def with_columns(self, columns) -> DataChunk:
+        """The same rows with other columns."""
+        return self.rebuilt(tuple(columns), self.visibility)
+
+    def with_visibility(self, visibility) -> DataChunk:
+        """The same rows, those visible that `visibility` says (uint8[capacity], or None for all)."""
+        return self.rebuilt(self.columns, visibility)
+
+    def filter(self, keep) -> DataChunk:
+        """Hides the rows where `keep` (a mask, or a BOOLEAN column whose NULL is false) is not 1."""
+        keep = as_mask(keep, self.capacity)
+        return self.with_visibility(keep if self.visibility is None else keep & self.visibility)
+
+    def compact(self) -> DataChunk:
+        """The visible rows only, densely; the chunk itself where nothing is hidden."""
+        if self.visible_rows == self.capacity:
+            return self if self.visibility is None else self.with_visibility(None)
+        return self.picked(np.flatnonzero(self.visibility).astype(np.int32))
+
+    def take(self, indices) -> DataChunk:
+        """The rows at `indices` (int32[n]), visible or not, all visible in the result.
+
+        A negative index gives a row of NULLs. IndexError beyond the last row.
+        """
+        indices = np.ascontiguousarray(indices, dtype=np.int32)
+        if len(indices) and indices.max() >= self.capacity:
+            raise IndexError(f"row {indices.max()} of a chunk of {self.capacity} rows")
+        return self.picked(indices)
+
+    def slice(self, Py_ssize_t start, Py_ssize_t rows) -> DataChunk:
+        """Rows [start, start + rows), hidden ones included, sharing the memory."""
+        visibility = None if self.visibility is None else self.visibility[start:start + rows]
+        return DataChunk([column.slice(start, rows) for column in self.columns], visibility, capacity=rows)
+
+    def rows(self):
+        """Iterates the visible rows as tuples of Python values."""
+        dense = self.compact()
+        if not dense.columns:
+            return iter([()] * dense.capacity)
+        return zip(*[column.to_pylist() for column in dense.columns], strict=True)
+
+    @staticmethod
+    def concat(chunks) -> DataChunk:
+        """The rows of `chunks` one after the other; they have the same types, and there is at least one."""
+        return DataChunk(concat_columns(chunks), concat_masks(chunks), capacity=sum([c.capacity for c in chunks]))
+
+    def __len__(self) -> int:
+        return self.visible_rows
+
+    def __repr__(self) -> str:
+        types = ", ".join([str(column.data_type) for column in self.columns])
+        return f"{type(self).__name__}({types}; {self.visible_rows} of {self.capacity} rows visible)"
+
+    def __reduce__(self):
+        return DataChunk, (self.columns, self.visibility)
+
+
+def columns_of_rows(schema, list rows) -> list:
+    """One Column per field from a list of row tuples."""
+    for row in rows:
+        if len(row) != len(schema):
+            raise ValueError(f"a row of {len(row)} values for {len(schema)} columns: {row!r}")
+    turned = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return [Column.from_pylist(list(values), field.data_type) for values, field in zip(turned, schema)]
+
+
+def concat_columns(chunks) -> list:
+    """Column by column, the rows of all chunks."""
+    if len(chunks) == 1:
+        return list(chunks[0].columns)
+    pieces = zip(*[chunk.arrays for chunk in chunks], strict=True)
+    return [Column(pa.concat_arrays(list(arrays))) for arrays in pieces]
+
+
+def concat_masks(chunks):
+    """The visibility of all chunks, None if every row of each is visible."""
+    if all([chunk.visibility is None for chunk in chunks]):
+        return None
+    shown = [
+        np.ones(chunk.capacity, dtype=np.uint8) if chunk.visibility is None else chunk.visibility
+        for chunk in chunks
+    ]
+    return np.concatenate(shown)

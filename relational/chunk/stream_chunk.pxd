@@ -1,0 +1,19 @@
+"""StreamChunk: a DataChunk whose rows are changes."""
+
+from libc.stdint cimport uint8_t
+
+from relational.chunk.data_chunk cimport DataChunk
+
+cdef enum:                              # bit 0: the row goes away; bit 1: half of an update
+    INSERT = 0
+    DELETE = 1
+    UPDATE_INSERT = 2
+    UPDATE_DELETE = 3
+
+
+cdef class StreamChunk(DataChunk):
+    cdef readonly object ops            # np.uint8[capacity]
+
+    cdef inline const uint8_t* op_pointer(self):
+        cdef const uint8_t[::1] view = self.ops
+        return &view[0] if self.capacity > 0 else NULL

@@ -1,0 +1,217 @@
+"""StreamChunk: rows that come and go.
+
+Every row has an op. An update is two rows, U- with the old values and right after it U+ with the new ones;
+a pair is never parted by a chunk's border. Where its halves come to differ (one hidden, sent to another
+place, of another key) they become a plain delete and a plain insert, in that order (R7).
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memcmp
+
+from relational.chunk.column cimport BOOLEAN, Column, ColumnView, VARCHAR, bit_at, check_mask, is_null, width_of
+from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
+from relational.chunk.gather cimport gather
+
+from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
+from relational.chunk.pretty import format_changes, parse_pretty
+
+
+class Op(IntEnum):
+    """What a row of a stream does. Bit 0: it goes away; bit 1: it is half of an update."""
+
+    INSERT = 0
+    DELETE = 1
+    UPDATE_INSERT = 2
+    UPDATE_DELETE = 3
+
+    @property
+    def is_retraction(self) -> bool:
+        return bool(self & 1)
+
+    def __str__(self) -> str:
+        return ("+", "-", "U+", "U-")[self]
+
+
+cdef class StreamChunk(DataChunk):
+    """Changes. `ops` is uint8[capacity] of Op, beside the columns and the visibility of a DataChunk."""
+
+    def __init__(self, columns, ops, visibility=None):
+        """Columns (or Arrow arrays) and ops of equal length."""
+        self.setup(columns, visibility, len(ops))
+        check_mask(ops, self.capacity)
+        self.ops = ops
+
+    cdef DataChunk rebuilt(self, tuple columns, object visibility):
+        cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
+        out.setup(columns, visibility, self.capacity)
+        out.ops = self.ops
+        return out
+
+    cdef DataChunk picked(self, object indices):
+        cdef const int32_t[::1] view = indices
+        cdef Py_ssize_t rows = view.shape[0]
+        cdef const int32_t* first = &view[0] if rows > 0 else NULL
+        cdef StreamChunk out = StreamChunk.__new__(StreamChunk)
+        out.setup([gather(column, first, rows) for column in self.columns], None, rows)
+        out.ops = self.ops[indices]
+        return out
+
+    @staticmethod
+    def from_rows(schema, changes) -> StreamChunk:
+        """A chunk of (op, row) pairs. EncodingError where a value is not of its column's type."""
+        changes = list(changes)
+        ops = np.array([int(op) for op, _ in changes], dtype=np.uint8)
+        return StreamChunk(columns_of_rows(schema, [tuple(row) for _, row in changes]), ops)
+
+    @staticmethod
+    def inserts(DataChunk chunk) -> StreamChunk:
+        """All rows of a DataChunk as inserts."""
+        ops = np.zeros(chunk.capacity, dtype=np.uint8)
+        return StreamChunk(chunk.columns, ops, chunk.visibility)
+
+    @staticmethod
+    def from_pretty(text, schema=None) -> StreamChunk:
+        """A chunk from lines such as `U- 1 a`, see `relational.chunk.pretty` for the little language."""
+        schema, changes, shown = parse_pretty(text, schema)
+        chunk = StreamChunk.from_rows(schema, changes)
+        return chunk if all(shown) else chunk.with_visibility(np.array(shown, dtype=np.uint8))
+
+    def to_pretty(self) -> str:
+        """The visible changes, one a line, as `from_pretty` reads them."""
+        return format_changes(self.changes())
+
+    def changes(self):
+        """Iterates the visible changes as (Op, row)."""
+        dense = self.compact()
+        return zip([Op(op) for op in dense.ops.tolist()], dense.rows(), strict=True)
+
+    def with_ops(self, ops) -> StreamChunk:
+        """The same rows doing something else."""
+        return StreamChunk(self.columns, ops, self.visibility)
+
+    def filter(self, keep) -> StreamChunk:
+        """Hides the rows where `keep` (a mask, or a BOOLEAN column whose NULL is false) is not 1.
+
+        An update of which one half stays becomes a plain insert or delete.
+        """
+        keep = as_mask(keep, self.capacity)
+        visibility = keep if self.visibility is None else keep & self.visibility
+        return StreamChunk(self.columns, ops_where_pairs_differ(self, visibility), visibility)
+
+    def slice(self, Py_ssize_t start, Py_ssize_t rows) -> StreamChunk:
+        """Rows [start, start + rows), sharing the memory. REQUIRES that no update pair is cut."""
+        visibility = None if self.visibility is None else self.visibility[start:start + rows]
+        columns = [column.slice(start, rows) for column in self.columns]
+        return StreamChunk(columns, self.ops[start:start + rows], visibility)
+
+    def inverse(self) -> StreamChunk:
+        """The changes that undo these: reversed rows, each op turned round (U- and U+ stay in that order)."""
+        order = np.arange(self.capacity - 1, -1, -1, dtype=np.int32)
+        visibility = None if self.visibility is None else self.visibility[order]
+        turned = self.picked(order)
+        return StreamChunk(turned.columns, turned.ops ^ 1, visibility)
+
+    def split_by_vnode(self, key_columns, vnode_map) -> dict:
+        """target -> the changes whose key columns hash to a vnode of that target, for targets that get any.
+
+        The chunks share this one's columns and differ in visibility; an update whose halves go to different
+        targets becomes a delete at the one and an insert at the other.
+        """
+        targets = vnode_map.targets_of([self.columns[index] for index in key_columns], self.capacity)
+        ops = ops_where_targets_differ(self, targets)
+        parts = {}
+        for target in np.unique(targets).tolist():
+            mask = (targets == target).view(np.uint8)
+            mask = mask if self.visibility is None else mask & self.visibility
+            if mask.any():
+                parts[target] = StreamChunk(self.columns, ops, mask)
+        return parts
+
+    def without_unchanged_updates(self) -> StreamChunk:
+        """Hides update pairs whose halves hold the same values, as a projection may leave them."""
+        if not (self.ops == UPDATE_DELETE).any():
+            return self
+        mask = np.ones(self.capacity, np.uint8) if self.visibility is None else self.visibility.copy()
+        return self.with_visibility(mask) if hide_unchanged(self, mask) else self
+
+    @staticmethod
+    def concat(chunks) -> StreamChunk:
+        """The changes of `chunks` one after the other; the same types, at least one chunk."""
+        ops = np.concatenate([chunk.ops for chunk in chunks])
+        return StreamChunk(concat_columns(chunks), ops, concat_masks(chunks))
+
+    def __str__(self) -> str:
+        return self.to_pretty()
+
+    def __reduce__(self):
+        return StreamChunk, (self.columns, self.ops, self.visibility)
+
+
+cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
+    """The ops after `visibility` took hold: U-/U+ of which not both are visible become -/+."""
+    cdef const uint8_t* shown = mask_pointer(visibility)
+    cdef const uint8_t* ops = chunk.op_pointer()
+    cdef Py_ssize_t row
+    cdef uint8_t[::1] out
+    if not (chunk.ops & 2).any():
+        return chunk.ops
+    changed = chunk.ops.copy()
+    out = changed
+    for row in range(chunk.capacity):
+        if ops[row] == UPDATE_DELETE:
+            if row + 1 >= chunk.capacity or ops[row + 1] != UPDATE_INSERT or shown[row] != shown[row + 1]:
+                out[row] = DELETE
+        elif ops[row] == UPDATE_INSERT:
+            if row == 0 or ops[row - 1] != UPDATE_DELETE or shown[row] != shown[row - 1]:
+                out[row] = INSERT
+    return changed
+
+
+cdef object ops_where_targets_differ(StreamChunk chunk, object targets):
+    """The ops after the rows are sent to `targets`: U-/U+ that part become -/+."""
+    if not (chunk.ops & 2).any():
+        return chunk.ops
+    changed = chunk.ops.copy()
+    last = chunk.capacity - 1
+    parted = (chunk.ops[:last] == UPDATE_DELETE) & (chunk.ops[1:] == UPDATE_INSERT) & (targets[:last] != targets[1:])
+    changed[:last][parted] = DELETE
+    changed[1:][parted] = INSERT
+    return changed
+
+
+cdef bint same_value(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    """The rows hold the same bytes, or both NULL."""
+    cdef int width = width_of(view.kind)
+    cdef Py_ssize_t size
+    if is_null(view, a) or is_null(view, b):
+        return is_null(view, a) and is_null(view, b)
+    if view.kind == VARCHAR:
+        size = view.offsets[a + 1] - view.offsets[a]
+        return (size == view.offsets[b + 1] - view.offsets[b]
+                and memcmp(view.data + view.offsets[a], view.data + view.offsets[b], <size_t>size) == 0)
+    if view.kind == BOOLEAN:
+        return bit_at(view.values, view.offset + a) == bit_at(view.values, view.offset + b)
+    return memcmp(view.values + a * width, view.values + b * width, <size_t>width) == 0
+
+
+cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
+    """Clears in `mask` the visible pairs without a change; returns how many."""
+    cdef uint8_t[::1] out = mask
+    cdef uint8_t[::1] equal = np.ones(chunk.capacity, np.uint8)
+    cdef const uint8_t* ops = chunk.op_pointer()
+    cdef const ColumnView* view
+    cdef Py_ssize_t row, hidden = 0
+    for column in chunk.columns:
+        view = &(<Column>column).view
+        for row in range(chunk.capacity - 1):
+            if equal[row] and ops[row] == UPDATE_DELETE:
+                equal[row] = same_value(view, row, row + 1)
+    for row in range(chunk.capacity - 1):
+        if ops[row] == UPDATE_DELETE and ops[row + 1] == UPDATE_INSERT and equal[row] and out[row] and out[row + 1]:
+            out[row] = out[row + 1] = 0
+            hidden += 1
+    return hidden
