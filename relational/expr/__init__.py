@@ -1,0 +1,23 @@
+"""Scalar expressions: written as terms, bound to columns and types, computed over chunks."""
+
+from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.evaluate import evaluate
+from relational.expr.evaluation import ErrorCount
+from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.term import Term, col, lit
+
+__all__ = [
+    "AggCall",
+    "AggKind",
+    "Call",
+    "Case",
+    "Cast",
+    "ErrorCount",
+    "Expression",
+    "InputRef",
+    "Literal",
+    "Term",
+    "col",
+    "evaluate",
+    "lit",
+]

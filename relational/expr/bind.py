@@ -1,0 +1,326 @@
+"""Gives terms a meaning over a relation: names become columns, functions get their overloads,
+conversions become casts.
+
+Both faces go through here, so they agree on every type. A written text or NULL takes the type of what
+it stands beside (`at > '2020-01-01'`); a cast of a constant is computed at once, so that what is wrong
+with it points at the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from difflib import get_close_matches
+
+from relational.errors import BindError, EvaluationError
+from relational.expr.casting import can_cast
+from relational.expr.coercion import common_type, digits
+from relational.expr.evaluate import evaluate_constant
+from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
+from relational.expr.temporal import TRUNCATIONS
+from relational.expr.term import Apply, Choose, Constant, Convert, Name, Place, Summary, Term
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import Interval
+from relational.types.schema import Schema
+
+ALIASES = {
+    "char_length": "length",
+    "character_length": "length",
+    "substr": "substring",
+    "ceiling": "ceil",
+    "btrim": "trim",
+    "mod": "modulo",
+}
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that names can mean: those of one relation, called `qualifier` where it has a name."""
+
+    schema: Schema
+    hidden: frozenset[int] = frozenset()
+    qualifier: str | None = None
+
+    def resolve(self, term: Name) -> InputRef:
+        """The column of a name. BindError with a suggestion if there is none, or more than one."""
+        if term.qualifier is not None and term.qualifier != self.qualifier:
+            known = [] if self.qualifier is None else [self.qualifier]
+            raise BindError(unknown("relation", term.qualifier, known), **span(term.place))
+        places = [place for place, name in enumerate(self.schema.names) if name == term.name]
+        if len(places) > 1:
+            raise BindError(f"column {term.name!r} is ambiguous", **span(term.place))
+        if not places:
+            visible = [name for place, name in enumerate(self.schema.names) if place not in self.hidden]
+            raise BindError(unknown("column", term.name, visible), **span(term.place))
+        return InputRef(places[0], self.schema.types[places[0]])
+
+
+class TermBinder:
+    """Binds terms over one scope. `[rows]`, where aggregates stand, is for a subclass."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+
+    def bind(self, term: Term) -> Expression:
+        """The bound expression of a term; BindError points at the part that has no meaning."""
+        if isinstance(term, Name):
+            return self.scope.resolve(term)
+        if isinstance(term, Constant):
+            return literal(term)
+        if isinstance(term, Convert):
+            return convert(self.bind(term.operand), term.data_type, term.place)
+        if isinstance(term, Choose):
+            return self._choose(term)
+        if isinstance(term, Summary):
+            raise BindError(f"the aggregate {term.function} cannot stand here", **span(term.place))
+        assert isinstance(term, Apply), term
+        return call(term.function, [self.bind(arg) for arg in term.args], term.place)
+
+    def condition(self, term: Term, clause: str) -> Expression:
+        """A term that must be BOOLEAN."""
+        bound = self.bind(term)
+        if is_unknown(bound):
+            bound = convert(bound, DataType.BOOLEAN, place_of(term))
+        if bound.data_type.kind is not TypeKind.BOOLEAN:
+            raise BindError(f"{clause} needs a BOOLEAN, this is {bound.data_type}", **span(place_of(term)))
+        return bound
+
+    def _choose(self, term: Choose) -> Expression:
+        conditions = [self.condition(condition, "WHEN") for condition, _ in term.branches]
+        results = [self.bind(result) for _, result in term.branches]
+        results.append(
+            Literal(None, DataType.VARCHAR) if term.otherwise is None else self.bind(term.otherwise)
+        )
+        results, data_type = unify(results, "the branches of CASE", term.place)
+        pairs = tuple(zip(conditions, results[:-1], strict=True))
+        return Case(pairs, results[-1], data_type)
+
+
+def call(name: str, args: Sequence[Expression], place: Place | None = None) -> Expression:
+    """The bound call of a function or operator, its arguments converted."""
+    name = ALIASES.get(name, name)
+    if name in VOLATILE:
+        raise BindError(f"{name}() gives another answer each time: it is not allowed here", **span(place))
+    if name in _SHORTHANDS:
+        return _SHORTHANDS[name](list(args), place)
+    if name not in FUNCTIONS:
+        raise BindError(unknown("function", name, known_functions()), **span(place))
+    found = resolve(name, tuple(arg.data_type for arg in args))
+    if found is None and any(map(is_unknown, args)):
+        args = _adapted(args, place)
+        found = resolve(name, tuple(arg.data_type for arg in args))
+    if found is None:
+        types = ", ".join(str(arg.data_type) for arg in args)
+        raise BindError(f"{name} is not defined for ({types})", **span(place))
+    overload, takes, gives = found
+    for index in overload.constants:
+        if not isinstance(args[index], Literal):
+            raise BindError(f"argument {index + 1} of {name} must be a constant", **span(place))
+    converted = tuple(convert(arg, each, place) for arg, each in zip(args, takes, strict=True))
+    return _folded(Call(name, converted, gives))
+
+
+def convert(operand: Expression, data_type: DataType, place: Place | None = None) -> Expression:
+    """`operand` as `data_type`: itself, a constant computed at once, or a Cast. BindError where there
+    is no way.
+    """
+    if operand.data_type == data_type:
+        return operand
+    if isinstance(operand, Literal) and operand.value is None:
+        return Literal(None, data_type)
+    if not can_cast(operand.data_type, data_type):
+        raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **span(place))
+    cast = Cast(operand, data_type)
+    if not isinstance(operand, Literal):
+        return cast
+    try:
+        return Literal(evaluate_constant(cast), data_type)
+    except EvaluationError as error:
+        shown = operand.describe()
+        raise BindError(f"{shown} is no {data_type}: {error.args[0]}", **span(place)) from error
+
+
+def unify(values: Sequence[Expression], what: str, place: Place | None) -> tuple[list[Expression], DataType]:
+    """`values` converted to the type they have in common."""
+    known = [value.data_type for value in values if not is_unknown(value)]
+    data_type = common_type(known) if known else DataType.VARCHAR
+    if data_type is None:
+        types = " and ".join(dict.fromkeys(map(str, known)))
+        raise BindError(f"{what} have no type in common: {types}", **span(place))
+    return [convert(value, data_type, place) for value in values], data_type
+
+
+def literal(term: Constant) -> Expression:
+    """The constant with the type that its Python value has."""
+    value, place = term.value, term.place
+    if term.data_type is not None:
+        return convert(literal(Constant(value, None, place)), term.data_type, place)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _integer(value, place)
+    if isinstance(value, Decimal):
+        return _decimal(value, place)
+    if isinstance(value, datetime):
+        return Literal(value, DataType.TIMESTAMP if value.tzinfo is None else DataType.TIMESTAMPTZ)
+    for kind, data_type in _LITERAL_TYPES:
+        if isinstance(value, kind):
+            return Literal(value, data_type)
+    raise BindError(f"a {type(value).__name__} is no SQL value: {value!r}", **span(place))
+
+
+_LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
+    (type(None), DataType.VARCHAR),
+    (bool, DataType.BOOLEAN),
+    (float, DataType.DOUBLE),
+    (str, DataType.VARCHAR),
+    (date, DataType.DATE),
+    (time, DataType.TIME),
+    (Interval, DataType.INTERVAL),
+)
+
+
+def _integer(value: int, place: Place | None) -> Literal:
+    for data_type, bits in ((DataType.INT, 31), (DataType.BIGINT, 63)):
+        if -(1 << bits) <= value < 1 << bits:
+            return Literal(value, data_type)
+    return _decimal(Decimal(value), place)
+
+
+def _decimal(value: Decimal, place: Place | None) -> Literal:
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise BindError(f"NUMERIC has no {value}", **span(place))
+    scale = max(-exponent, 0)
+    precision = max(len(value.as_tuple().digits) + max(exponent, 0), scale, 1)
+    if precision > 38:
+        raise BindError(f"NUMERIC holds 38 digits, this has {precision}", **span(place))
+    return Literal(value.quantize(Decimal(1).scaleb(-scale)), DataType.numeric(precision, scale))
+
+
+def is_unknown(value: Expression) -> bool:
+    """A written text or NULL, whose type its surroundings may choose."""
+    return isinstance(value, Literal) and (value.value is None or value.data_type.kind is TypeKind.VARCHAR)
+
+
+def _adapted(args: Sequence[Expression], place: Place | None) -> list[Expression]:
+    """`args` with texts and NULLs converted to what the others have in common."""
+    known = [arg.data_type for arg in args if not is_unknown(arg)]
+    target = common_type(known) if known else DataType.BOOLEAN
+    if target is None:
+        return list(args)
+    return [convert(arg, target, place) if is_unknown(arg) else arg for arg in args]
+
+
+def _folded(bound: Call) -> Expression:
+    """A call of constants as its value, where it has one; what fails is left to the rows that need it."""
+    if not all(isinstance(arg, Literal) for arg in bound.args):
+        return bound
+    try:
+        return Literal(evaluate_constant(bound), bound.data_type)
+    except EvaluationError:
+        return bound
+
+
+def _between(args: list[Expression], place: Place | None) -> Expression:
+    value, low, high = _exactly(args, 3, "between", place)
+    bounds = call("greater_equal", [value, low], place), call("less_equal", [value, high], place)
+    return call("and", bounds, place)
+
+
+def _nullif(args: list[Expression], place: Place | None) -> Expression:
+    (value, other), _ = unify(_exactly(args, 2, "nullif", place), "the arguments of nullif", place)
+    return Case(
+        ((call("equal", [value, other], place), Literal(None, value.data_type)),), value, value.data_type
+    )
+
+
+def _extract(args: list[Expression], place: Place | None) -> Expression:
+    field, value = _exactly(args, 2, "extract", place)
+    fields = [name.removeprefix("extract_") for name in FUNCTIONS if name.startswith("extract_")]
+    return call(f"extract_{_word(field, fields, 'field', place)}", [value], place)
+
+
+def _date_part(args: list[Expression], place: Place | None) -> Expression:
+    return convert(_extract(args, place), DataType.DOUBLE, place)
+
+
+def _date_trunc(args: list[Expression], place: Place | None) -> Expression:
+    unit, value = _exactly(args, 2, "date_trunc", place)
+    return call(f"date_trunc_{_word(unit, TRUNCATIONS, 'unit', place)}", [value], place)
+
+
+def _round(args: list[Expression], place: Place | None) -> Expression:
+    if len(args) != 2:
+        return _plain_round(args, place)
+    value, wanted = args
+    if not isinstance(wanted, Literal) or not isinstance(wanted.value, int) or not 0 <= wanted.value <= 38:
+        raise BindError("round takes a constant number of digits, 0 to 38", **span(place))
+    if value.data_type.is_float or not value.data_type.is_numeric:
+        raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **span(place))
+    whole, scale = digits(value.data_type)
+    if wanted.value >= scale:
+        return value
+    rounded = DataType.numeric(min(whole + 1 + wanted.value, 38), wanted.value)
+    return _folded(Call("round", (value,), rounded))
+
+
+def _plain_round(args: list[Expression], place: Place | None) -> Expression:
+    found = resolve("round", tuple(arg.data_type for arg in args))
+    if found is None:
+        types = ", ".join(str(arg.data_type) for arg in args)
+        raise BindError(f"round is not defined for ({types})", **span(place))
+    return _folded(Call("round", tuple(args), found[2]))
+
+
+def _exactly(args: list[Expression], count: int, name: str, place: Place | None) -> list[Expression]:
+    if len(args) != count:
+        raise BindError(f"{name} takes {count} arguments, not {len(args)}", **span(place))
+    return args
+
+
+def _word(value: Expression, words: Iterable[str], what: str, place: Place | None) -> str:
+    """A constant text that must be one of `words`."""
+    words = list(words)
+    if not isinstance(value, Literal) or not isinstance(value.value, str):
+        raise BindError(f"the {what} must be a constant text", **span(place))
+    if value.value.lower() not in words:
+        raise BindError(unknown(what, value.value, words), **span(place))
+    return value.value.lower()
+
+
+_SHORTHANDS = {
+    "between": _between,
+    "nullif": _nullif,
+    "extract": _extract,
+    "date_part": _date_part,
+    "date_trunc": _date_trunc,
+    "round": _round,
+}
+
+
+def known_functions() -> list[str]:
+    """The names a user may write, for suggestions."""
+    plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_"))]
+    return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES]
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the nearest one that does."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def span(place: Place | None) -> dict[str, int]:
+    """A place as the keyword arguments of an error; the text itself is added by the SQL front."""
+    return {} if place is None else {"start": place[0], "end": place[1]}
+
+
+def place_of(term: Term) -> Place | None:
+    """Where a term stands, or its first part that stands anywhere."""
+    place = getattr(term, "place", None)
+    if place is not None:
+        return place
+    return next(filter(None, map(place_of, term.children)), None)

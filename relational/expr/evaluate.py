@@ -1,0 +1,136 @@
+"""Computes an expression over a chunk, column at a time.
+
+A branch (of CASE, AND, OR, COALESCE) counts only the rows that take it, hidden rows never count (ruling
+R6). In a stream a row without a value is NULL and counted; where the evaluation is strict (DML, batch
+queries) it is an EvaluationError.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.chunk import Column, DataChunk
+from relational.expr.casting import cast
+from relational.expr.evaluation import (
+    ErrorCount,
+    Evaluation,
+    Value,
+    booleans,
+    python_value,
+    scalar,
+    valid_rows,
+)
+from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.expr.functions import kernel_of
+
+
+def evaluate(
+    expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCount | None = None
+) -> Column:
+    """The expression's value for every row of the chunk, hidden rows included (theirs are unspecified).
+
+    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`.
+    """
+    if isinstance(expression, InputRef):
+        return chunk.columns[expression.index]
+    visibility = chunk.visibility
+    selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
+    arrays = [column.array for column in chunk.columns]
+    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors)
+    return Column(evaluate_array(expression, evaluation))
+
+
+def evaluate_array(expression: Expression, evaluation: Evaluation) -> pa.Array:
+    """The same over bare arrays."""
+    if evaluation.rows == 0:
+        return pa.array([], expression.data_type.arrow)
+    return evaluation.column(_value(expression, evaluation))
+
+
+def evaluate_constant(expression: Expression) -> object:
+    """The Python value of an expression without inputs; EvaluationError if it has none."""
+    return python_value(evaluate_array(expression, Evaluation((), 1, strict=True))[0])
+
+
+def _value(expression: Expression, evaluation: Evaluation) -> Value:
+    if isinstance(expression, InputRef):
+        return evaluation.columns[expression.index]
+    if isinstance(expression, Literal):
+        return scalar(expression.value, expression.data_type)
+    if isinstance(expression, Cast):
+        return _cast(expression, evaluation)
+    if isinstance(expression, Case):
+        return _case(expression, evaluation)
+    assert isinstance(expression, Call), expression
+    if expression.function in _BY_BRANCHES:
+        return _BY_BRANCHES[expression.function](expression, evaluation)
+    args = [_value(arg, evaluation) for arg in expression.args]
+    kernel = kernel_of(expression.function, tuple(arg.data_type for arg in expression.args))
+    if all(isinstance(arg, pa.Scalar) for arg in args):
+        first = pa.repeat(args[0], 1)
+        result = kernel(evaluation.single(), [first, *args[1:]], expression.data_type)
+        return result if isinstance(result, pa.Scalar) else result[0]
+    return kernel(evaluation, args, expression.data_type)
+
+
+def _cast(expression: Cast, evaluation: Evaluation) -> Value:
+    value = _value(expression.operand, evaluation)
+    source, target = expression.operand.data_type, expression.data_type
+    if isinstance(value, pa.Scalar):
+        return cast(evaluation.single(), pa.repeat(value, 1), source, target)[0]
+    return cast(evaluation, value, source, target)
+
+
+def _truth(expression: Expression, evaluation: Evaluation) -> pa.Array:
+    """A BOOLEAN column; all NULL without evaluating anything where no row counts."""
+    if evaluation.selects_nothing:
+        return pa.nulls(evaluation.rows, pa.bool_())
+    return evaluation.column(_value(expression, evaluation))
+
+
+def _conjunction(expression: Call, evaluation: Evaluation) -> Value:
+    """Kleene AND; a term runs on rows where no term before it was false."""
+    result = _truth(expression.args[0], evaluation)
+    for term in expression.args[1:]:
+        undecided = booleans(result) | ~valid_rows(result)
+        result = pc.and_kleene(result, _truth(term, evaluation.narrowed(undecided)))
+    return result
+
+
+def _disjunction(expression: Call, evaluation: Evaluation) -> Value:
+    """Kleene OR; a term runs on rows where no term before it was true."""
+    result = _truth(expression.args[0], evaluation)
+    for term in expression.args[1:]:
+        result = pc.or_kleene(result, _truth(term, evaluation.narrowed(~booleans(result))))
+    return result
+
+
+def _coalesce(expression: Call, evaluation: Evaluation) -> Value:
+    """The first value that is not NULL; an argument runs on rows where all before it were NULL."""
+    result = evaluation.column(_value(expression.args[0], evaluation))
+    for arg in expression.args[1:]:
+        rest = evaluation.narrowed(~valid_rows(result))
+        if rest.selects_nothing:
+            break
+        result = pc.if_else(result.is_valid(), result, _value(arg, rest))
+    return result
+
+
+def _case(expression: Case, evaluation: Evaluation) -> Value:
+    """Branches from the first; each condition and result runs on the rows that reach it."""
+    remaining = np.ones(evaluation.rows, np.bool_)
+    taken: list[tuple[np.ndarray, Value]] = []
+    for condition, result in expression.branches:
+        rows = booleans(_truth(condition, evaluation.narrowed(remaining))) & remaining
+        if rows.any():
+            taken.append((rows, _value(result, evaluation.narrowed(rows))))
+            remaining &= ~rows
+    value = _value(expression.otherwise, evaluation.narrowed(remaining))
+    for rows, result in taken:
+        value = pc.if_else(pa.array(rows), result, value)
+    return value
+
+
+_BY_BRANCHES = {"and": _conjunction, "or": _disjunction, "coalesce": _coalesce}

@@ -1,0 +1,136 @@
+"""One evaluation over one chunk: its columns, which of its rows count, and what happens to a row that
+has no value.
+
+Kernels compute all rows, hidden ones too, and report the rows that have no value through `fail`. Only
+selected rows count: those visible and, inside a branch of CASE, AND, OR or COALESCE, those that take
+the branch. So a division by zero behind a guard is no error. A failed row is NULL in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.errors import EvaluationError
+from relational.types.data_type import DataType
+from relational.types.interval import Interval
+
+Value = pa.Array | pa.Scalar
+
+
+@dataclass(slots=True)
+class ErrorCount:
+    """How many rows of a stream had no value so far, and why the first one had none."""
+
+    rows: int = 0
+    first_reason: str = ""
+
+    def add(self, rows: int, reason: str) -> None:
+        self.first_reason = self.first_reason or reason
+        self.rows += rows
+
+
+class Evaluation:
+    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows."""
+
+    __slots__ = ("columns", "errors", "rows", "selection", "strict")
+
+    def __init__(
+        self,
+        columns: Sequence[pa.Array],
+        rows: int,
+        selection: np.ndarray | None = None,
+        *,
+        strict: bool,
+        errors: ErrorCount | None = None,
+    ):
+        self.columns, self.rows, self.selection = columns, rows, selection
+        self.strict, self.errors = strict, errors
+
+    def narrowed(self, rows: np.ndarray) -> Evaluation:
+        """The same evaluation where only those of `rows` (bool[rows]) count that counted before."""
+        selection = rows if self.selection is None else rows & self.selection
+        return Evaluation(self.columns, self.rows, selection, strict=self.strict, errors=self.errors)
+
+    def single(self) -> Evaluation:
+        """An evaluation of one row without columns, for what is constant; it counts if any row here
+        counts.
+        """
+        counts = self.selection is None or bool(self.selection.any())
+        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors)
+
+    @property
+    def selects_nothing(self) -> bool:
+        return self.rows == 0 or (self.selection is not None and not self.selection.any())
+
+    def fail(self, rows: np.ndarray, reason: str) -> None:
+        """`rows` (bool[rows]) have no value. Strict: EvaluationError with the first that counts; else
+        counted.
+        """
+        counted = rows if self.selection is None else rows & self.selection
+        if not counted.any():
+            return
+        if self.strict:
+            raise EvaluationError(reason, row=int(counted.argmax()))
+        if self.errors is not None:
+            self.errors.add(int(counted.sum()), reason)
+
+    def reject(self, value: pa.Array, rows: np.ndarray, reason: str) -> pa.Array:
+        """`value` with `rows` failed: NULL there."""
+        if not rows.any():
+            return value
+        self.fail(rows & valid_rows(value), reason)
+        return null_where(value, rows)
+
+    def column(self, value: Value) -> pa.Array:
+        """A value as an array of one entry per row."""
+        return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
+
+
+def valid_rows(array: pa.Array) -> np.ndarray:
+    """bool[rows]: which entries are not NULL."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    return booleans(array.is_valid())
+
+
+def booleans(array: pa.Array) -> np.ndarray:
+    """bool[rows] of a BOOLEAN array; NULL counts as false."""
+    if array.null_count:
+        array = pc.fill_null(array, False)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def null_where(array: pa.Array, rows: np.ndarray) -> pa.Array:
+    """`array` with NULL at `rows` (bool[rows])."""
+    return pc.if_else(pa.array(rows), pa.scalar(None, array.type), array)
+
+
+def numbers(array: pa.Array, dtype: np.dtype | str) -> np.ndarray:
+    """The values of a fixed-width array as `dtype`, without a copy; entries of NULL rows are arbitrary."""
+    width = np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * width)
+
+
+def from_numbers(values: np.ndarray, arrow: pa.DataType, valid: np.ndarray | None = None) -> pa.Array:
+    """An array of a fixed-width Arrow type over `values`; NULL where `valid` (bool[rows]) is false."""
+    values = np.ascontiguousarray(values)
+    validity = None
+    if valid is not None and not valid.all():
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(values)])
+
+
+def scalar(value: object, data_type: DataType) -> pa.Scalar:
+    """The Arrow scalar of a Python value of `data_type`."""
+    return pa.scalar(value.to_arrow() if isinstance(value, Interval) else value, data_type.arrow)
+
+
+def python_value(value: pa.Scalar) -> object:
+    """The Python value that a row of this package holds for an Arrow scalar."""
+    plain = value.as_py()
+    return Interval.from_arrow(plain) if isinstance(plain, pa.MonthDayNano) else plain
