@@ -57,7 +57,7 @@ class Connector(ABC):
     """One external stream.
 
     `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally
-    and its old rows are right, so that the table need not look them up. """
+    and its old rows are right, so that the table need not look them up."""
 
     is_append_only: bool = False
     is_consistent: bool = False

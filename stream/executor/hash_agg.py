@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from relational.chunk import StreamChunk, mask_of
-from relational.expr import AggCall, evaluate
+from relational.expr.aggregates import AggCall
+from relational.expr.evaluate import evaluate
+from relational.expr.evaluation import ErrorCount
 from relational.state import AggGroups, AggSpec
 from relational.table.state_table import StateTable
 from relational.types import DataType
@@ -28,8 +30,9 @@ class HashAggExecutor(Executor):
     """`info`'s columns are the group columns, then one per call. Without group columns there is one group,
     which always exists and emits its row at the first barrier: count 0 before any input.
 
-    `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has the
-    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
+    `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
+    the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
+    `errors` counts rows whose FILTER failed.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class HashAggExecutor(Executor):
         self.info = info
         self._input = input
         self._filters = [call.filter for call in calls]
+        self.errors = ErrorCount()
         self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
         self._is_global = not group_by
         self._state_table = state_table
@@ -91,7 +95,7 @@ class HashAggExecutor(Executor):
 
     def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
         predicate = self._filters[call]
-        return None if predicate is None else mask_of(evaluate(predicate, chunk))
+        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self.errors))
 
     def _load(self, new_ids: np.ndarray) -> None:
         """The committed state of groups that were not in memory, in one read."""

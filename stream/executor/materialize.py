@@ -25,7 +25,7 @@ class MaterializeExecutor(Executor):
     """Writes `table` and hands on its change stream.
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
-    already and is trusted. Statements follow the table's own rule always. """
+    already and is trusted. Statements follow the table's own rule always."""
 
     def __init__(
         self,

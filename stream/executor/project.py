@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relational.chunk import StreamChunk
-from relational.expr import Expression, evaluate
+from relational.expr.evaluate import evaluate
+from relational.expr.evaluation import ErrorCount
+from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message
 
 
 class ProjectExecutor(Executor):
-    """Computes `expressions` for every row; a row's error is NULL and counted.
+    """Computes `expressions` for every row; a row's error is NULL, and counted in `errors`.
 
     An update whose halves become equal vanishes. Its halves never come to differ in their stream key, since a
     projection passes the columns of its input's stream key through.
@@ -21,11 +23,12 @@ class ProjectExecutor(Executor):
         self.info = info
         self._input = input
         self._expressions = tuple(expressions)
+        self.errors = ErrorCount()
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
-                columns = [evaluate(each, message) for each in self._expressions]
+                columns = [evaluate(each, message, errors=self.errors) for each in self._expressions]
                 chunk = message.with_columns(columns).without_unchanged_updates()
                 if chunk.visible_rows:
                     yield chunk

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from hummock.epoch import Epoch
+from hummock.epoch import SPILL_BITS, Epoch
 from relational.chunk import Column, Op, StreamChunk
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
@@ -25,7 +25,6 @@ from stream.message import Barrier, InsertRows, Message
 
 SEQUENCE_BITS = 12
 VNODE_BITS = 10
-EPOCH_MILLISECOND_SHIFT = 16
 
 
 class RowIdGenerator:
@@ -40,7 +39,7 @@ class RowIdGenerator:
 
     def open_epoch(self, epoch: Epoch) -> None:
         """Ids from now on stand at or above the milliseconds of `epoch`."""
-        millisecond = epoch >> EPOCH_MILLISECOND_SHIFT
+        millisecond = epoch >> SPILL_BITS
         if millisecond > self._millisecond:
             self._millisecond, self._position = millisecond, 0
 
@@ -60,9 +59,7 @@ class RowIdGenExecutor(Executor):
     """Fills column `row_id_index` of inserted rows, of chunks and of INSERT statements alike. A connector
     of a table without a key can only insert: its other changes name no row."""
 
-    def __init__(
-        self, info: ExecutorInfo, input: Executor, row_id_index: int, vnodes: Sequence[int]
-    ) -> None:
+    def __init__(self, info: ExecutorInfo, input: Executor, row_id_index: int, vnodes: Sequence[int]) -> None:
         self.info = info
         self._input = input
         self._row_id_index = row_id_index

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EncodingError, EvaluationError
-from relational.expr import Expression, evaluate
+from relational.expr.evaluate import evaluate
+from relational.expr.expression import Expression
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
 from stream.executor.conflict import ConflictResolver, Resolved
