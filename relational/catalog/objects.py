@@ -11,16 +11,18 @@ forms that lose are stored in both).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 
 FORMAT_VERSION = 1
 DEFAULT_VNODE_COUNT = 256
+KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
+"""Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4)."""
 
 
 class TableKind(StrEnum):
@@ -160,3 +162,13 @@ class TableCatalog:
             connector=record["connector"],
             dependencies=tuple(record["dependencies"]),
         )
+
+
+def value_columns(columns: Sequence[ColumnCatalog], pk: Sequence[SortKey]) -> tuple[int, ...]:
+    """The `value_indices` of a table: every column that its key does not give back exactly."""
+    keyed = {key.column for key in pk}
+    return tuple(
+        index
+        for index, column in enumerate(columns)
+        if index not in keyed or column.data_type.kind in KEY_FORM_LOSES
+    )

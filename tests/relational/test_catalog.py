@@ -1,0 +1,128 @@
+"""The catalog: ids, names, dependencies, and DDL as operations of someone else's transaction."""
+
+import pytest
+
+from hummock.errors import PreconditionFailed
+from hummock.meta.memory import MemoryMetaStore
+from relational.catalog.manager import CatalogManager
+from relational.catalog.objects import (
+    ColumnCatalog,
+    ConflictBehaviour,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
+from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
+from relational.types import DataType, OrderType, SortKey
+
+
+def draft(name, kind=TableKind.TABLE, dependencies=(), **options):
+    columns = (
+        ColumnCatalog("id", 0, DataType.BIGINT),
+        ColumnCatalog("price", 1, DataType.numeric(10, 2)),
+        ColumnCatalog("_row_id", 2, DataType.BIGINT, is_hidden=True),
+    )
+    pk = (SortKey(0, OrderType(descending=True)), SortKey(2))
+    return TableCatalog(
+        0,
+        name,
+        kind,
+        columns,
+        pk,
+        (0, 2),
+        (0,),
+        value_columns(columns, pk),
+        dependencies=dependencies,
+        **options,
+    )
+
+
+@pytest.fixture
+def store():
+    return MemoryMetaStore()
+
+
+def test_a_catalog_survives_its_json():
+    table = draft("t", conflict=ConflictBehaviour.IGNORE, connector={"connector": "files", "path": "x"})
+    assert TableCatalog.from_json(table.to_json()) == table
+    with pytest.raises(ValueError, match="version 9"):
+        TableCatalog.from_json(table.to_json() | {"version": 9})
+
+
+def test_value_holds_what_the_key_does_not_give_back():
+    columns = tuple(
+        ColumnCatalog(str(i), i, t) for i, t in enumerate((DataType.INT, DataType.DOUBLE, DataType.DATE))
+    )
+    assert value_columns(columns, (SortKey(0), SortKey(1))) == (1, 2)
+
+
+def test_ids_are_given_once_even_if_the_ddl_fails(store):
+    catalog = CatalogManager(store)
+    first = catalog.create(draft("a"))
+    planned, _ = catalog.plan_create(draft("b"))
+    assert catalog.find("b") is None
+    assert [first.id, planned.id, *CatalogManager(store).allocate_ids(2)] == [1, 2, 3, 4]
+
+
+def test_a_table_exists_once_its_transaction_is_committed(store):
+    catalog = CatalogManager(store)
+    table, operations = catalog.plan_create(draft("t"))
+    state = draft("t.state", TableKind.INTERNAL, (table.id,)).with_id(catalog.allocate_ids(1)[0])
+    table, operations = catalog.plan_create(table, [state])
+    with pytest.raises(NotFound):
+        catalog.resolve("t")
+    store.transaction(operations)
+    catalog.refresh()
+    assert catalog.resolve("t") == table == CatalogManager(store).get(table.id)
+    assert catalog.internal_tables(table.id) == (state,)
+    assert catalog.list() == (table,)
+
+
+def test_a_taken_name_is_refused_at_plan_and_at_commit(store):
+    catalog, other = CatalogManager(store), CatalogManager(store)
+    _, operations = catalog.plan_create(draft("t"))
+    other.create(draft("t"))
+    with pytest.raises(PreconditionFailed):
+        store.transaction(operations)
+    catalog.refresh()
+    with pytest.raises(Duplicate, match="already a table 't'"):
+        catalog.plan_create(draft("t"))
+
+
+def test_a_view_is_not_created_over_what_was_dropped(store):
+    catalog = CatalogManager(store)
+    table = catalog.create(draft("t"))
+    _, operations = catalog.plan_create(draft("v", TableKind.MATERIALIZED_VIEW, (table.id,)))
+    catalog.drop("t")
+    with pytest.raises(PreconditionFailed):
+        store.transaction(operations)
+
+
+def test_what_is_read_is_dropped_only_with_its_readers(store):
+    catalog = CatalogManager(store)
+    table = catalog.create(draft("t"))
+    view = catalog.create(draft("v", TableKind.MATERIALIZED_VIEW, (table.id,)))
+    above = catalog.create(draft("w", TableKind.MATERIALIZED_VIEW, (view.id,)))
+    with pytest.raises(DependencyError, match="read by v") as caught:
+        catalog.drop("t")
+    assert caught.value.dependents == ("v",)
+    assert catalog.drop("t", cascade=True) == (above, view, table)
+    assert catalog.list() == () == tuple(row for row in store.list("catalog/") if row[0] != "catalog/next_id")
+
+
+def test_unknown_names_get_a_suggestion(store):
+    catalog = CatalogManager(store)
+    catalog.create(draft("orders"))
+    with pytest.raises(NotFound, match="did you mean 'orders'"):
+        catalog.resolve("order")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 64, "a\nb"])
+def test_a_name_must_be_printable_and_short(store, name):
+    with pytest.raises(CatalogError):
+        CatalogManager(store).plan_create(draft(name))
+
+
+def test_any_printable_name_is_kept(store):
+    CatalogManager(store).create(draft("Größe/ %1"))
+    assert CatalogManager(store).resolve("Größe/ %1").name == "Größe/ %1"
