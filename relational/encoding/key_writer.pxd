@@ -1,0 +1,15 @@
+"""Kernels that write one column of a block of rows in key form."""
+
+from libc.stdint cimport int32_t, uint8_t
+
+from relational.chunk.column cimport ColumnView
+from relational.encoding.field cimport Field
+
+cdef void add_key_sizes(
+    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, int32_t* sizes, uint8_t* scratch
+) noexcept nogil
+
+cdef Py_ssize_t write_keys(
+    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors,
+    const uint8_t* scratch
+) noexcept nogil

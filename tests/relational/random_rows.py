@@ -1,0 +1,132 @@
+"""Random values of every type, fond of edges, and the order that SQL gives them."""
+
+import datetime as dt
+import functools
+import math
+import random
+from decimal import Context, Decimal
+
+from relational.chunk import Column, DataChunk
+from relational.types import DataType, Interval, OrderType, Schema, TypeKind
+
+UTC = dt.UTC
+TYPES = [
+    DataType.BOOLEAN,
+    DataType.SMALLINT,
+    DataType.INT,
+    DataType.BIGINT,
+    DataType.numeric(38, 10),
+    DataType.numeric(38, 0),
+    DataType.numeric(38, 37),
+    DataType.numeric(7, 3),
+    DataType.REAL,
+    DataType.DOUBLE,
+    DataType.VARCHAR,
+    DataType.DATE,
+    DataType.TIME,
+    DataType.TIMESTAMP,
+    DataType.TIMESTAMPTZ,
+    DataType.INTERVAL,
+]
+ORDERS = [OrderType(descending, first) for descending in (False, True) for first in (False, True)]
+_BITS = {TypeKind.SMALLINT: 16, TypeKind.INT: 32, TypeKind.BIGINT: 64}
+_FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1.5, 2.0**-149, 2.0**100, -(2.0**100)]
+_EXACT = Context(prec=50)
+_TEXT = "ab\0é漢🙂\x7f"
+
+
+def _integer(rng: random.Random, bits: int) -> int:
+    top = 2 ** (bits - 1)
+    return rng.choice([0, 1, -1, top - 1, -top, rng.randrange(-top, top), rng.randrange(-300, 300)])
+
+
+def _decimal(rng: random.Random, data_type: DataType) -> Decimal:
+    digits = rng.randrange(1, data_type.precision + 1)
+    mantissa = rng.choice([0, 1, 10**digits - 1, rng.randrange(10**digits), 10 ** (digits - 1)])
+    return Decimal(rng.choice([-1, 1]) * mantissa).scaleb(-data_type.scale, context=_EXACT)
+
+
+def _microseconds(rng: random.Random, most: int) -> int:
+    return rng.choice([0, 1, most - 1, rng.randrange(most), rng.randrange(most) // 1_000_000 * 1_000_000])
+
+
+def random_value(rng: random.Random, data_type: DataType) -> object:
+    """A value of the type, never None."""
+    kind = data_type.kind
+    if kind in _BITS:
+        return _integer(rng, _BITS[kind])
+    if kind is TypeKind.NUMERIC:
+        return _decimal(rng, data_type)
+    if kind is TypeKind.BOOLEAN:
+        return rng.random() < 0.5
+    if kind in (TypeKind.REAL, TypeKind.DOUBLE):
+        return rng.choice(_FLOATS) if rng.random() < 0.7 else float(rng.randrange(-1000, 1000)) / 8
+    if kind is TypeKind.VARCHAR:
+        return "".join(
+            rng.choice(_TEXT) for _ in range(rng.choice([0, 1, 7, 8, 9, 15, 16, 17, rng.randrange(40)]))
+        )
+    if kind is TypeKind.DATE:
+        return dt.date.fromordinal(rng.choice([1, 719163, 3652059, rng.randrange(1, 3652059)]))
+    if kind is TypeKind.TIME:
+        return (dt.datetime.min + dt.timedelta(microseconds=_microseconds(rng, 86_400_000_000))).time()
+    if kind is TypeKind.INTERVAL:
+        parts = [rng.choice([0, 1, -1, 30, 2**31 - 1, -(2**31), rng.randrange(-99, 99)]) for _ in range(2)]
+        return Interval(*parts, rng.choice([-1, 1]) * _microseconds(rng, 10**15))
+    instant = dt.datetime(1, 1, 1) + dt.timedelta(microseconds=_microseconds(rng, 315_537_897_599_999_999))
+    instant = rng.choice([instant, dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999)])
+    return instant.replace(tzinfo=UTC) if kind is TypeKind.TIMESTAMPTZ else instant
+
+
+def random_rows(rng: random.Random, types: list[DataType], rows: int, nulls: float = 0.15) -> list[tuple]:
+    """Rows with few distinct values per column, so that later columns decide the order too."""
+    pools = [[random_value(rng, data_type) for _ in range(max(2, rows // 3))] for data_type in types]
+    return [tuple(None if rng.random() < nulls else rng.choice(pool) for pool in pools) for _ in range(rows)]
+
+
+def sql_value(value: object) -> object:
+    """What compares and equals as SQL wants: NaN equal to itself and above every number."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value
+
+
+def sql_row(row: tuple) -> tuple:
+    return tuple(None if value is None else sql_value(value) for value in row)
+
+
+def compare_rows(a: tuple, b: tuple, orders: list[OrderType]) -> int:
+    """-1, 0 or 1 as SQL orders rows."""
+    for left, right, order in zip(sql_row(a), sql_row(b), orders, strict=True):
+        if left == right:
+            continue
+        if left is None or right is None:
+            return -1 if (left is None) == order.nulls_first else 1
+        return -1 if (left < right) != order.descending else 1
+    return 0
+
+
+def sort_key(orders: list[OrderType]):
+    return functools.cmp_to_key(lambda a, b: compare_rows(a, b, orders))
+
+
+def columns_of(types: list[DataType], rows: list[tuple]) -> tuple[Column, ...]:
+    """The rows as columns."""
+    schema = Schema.of(**{f"c{index}": data_type for index, data_type in enumerate(types)})
+    return DataChunk.from_rows(schema, rows).columns
+
+
+def mutated(rng: random.Random, key: bytes) -> bytes:
+    """The bytes with one or two things flipped, set, cut out or put in."""
+    key = bytearray(key)
+    for _ in range(rng.randrange(1, 3)):
+        kind = rng.randrange(4)
+        at = rng.randrange(len(key)) if key else 0
+        if kind == 0 and key:
+            key[at] ^= 1 << rng.randrange(8)
+        elif kind == 1 and key:
+            key[at] = rng.choice([0, 1, 8, 9, 10, 0x7F, 0x80, 0xFE, 0xFF, rng.randrange(256)])
+        elif kind == 2:
+            del key[at : at + rng.randrange(1, 4)]
+        else:
+            key[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 10)))
+    return bytes(key)
