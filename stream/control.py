@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stream.plan.stream_plan import MaterializeNode
 
 
+CONNECTOR_OPTION = "connector"
+"""The option of a table that names its connector; all others are the connector's own."""
+
+
 class Step(StrEnum):
     """The steps of a checkpoint, in order, numbered as in CHECKPOINT.md."""
 

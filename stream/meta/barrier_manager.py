@@ -51,14 +51,15 @@ class _InFlight:
 
 
 class BarrierManager:
-    """Thread safe. `rebuild()` builds all committed jobs' actors in the worker and returns their ids."""
+    """Thread safe. `rebuild()` builds the actors of all committed jobs in the worker; they begin with the
+    mutation it returns."""
 
     def __init__(
         self,
         worker: Worker,
         committer: Committer,
         epochs: EpochGenerator,
-        rebuild: Callable[[], frozenset[int]],
+        rebuild: Callable[[], Add],
         options: StreamOptions,
         stats: BarrierStats,
         observer: StepObserver = unobserved,
@@ -162,7 +163,16 @@ class BarrierManager:
     def inject(self) -> None:
         """Cut the open epoch here: a barrier that ends it and opens the next one [C1]."""
         with self._changed:
-            ride = self._schedule.cut(self._clock())
+            command = self._schedule.next_command()
+        mutation = None
+        if command is not None:
+            try:
+                mutation = command.prepare()
+            except Exception as refusal:
+                command.result.set_exception(refusal)
+                return
+        with self._changed:
+            ride = self._schedule.cut(self._clock(), command, mutation)
             pair = EpochPair(self._epochs.next(), self._epoch)
             self._epoch = pair.curr
             barrier = Barrier(pair, ride.is_checkpoint, ride.mutation)
@@ -295,14 +305,14 @@ class BarrierManager:
         if cause is not None:
             self._worker.reset(cause)
             self._stats.discarded()
-        actors = self._rebuild()
+        begin = self._rebuild()
         with self._changed:
             self._failure = None
             pair = EpochPair(self._epochs.next(), self._committer.committed_epoch)
             self._epoch = pair.curr
             self._schedule.begin(self._clock())
         timeout_ms = self._options.barrier_timeout_ms
-        collected = self._worker.inject(Barrier(pair, checkpoint=False, mutation=Add(actors)))
+        collected = self._worker.inject(Barrier(pair, checkpoint=False, mutation=begin))
         try:
             collected.result(timeout_ms / 1_000)
         except TimeoutError as error:

@@ -12,7 +12,6 @@ from stream.message import Mutation
 
 if TYPE_CHECKING:
     from hummock.meta.store import MetaOperations
-
     from stream.options import StreamOptions
 
 
@@ -20,11 +19,13 @@ if TYPE_CHECKING:
 class Command:
     """A DDL on its way: what rides on the barrier, and what rides on the commit.
 
-    `in_new_epoch`: the operations belong to the commit of the epoch that the barrier opens, not of the one
-    it ends. `is_applied()` tells after a recovery whether a commit of unknown outcome happened.
+    `prepare()` gives the mutation; it is called by the thread that injects, never beside a recovery, and may
+    refuse by raising. `in_new_epoch`: the operations belong to the commit of the epoch that the barrier
+    opens, not of the one it ends. `is_applied()` tells after a recovery whether a commit of unknown outcome
+    happened.
     """
 
-    mutation: Mutation
+    prepare: Callable[[], Mutation]
     operations: MetaOperations
     in_new_epoch: bool
     is_applied: Callable[[], bool]
@@ -73,20 +74,21 @@ class BarrierSchedule:
         """An Initial barrier goes out now."""
         self.next_at = now + self._interval
 
-    def cut(self, now: float) -> Ride:
-        """What rides on the barrier that goes out now: one command at most, all flushes, and the commands
-        whose first epoch ends here."""
+    def next_command(self) -> Command | None:
+        """The command that has waited longest, no longer waiting."""
+        return self._commands.popleft() if self._commands else None
+
+    def cut(self, now: float, command: Command | None = None, mutation: Mutation | None = None) -> Ride:
+        """What rides on the barrier that goes out now: `command` with its mutation, all flushes, and the
+        commands whose first epoch ends here."""
         completed, self._opening = self._opening, []
-        mutation = None
-        if self._commands:
-            command = self._commands.popleft()
-            mutation = command.mutation
+        if command is not None:
             (self._opening if command.in_new_epoch else completed).append(command)
         flushes, self._flushes = self._flushes, []
         self._barriers += 1
         self._is_requested = False
         self.next_at = now + self._interval
-        is_checkpoint = bool(mutation or completed or flushes) or not (
+        is_checkpoint = bool(command or completed or flushes) or not (
             self._barriers % self._checkpoint_frequency
         )
         return Ride(mutation, is_checkpoint, tuple(completed), tuple(flushes))

@@ -12,7 +12,7 @@ from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor
 from stream.connector.base import open_connector
-from stream.control import ActorSpec
+from stream.control import CONNECTOR_OPTION, ActorSpec
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
 from stream.executor.agg_state import MaterializedInput
@@ -39,9 +39,6 @@ from stream.plan.stream_plan import (
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
-
-CONNECTOR_OPTION = "connector"
-"""The table option that names its connector; all others are the connector's own."""
 
 
 class ActorBuilder:

@@ -17,6 +17,7 @@ from stream.options import StreamOptions
 
 SOON = 5.0
 NEVER_MS = 10_000_000
+STOPPING = Stop(frozenset({1}))
 
 
 class FakeWorker:
@@ -87,7 +88,7 @@ def parts():
 
         def rebuild():
             rebuilds.append(committer.committed_epoch)
-            return frozenset({1, 2})
+            return Add(frozenset({1, 2}))
 
         manager = BarrierManager(
             worker, committer, EpochGenerator(), rebuild, StreamOptions(**options), stats, observe
@@ -178,9 +179,10 @@ def test_only_each_nth_barrier_is_a_checkpoint_but_a_flush_is_one(parts):
 def test_creating_commits_with_the_epoch_its_barrier_opens(parts):
     manager, worker, committer = parts()
     manager.start()
-    command = Command(Add(frozenset({9})), "catalog", in_new_epoch=True, is_applied=lambda: False)
+    adding = Add(frozenset({9}))
+    command = Command(lambda: adding, "catalog", in_new_epoch=True, is_applied=lambda: False)
     epoch = manager.schedule(command).result(SOON)
-    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is command.mutation]
+    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is adding]
     assert epoch == carrying.epoch.curr
     assert [operations for _, _, operations in committer.commits] == [(), ("catalog",)]
 
@@ -188,9 +190,9 @@ def test_creating_commits_with_the_epoch_its_barrier_opens(parts):
 def test_dropping_commits_with_the_epoch_its_barrier_ends(parts):
     manager, worker, committer = parts()
     manager.start()
-    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: False)
+    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: False)
     epoch = manager.schedule(command).result(SOON)
-    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is command.mutation]
+    (carrying,) = [barrier for barrier in worker.barriers if barrier.mutation is STOPPING]
     assert epoch == carrying.epoch.prev
     assert committer.commits == [(epoch, (f"file of {epoch}",), ("catalog",))]
 
@@ -219,7 +221,7 @@ def test_a_ddl_of_unknown_outcome_is_looked_up_after_recovery(parts, is_applied)
     manager.start()
     error = ConnectionError("the answer never came")
     committer.errors = [error]
-    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: is_applied)
+    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: is_applied)
     result = manager.schedule(command)
     if is_applied:
         assert result.result(SOON) == committer.committed_epoch
@@ -265,7 +267,7 @@ def test_a_barrier_that_nobody_collects_times_out_and_names_who_is_missing(parts
     manager, worker, _ = parts(barrier_timeout_ms=30)
     manager.start()
     worker.holds = True
-    command = Command(Stop(frozenset({1})), "catalog", in_new_epoch=False, is_applied=lambda: False)
+    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: False)
     result = manager.schedule(command)
     with pytest.raises(BarrierTimeout) as raised:
         result.result(SOON)
@@ -283,3 +285,16 @@ def test_close_answers_those_who_wait(parts):
         waiting.result(SOON)
     with pytest.raises(SessionClosed):
         manager.flush()
+
+
+def test_a_command_that_refuses_disturbs_nobody(parts):
+    manager, worker, _ = parts()
+    manager.start()
+
+    def refuse():
+        raise ValueError("no such connector")
+
+    with pytest.raises(ValueError, match="no such connector"):
+        manager.schedule(Command(refuse, "catalog", True, lambda: False)).result(SOON)
+    manager.flush().result(SOON)
+    assert worker.resets == []

@@ -1,0 +1,72 @@
+"""StreamManager: which jobs run, and as which actors.
+
+A job is a table or a view; it runs as one actor, whose id lives as long as the process. Jobs come and go at
+barriers only: what this manager prepares is the mutation that a barrier carries [C2]."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stream.control import ActorSpec, Worker
+from stream.message import Add, Stop
+
+if TYPE_CHECKING:
+    from stream.plan.stream_plan import StreamPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A table or view as it is to run. `job_id` is the id of the table it writes."""
+
+    job_id: int
+    plan: StreamPlan
+    splits: tuple[str, ...] = ()
+
+
+class StreamManager:
+    """Thread safe. What a view reads runs already when the view is prepared."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._actor_ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._actors: dict[int, int] = {}  # job id -> actor id
+
+    def prepare_create(self, job: Job) -> Add:
+        """Build the actor of a new job; it begins with the barrier that carries the result."""
+        with self._lock:
+            spec = self._spec(job, is_new=True)
+            self._worker.build([spec])
+            self._actors[job.job_id] = spec.actor_id
+        return Add(frozenset({spec.actor_id}))
+
+    def prepare_drop(self, job_id: int) -> Stop:
+        """The mutation with which a job's actor ends. REQUIRES that no job reads it."""
+        with self._lock:
+            return Stop(frozenset({self._actors.pop(job_id)}))
+
+    def rebuild(self, jobs: Iterable[Job]) -> Add:
+        """Build the actors of all committed jobs anew; each job comes after those it reads."""
+        with self._lock:
+            self._actors = {}
+            specs = []
+            for job in jobs:
+                spec = self._spec(job, is_new=False)
+                self._actors[job.job_id] = spec.actor_id
+                specs.append(spec)
+            self._worker.build(specs)
+        return Add(frozenset(spec.actor_id for spec in specs))
+
+    @property
+    def running_jobs(self) -> tuple[int, ...]:
+        """Ids of the jobs that run or are about to."""
+        with self._lock:
+            return tuple(self._actors)
+
+    def _spec(self, job: Job, *, is_new: bool) -> ActorSpec:
+        upstreams = tuple(self._actors[scan.table.id] for scan in job.plan.scans)
+        return ActorSpec(next(self._actor_ids), job.job_id, job.plan.root, upstreams, job.splits, is_new)
