@@ -1,0 +1,142 @@
+"""The command `hummock`: a prompt for SQL, a playground, and the commands that look at a store's files.
+
+Commands live in modules of their own and are imported when they are called, so that `hummock --help` is quick
+and a command whose extra is not installed breaks no other."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+from rich.console import Console
+
+from hummock.errors import HummockError
+from relational.errors import RelationalError
+from relational.relation import Relation
+from stream.errors import StreamError
+from stream.session import Session, connect
+from stream.terminal import print_error, print_rows, split_statements
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long a thread that has work may wait for the interpreter in processes of ours; Python's own is 5 ms."""
+
+LAZY_COMMANDS = {"flights": "stream.flights_command:flights"}
+"""Commands of modules that are imported only when called: name -> module:object."""
+
+USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
+
+
+class Commands(click.Group):
+    """A group that also finds LAZY_COMMANDS."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        found = [
+            name for name, place in LAZY_COMMANDS.items() if importlib.util.find_spec(place.split(":")[0])
+        ]
+        return sorted({*super().list_commands(context), *found})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in LAZY_COMMANDS:
+            module, attribute = LAZY_COMMANDS[name].split(":")
+            return getattr(importlib.import_module(module), attribute)
+        return super().get_command(context, name)
+
+
+@click.group(cls=Commands)
+@click.version_option(package_name="hummock")
+def main() -> None:
+    """Materialized views that stay fresh, on a store that survives any crash."""
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+
+
+@main.command()
+@click.argument("url")
+@click.option("-c", "--command", "commands", multiple=True, help="Run this and end; may be repeated.")
+@click.option(
+    "-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file."
+)
+def sql(url: str, commands: tuple[str, ...], file: Path | None) -> None:
+    """Run SQL on the store at URL (file:///directory or memory://), or prompt for it."""
+    console = Console()
+    with _session(console, url) as session:
+        if commands or file is not None:
+            text = ";".join((*commands, *([file.read_text()] if file is not None else [])))
+            statements, rest = split_statements(text)
+            if not all(_run(session, console, each) for each in [*statements, rest.strip()] if each):
+                raise SystemExit(1)
+        else:
+            _prompt(session, console)
+
+
+@main.command()
+@click.argument("url", default="memory://")
+def playground(url: str) -> None:
+    """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
+    console = Console()
+    with _session(console, url) as session:
+        console.print(f"[bold]Hummock[/bold] on {url}, all roles in this process. Try:\n")
+        for line in EXAMPLE:
+            console.print(f"  [cyan]{line}[/cyan]", highlight=False)
+        console.print()
+        _prompt(session, console)
+
+
+EXAMPLE = (
+    "CREATE TABLE t (a BIGINT, b VARCHAR);",
+    "CREATE MATERIALIZED VIEW mv AS SELECT SUM(a) AS a, b FROM t GROUP BY b;",
+    "INSERT INTO t VALUES (2, 'AMERICA'), (3, 'ASIA'), (4, 'AMERICA'), (5, 'ASIA');",
+    "FLUSH;",
+    "SELECT * FROM mv;",
+)
+
+
+def _session(console: Console, url: str) -> Session:
+    try:
+        return connect(url)
+    except USER_ERRORS as error:
+        print_error(console, error)
+        raise SystemExit(1) from None
+
+
+def _prompt(session: Session, console: Console) -> None:
+    """Read statements until the end of input; an error ends a statement, not the prompt."""
+    for statement in _typed(console):
+        _run(session, console, statement)
+
+
+def _typed(console: Console) -> Iterator[str]:
+    text = ""
+    while True:
+        try:
+            text += console.input("[bold]hummock>[/bold] " if not text.strip() else "       > ") + "\n"
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            console.print()
+            text = ""
+            continue
+        statements, text = split_statements(text)
+        yield from statements
+
+
+def _run(session: Session, console: Console, statement: str) -> bool:
+    """Run one statement and print what it gives; whether it succeeded."""
+    try:
+        result = session.sql(statement)
+        if isinstance(result, Relation):
+            result = result.to_arrow()
+    except USER_ERRORS as error:
+        print_error(console, error)
+        return False
+    if isinstance(result, pa.Table):
+        print_rows(console, result)
+    elif isinstance(result, int):
+        console.print(f"[dim]{result:,} rows[/dim]")
+    else:
+        console.print("[dim]done[/dim]")
+    return True

@@ -1,0 +1,59 @@
+"""What the command line prints: tables of rows, errors in a word, statements cut at their semicolons."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+MOST_ROWS = 200
+NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def print_rows(
+    console: Console, rows: pa.Table, title: str | None = None, most_rows: int = MOST_ROWS
+) -> None:
+    """A table as a grid, numbers to the right, NULL dimmed; beyond `most_rows` only how many more there
+    are."""
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for field in rows.schema:
+        is_number = any(test(field.type) for test in NUMERIC)
+        grid.add_column(escape(field.name), justify="right" if is_number else "left", overflow="fold")
+    shown = rows.slice(0, most_rows)
+    for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
+        grid.add_row(*map(_cell, row))
+    console.print(grid)
+    more = rows.num_rows - shown.num_rows
+    console.print(f"[dim]{rows.num_rows:,} rows{f', {more:,} not shown' if more else ''}[/dim]")
+
+
+def print_error(console: Console, error: BaseException) -> None:
+    """One line that says what went wrong, and the error's own kind, so that it can be looked up."""
+    console.print(f"[bold red]{type(error).__name__}[/bold red] {escape(str(error))}", soft_wrap=True)
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """The complete statements of `text`, and what follows the last semicolon. Semicolons within quotes and
+    comments end nothing."""
+    statements, begin, at = [], 0, 0
+    while at < len(text):
+        at = _after_quoted(text, at)
+        if at < len(text) and text[at] == ";":
+            statements.append(text[begin:at].strip())
+            begin = at + 1
+        at += 1
+    return [statement for statement in statements if statement], text[begin:]
+
+
+def _after_quoted(text: str, at: int) -> int:
+    """Where the quoted text or comment that begins at `at` ends; `at` where none begins."""
+    for opening, closing in (("--", "\n"), ("/*", "*/"), ("'", "'"), ('"', '"')):
+        if text.startswith(opening, at):
+            end = text.find(closing, at + len(opening))
+            return len(text) if end < 0 else end + len(closing) - 1
+    return at
+
+
+def _cell(value: object) -> str:
+    return "[dim]NULL[/dim]" if value is None else escape(str(value))
