@@ -18,12 +18,11 @@ from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from stream.control import CollectedEpoch, Step, StepObserver, Worker, unobserved
 from stream.errors import BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
-from stream.meta.barrier_schedule import BarrierSchedule, Command, Ride
+from stream.meta.barrier_schedule import BarrierSchedule, Command, JobChange, Ride
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
 
 if TYPE_CHECKING:
-    from hummock.meta.store import MetaOperations
     from stream.options import StreamOptions
 
 
@@ -35,8 +34,8 @@ class Committer(Protocol):
         """The newest committed epoch, 0 before the first."""
         ...
 
-    def commit(self, epoch: int, sstables: Sequence[Any], operations: Sequence[MetaOperations]) -> None:
-        """One transaction: the files and all operations [C7]. Reads see `epoch` when it returns."""
+    def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
+        """One transaction: the files and all changes [C7]. Reads see `epoch` when it returns."""
         ...
 
 
@@ -148,17 +147,18 @@ class BarrierManager:
     def _run_injections(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_work, self._seconds_to_work())
+                while not self._has_work():
+                    self._changed.wait(self._seconds_to_work())
                 if self._is_closed or self._fatal is not None:
                     return
                 failure = self._failure or self._overdue()
             if failure is not None:
                 self._recover(failure)
-            elif self._is_due():
-                try:
-                    self.inject()
-                except BaseException as error:
-                    self.fail(error)
+                continue
+            try:
+                self.inject()
+            except BaseException as error:
+                self.fail(error)
 
     def inject(self) -> None:
         """Cut the open epoch here: a barrier that ends it and opens the next one [C1]."""
@@ -189,20 +189,18 @@ class BarrierManager:
     def _has_work(self) -> bool:
         if self._is_closed or self._fatal is not None or self._failure is not None:
             return True
-        return self._may_inject() and self._schedule.is_asked
+        is_due = self._schedule.is_asked or self._clock() >= self._schedule.next_at
+        return (is_due and self._may_inject()) or self._overdue() is not None
 
     def _may_inject(self) -> bool:
         return len(self._queue) < self._options.in_flight_barriers
 
-    def _is_due(self) -> bool:
-        with self._changed:
-            is_due = self._schedule.is_asked or self._clock() >= self._schedule.next_at
-            return is_due and self._may_inject()
-
     def _seconds_to_work(self) -> float:
+        """How long nothing can become due by itself."""
         now = self._clock()
         timeout = self._options.barrier_timeout_ms / 1_000
-        overdue = self._queue[0].injected_at + timeout - now if self._queue else timeout
+        is_waited_for = bool(self._queue) and not self._queue[0].collected.done()
+        overdue = self._queue[0].injected_at + timeout - now if is_waited_for else timeout
         return max(0.0, min(overdue, self._schedule.next_at - now) if self._may_inject() else overdue)
 
     def _overdue(self) -> BaseException | None:
@@ -246,8 +244,8 @@ class BarrierManager:
         collected = head.collected.result()
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
-            operations = [command.operations for command in head.ride.commands]
-            self._committer.commit(epoch, collected.sstables, operations)
+            changes = [command.change for command in head.ride.commands]
+            self._committer.commit(epoch, collected.sstables, changes)
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
             self._policy.committed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,17 +16,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class JobChange:
+    """What a DDL adds to the transaction of a commit: catalog rows, filter rules of its tables (prefix bytes
+    by table id), and the tables whose rows nobody reads any more."""
+
+    operations: MetaOperations
+    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)
+    dropped_tables: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A DDL on its way: what rides on the barrier, and what rides on the commit.
 
     `prepare()` gives the mutation; it is called by the thread that injects, never beside a recovery, and may
-    refuse by raising. `in_new_epoch`: the operations belong to the commit of the epoch that the barrier
+    refuse by raising. `in_new_epoch`: the change belongs to the commit of the epoch that the barrier
     opens, not of the one it ends. `is_applied()` tells after a recovery whether a commit of unknown outcome
     happened.
     """
 
     prepare: Callable[[], Mutation]
-    operations: MetaOperations
+    change: JobChange
     in_new_epoch: bool
     is_applied: Callable[[], bool]
     result: Future[int] = field(default_factory=Future, compare=False)
