@@ -68,6 +68,7 @@ class MetaOptions:
     checkpoint_deltas: int = 64             # deltas kept before they are folded into a checkpoint
     commits_remembered: int = 64            # answers of the newest commits, for repeated calls
     transaction_attempts: int = 16          # tries against other processes before giving up
+    acknowledge_ms: int = 30_000            # wait of a commit for slow subscribers
     busy_timeout_ms: int = 10_000           # wait for another process inside the database
 
     def __post_init__(self) -> None:

@@ -1,0 +1,175 @@
+"""LocalVersionManager: the version that this process reads, pinned, and how it comes to know newer ones.
+
+A version arrives by notification where the manager lives in this process, and by reading the store again
+where it does not: in `wait_epoch`, in `refresh`, and by the background refresher of design document 001,
+which also renews the lease. What reads hold a `PinnedVersion`; the oldest one held is what the node pins.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
+from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
+from hummock.meta_client import HummockMetaClient
+from hummock.version import HummockVersion
+
+POLL_MS = 20            # how often a waiting reader looks at the store
+
+
+class PinnedVersion:
+    """A version whose files stay until `release`, or until the lease is lost: then `is_lost` is set."""
+
+    def __init__(self, owner: LocalVersionManager, version: HummockVersion):
+        self.version = version
+        self.is_lost = False        # a missing object is now SnapshotExpired, not damage
+        self._owner = owner
+
+    def release(self) -> None:
+        """Idempotent."""
+        self._owner.release(self)
+
+    def __enter__(self) -> PinnedVersion:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.release()
+
+
+class LocalVersionManager:
+    """`version` is always pinned and never goes back. Thread safe; close it to give the pins back."""
+
+    def __init__(self, client: HummockMetaClient, node: str):
+        self._client, self._node = client, node
+        self._condition = threading.Condition()
+        self._held: set[PinnedVersion] = set()
+        self._listeners: list[Callable[[HummockVersion], None]] = []
+        self._closed = threading.Event()
+        self._refresher: threading.Thread | None = None
+        self.error: MetaStoreError | None = None        # why the refresher's last round failed
+        self._version = client.pin_version(node)
+        self._subscription = client.subscribe(self._advance)
+        self._advance(client.version)
+
+    @property
+    def version(self) -> HummockVersion:
+        return self._version
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        return self._version.max_committed_epoch
+
+    def subscribe(self, listener: Callable[[HummockVersion], None]) -> None:
+        """Calls `listener` with each newer version, ascending, after it is pinned."""
+        with self._condition:
+            self._listeners.append(listener)
+
+    def pin(self) -> PinnedVersion:
+        """The newest version here, kept for one read. Raises `StoreClosed`."""
+        with self._condition:
+            self._check_open()
+            pinned = PinnedVersion(self, self._version)
+            self._held.add(pinned)
+            return pinned
+
+    def release(self, pinned: PinnedVersion) -> None:
+        """Gives `pinned` back; fine if it was given back before."""
+        with self._condition:
+            self._held.discard(pinned)
+            oldest = self._oldest()
+        self._client.unpin_version_before(self._node, oldest)
+
+    def refresh(self) -> HummockVersion:
+        """The newest version there is, read from the store and installed here."""
+        self._check_open()
+        self._client.refresh()
+        return self._version
+
+    def wait_epoch(self, epoch: Epoch, timeout_ms: int) -> None:
+        """Returns once `epoch` is committed and readable here. Raises `WaitEpochTimeout`, `StoreClosed`."""
+        wanted = pure_epoch(check_epoch(epoch))
+        deadline = monotonic_seconds() + timeout_ms / 1000
+        while self.committed_epoch < wanted:
+            self.refresh()
+            with self._condition:
+                left = deadline - monotonic_seconds()
+                if self.committed_epoch < wanted and left <= 0:
+                    raise WaitEpochTimeout(epoch, self.committed_epoch, timeout_ms) from self.error
+                self._condition.wait_for(lambda: self.committed_epoch >= wanted or self._closed.is_set(),
+                                         min(left, POLL_MS / 1000))
+
+    def start(self, refresh_ms: int) -> None:
+        """Begins the background refresher: every `refresh_ms` it reads the store and renews the lease.
+
+        REQUIRES `refresh_ms` well below the lease.
+        """
+        self._check_open()
+        self._refresher = threading.Thread(target=self._run, args=(refresh_ms / 1000,), daemon=True,
+                                           name=f"local-version-{self._node}")
+        self._refresher.start()
+
+    def close(self) -> None:
+        """Gives all pins back. Idempotent."""
+        with self._condition:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            self._held.clear()
+            self._condition.notify_all()
+        if self._refresher is not None:
+            self._refresher.join()
+        self._subscription.close()
+        self._client.release_node(self._node)
+
+    def _run(self, seconds: float) -> None:
+        while not self._closed.wait(seconds):
+            try:
+                self._client.refresh()
+                self._renew()
+                self.error = None
+            except MetaStoreError as error:
+                self.error = error
+
+    def _renew(self) -> None:
+        try:
+            self._client.renew_lease(self._node)
+        except SnapshotExpired:
+            self._lose()
+            self._client.pin_version(self._node)
+
+    def _advance(self, version: HummockVersion) -> None:
+        """Pins and installs the newest version; called for each one, in order, by the client."""
+        if self._closed.is_set() or version.id <= self._version.id:
+            return
+        try:
+            pinned = self._client.pin_version(self._node)
+        except SnapshotExpired:
+            self._lose()
+            pinned = self._client.pin_version(self._node)
+        with self._condition:
+            if pinned.id <= self._version.id:
+                return
+            self._version = pinned
+            listeners = list(self._listeners)
+            oldest = self._oldest()
+            self._condition.notify_all()
+        for listener in listeners:
+            listener(pinned)
+        self._client.unpin_version_before(self._node, oldest)
+
+    def _lose(self) -> None:
+        """Every pin held was lost with the lease; what is pinned from here on is safe again."""
+        with self._condition:
+            for pinned in self._held:
+                pinned.is_lost = True
+            self._held.clear()
+
+    def _oldest(self) -> int:
+        return min((pinned.version.id for pinned in self._held), default=self._version.id)
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise StoreClosed(f"the local versions of node {self._node}")

@@ -1,0 +1,113 @@
+"""CommitRequest: one epoch's files on their way into a version, with whatever must happen together with it.
+
+Its transaction requires that the writer was not replaced, that no other version was made meanwhile, and that
+vacuum has given none of the files up. It leaves an answer behind, by which a repeated call is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from hummock.epoch import Epoch, pure_epoch
+from hummock.errors import InvalidEpoch, SstableRefused
+from hummock.meta.records import (
+    COMMITS,
+    WRITER,
+    CommitAnswer,
+    commit_key,
+    decode,
+    encode,
+    names_digest,
+    vacuumed_key,
+)
+from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.version_log import LogPosition, append
+from hummock.meta_client import WriterSession
+from hummock.object_store.base import is_sstable_name
+from hummock.options import MetaOptions
+from hummock.sstable.info import SstableInfo
+from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """`epoch` with its files; `operations`, rules and dropped tables take effect in the same transaction."""
+
+    session: WriterSession
+    epoch: Epoch
+    sstables: tuple[SstableInfo, ...]
+    operations: MetaOperations = NONE
+    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)
+    dropped_tables: tuple[int, ...] = ()
+
+    def check_files(self, version: HummockVersion) -> None:
+        """Raises `SstableRefused` for a file that may not enter at this epoch, or not twice."""
+        held = {info.name for info in version.sstables}
+        for info in self.sstables:
+            if not is_sstable_name(info.name):
+                raise SstableRefused(info.name, "its name is not 32 hexadecimal digits")
+            if info.name in held:
+                raise SstableRefused(info.name, "a name is used once")
+            held.add(info.name)
+            if info.rows <= 0 or info.data_bytes <= 0 or info.smallest > info.largest:
+                raise SstableRefused(info.name, "it is empty or its smallest key is above its largest")
+            self._check_epochs(info, version.max_committed_epoch)
+
+    def _check_epochs(self, info: SstableInfo, committed: Epoch) -> None:
+        if info.global_epoch:
+            if info.global_epoch != self.epoch:
+                raise SstableRefused(info.name, f"it is of epoch {info.global_epoch}, not of {self.epoch}")
+            return
+        if info.min_epoch > info.max_epoch or pure_epoch(info.max_epoch) > self.epoch:
+            raise SstableRefused(info.name, f"it holds epochs {info.min_epoch} to {info.max_epoch}, "
+                                            f"which is more than epoch {self.epoch}")
+        if pure_epoch(info.min_epoch) <= committed:
+            raise SstableRefused(info.name, f"it writes into epoch {info.min_epoch}, which is committed: "
+                                            f"the committed epoch is {committed}")
+
+    def plan(self, position: LogPosition, meta_store: MetaStore,
+             options: MetaOptions) -> tuple[MetaOperations, LogPosition]:
+        """The transaction that commits on top of `position`, and the position after it.
+
+        REQUIRES `epoch` above the committed one. Raises `SstableRefused`.
+        """
+        self.check_files(position.version)
+        file_id, added = position.head.next_file_id, []
+        for layer in layers_of(self.sstables):
+            numbered = tuple(replace(info, id=file_id + place) for place, info in enumerate(layer))
+            file_id += len(layer)
+            # The greatest id of a run's files names the run: newer runs get greater ids, and none repeats.
+            added.append(RunAddition(0, file_id - 1, numbered))
+        version = position.version
+        delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
+                             dict(self.prefix_bytes), self.dropped_tables)
+        logged, after = append(position, delta, file_id, options.checkpoint_deltas)
+        # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
+        guard = MetaOperations(require={WRITER: encode(self.session)})
+        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in self.sstables})
+        answer = CommitAnswer(self.epoch, self.session.generation, after.version.id,
+                              names_digest(self.sstables))
+        remembered = MetaOperations(put={commit_key(self.epoch): encode(answer)})
+        if after.head.checkpoint_id == after.version.id:
+            remembered += _forgotten(meta_store, options.commits_remembered)
+        return guard + logged + unvacuumed + self.operations + remembered, after
+
+    def is_answered(self, meta_store: MetaStore) -> bool:
+        """Whether this very commit happened. Raises `InvalidEpoch` if its epoch got other files by it."""
+        key = commit_key(self.epoch)
+        row = meta_store.get(key)
+        if row is None:
+            return False
+        answer = decode(CommitAnswer, key, row)
+        if answer.generation != self.session.generation:
+            return False
+        if answer.digest != names_digest(self.sstables):
+            raise InvalidEpoch(self.epoch, "was committed with other files")
+        return True
+
+
+def _forgotten(meta_store: MetaStore, kept: int) -> MetaOperations:
+    """Deletes the answers of all commits but the newest `kept`."""
+    keys = [key for key, _ in meta_store.list(COMMITS)]
+    return MetaOperations(delete=tuple(keys[:-kept]))

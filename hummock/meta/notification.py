@@ -1,0 +1,111 @@
+"""NotificationService: whoever changes shared truth tells the others, in order, and waits until they know.
+
+The push-style service of design document 002, "Push on Updates". Updates are posted under the lock that
+orders them and delivered outside of it, one at a time, by whichever thread delivers first; a callback that
+returns has acknowledged. Waiting is bounded: a subscriber that hangs delays its updates, not the others'
+commits for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from hummock.metrics import Metrics
+
+
+class TopicSubscription:
+    """One callback on one topic. It ends by `close`, or by an exception, which `error` then holds."""
+
+    def __init__(self, service: NotificationService, topic: str, callback: Callable[[Any], None]):
+        self.topic, self.callback = topic, callback
+        self.error: Exception | None = None
+        self.acknowledged = 0               # serial number of the last update the callback returned from
+        self._service = service
+
+    def close(self) -> None:
+        """No update begins to be delivered after this returns, except one already under way."""
+        self._service.drop(self)
+
+
+class NotificationService:
+    """Every subscriber of a topic sees its updates in the order of their posting, and none of them twice.
+
+    REQUIRES of callbacks that they take no lock under which another thread calls `publish` or `deliver`.
+    """
+
+    def __init__(self, metrics: Metrics, acknowledge_ms: int):
+        self._metrics, self._timeout = metrics, acknowledge_ms / 1000
+        self._condition = threading.Condition()
+        self._queue: deque[tuple[int, str, Any]] = deque()
+        self._subscriptions: list[TopicSubscription] = []
+        self._posted = 0
+        self._delivered = 0
+        self._deliverer: int | None = None      # the thread that runs callbacks now
+
+    def subscribe(self, topic: str, callback: Callable[[Any], None]) -> TopicSubscription:
+        """Updates posted from here on go to `callback`."""
+        subscription = TopicSubscription(self, topic, callback)
+        with self._condition:
+            # Copied, not changed in place: a delivery under way walks the list that it began with.
+            self._subscriptions = [*self._subscriptions, subscription]
+        return subscription
+
+    def drop(self, subscription: TopicSubscription) -> None:
+        with self._condition:
+            self._subscriptions = [other for other in self._subscriptions if other is not subscription]
+
+    def publish(self, topic: str, update: Any) -> bool:
+        """Posts and delivers."""
+        return self.deliver(self.post(topic, update))
+
+    def post(self, topic: str, update: Any) -> int:
+        """The serial number of the update, which stands in line; never waits."""
+        with self._condition:
+            self._posted += 1
+            self._queue.append((self._posted, topic, update))
+            return self._posted
+
+    def deliver(self, serial: int) -> bool:
+        """Whether every subscriber has acknowledged all updates up to `serial`.
+
+        False after the time limit, and inside a callback, whose own thread delivers the rest afterwards.
+        """
+        with self._condition:
+            if self._deliverer == threading.get_ident():
+                return False
+            self._condition.wait_for(lambda: self._delivered >= serial or self._deliverer is None,
+                                     self._timeout)
+            if self._delivered >= serial:
+                return True
+            if self._deliverer is not None:
+                return False
+            self._deliverer = threading.get_ident()
+        self._deliver_all()
+        return True
+
+    def _deliver_all(self) -> None:
+        while True:
+            with self._condition:
+                if not self._queue:
+                    self._deliverer = None
+                    self._condition.notify_all()
+                    return
+                serial, topic, update = self._queue.popleft()
+                receivers = [one for one in self._subscriptions if one.topic == topic]
+            for subscription in receivers:
+                self._hand_over(subscription, serial, update)
+            with self._condition:
+                self._delivered = serial
+                self._condition.notify_all()
+
+    def _hand_over(self, subscription: TopicSubscription, serial: int, update: Any) -> None:
+        try:
+            subscription.callback(update)
+            subscription.acknowledged = serial
+        except Exception as error:          # the update is durable: the subscriber ends, not the publisher
+            subscription.error = error
+            self._metrics.subscriber_failures.inc()
+            self.drop(subscription)

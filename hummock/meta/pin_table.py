@@ -1,0 +1,116 @@
+"""PinTable: the pins of every node of this process, kept in step with their leased rows.
+
+Its lock is held through the transaction that writes a row, so that no pin slips in below minima that are just
+being lifted. Pins that the row in force covers, which is nearly all of them, wait for no transaction of their
+own.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from hummock.epoch import Clock, Epoch
+from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed
+from hummock.meta.pins import NodePins
+from hummock.meta.records import Lease, decode, encode, lease_key
+from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.version_log import LogPosition
+from hummock.options import MetaOptions
+from hummock.version import HummockVersion
+
+
+class PinTable:
+    """Thread safe. A node's row covers all of its pins, or they are lost and it is told so."""
+
+    def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions):
+        self._meta_store, self._clock, self._options = meta_store, clock, options
+        self._lock = threading.Lock()
+        self._nodes: dict[str, NodePins] = {}
+
+    def pin_version(self, node: str, position: LogPosition) -> HummockVersion | None:
+        """The position's version, pinned; None where the node's row does not cover it."""
+        version = position.version
+        with self._lock:
+            pins = self._pins_of(node)
+            if not pins.covers(version.id, None, self._clock()):
+                return None
+            pins.versions.add(version.id)
+            return version
+
+    def pin_snapshot(self, node: str, epoch: Epoch | None, position: LogPosition) -> Epoch | None:
+        """The epoch (None: the committed one), pinned; None where the node's row does not cover it."""
+        version = position.version
+        epoch = version.max_committed_epoch if epoch is None else epoch
+        if epoch > version.max_committed_epoch:
+            raise InvalidEpoch(epoch, f"is above the committed epoch {version.max_committed_epoch}")
+        if epoch < version.safe_epoch:
+            raise EpochTooOld(epoch, version.safe_epoch)
+        with self._lock:
+            pins = self._pins_of(node)
+            if not pins.covers(None, epoch, self._clock()):
+                return None
+            pins.epochs[epoch] += 1
+            return epoch
+
+    def unpin_version_before(self, node: str, version_id: int) -> None:
+        with self._lock:
+            pins = self._pins_of(node)
+            pins.versions = {pinned for pinned in pins.versions if pinned >= version_id}
+
+    def unpin_snapshot(self, node: str, epoch: Epoch) -> None:
+        with self._lock:
+            self._pins_of(node).unpin_epoch(epoch)
+
+    def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
+        """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
+
+        REQUIRES the position's head unchanged, so that what it covers was still there when it was written.
+        Raises `SnapshotExpired` where the row was taken away while pins relied on it.
+        """
+        with self._lock:
+            pins = self._pins_of(node)
+            version = position.version
+            floor = version.max_committed_epoch if epoch is None else epoch
+            operations, lease = pins.renewal(self._clock(), self._options.lease_ms, version.id, floor)
+            try:
+                self._meta_store.transaction(position.requirement + operations)
+            except PreconditionFailed as error:
+                if error.key == lease_key(node):
+                    self._reconcile(pins, lease, error.got)
+                return pins.lease == lease
+            except OutcomeUnknown:
+                pins.unseen = lease
+                self._reconcile(pins, lease, self._meta_store.get(lease_key(node)))
+                return pins.lease == lease
+            pins.lease = lease
+            return True
+
+    def release(self, node: str) -> None:
+        """Drops the node's pins and deletes its row, unless someone took it away already."""
+        with self._lock:
+            pins = self._nodes.pop(node, None)
+            if pins is None or pins.lease is None:
+                return
+            key = lease_key(node)
+            try:
+                self._meta_store.transaction(
+                    MetaOperations(require={key: encode(pins.lease)}, delete=(key,)))
+            except (PreconditionFailed, OutcomeUnknown):
+                return      # it is gone, or it will run out
+
+    def _reconcile(self, pins: NodePins, wanted: Lease, row: bytes | None) -> None:
+        """Learns from the row in the store how a write of it went that was refused or not seen to end."""
+        if row is None:
+            relied = pins.lease is not None and (pins.versions or pins.epochs)
+            if relied:
+                raise pins.lost()
+            pins.lease = None
+            return
+        found = decode(Lease, lease_key(pins.node), row)
+        if found in (wanted, pins.unseen):
+            pins.lease = found
+        elif found != pins.lease:
+            raise MetaStoreError(f"another process uses the node name {pins.node!r}")
+
+    def _pins_of(self, node: str) -> NodePins:
+        return self._nodes.setdefault(node, NodePins(node))

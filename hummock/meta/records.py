@@ -1,0 +1,133 @@
+"""The manager's rows in the meta store: their keys, and their values as JSON with a format number.
+
+    hummock/head                where the log of versions stands; every change of the version changes it
+    hummock/writer              who holds the writer role
+    hummock/checkpoint          one whole version
+    hummock/delta/<version>     the steps after the checkpoint
+    hummock/commit/<epoch>      what the newest commits answered
+    hummock/lease/<node>        what a process has pinned, and until when
+    hummock/vacuumed/<name>     files that vacuum removes: they may not enter a version
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from hummock.errors import MetaStoreCorrupt, MetaStoreError
+from hummock.meta_client import WriterSession
+from hummock.sstable.info import SstableInfo
+from hummock.version import HummockVersion, VersionDelta
+
+FORMAT = 1
+HEAD = "hummock/head"
+WRITER = "hummock/writer"
+CHECKPOINT = "hummock/checkpoint"
+DELTAS = "hummock/delta/"
+COMMITS = "hummock/commit/"
+LEASES = "hummock/lease/"
+VACUUMED = "hummock/vacuumed/"
+NODE_CHARACTERS_LIMIT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Version `version_id` is the newest; deltas after `checkpoint_id` are kept."""
+
+    version_id: int = 0
+    committed_epoch: int = 0
+    checkpoint_id: int = 0
+    next_file_id: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """`generation` committed `epoch` with files whose names have `digest`, which made `version_id`."""
+
+    epoch: int
+    generation: int
+    version_id: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`node` reads versions from `min_version` and epochs from `min_epoch` on, until `expires_ms`."""
+
+    node: str
+    expires_ms: int
+    min_version: int
+    min_epoch: int
+
+
+Record = TypeVar("Record", Head, CommitAnswer, Lease, WriterSession)
+Value = TypeVar("Value", HummockVersion, VersionDelta)
+
+
+def encode(record: Head | CommitAnswer | Lease | WriterSession) -> bytes:
+    return _dump({"format": FORMAT, **asdict(record)})
+
+
+def decode(kind: type[Record], key: str, data: bytes) -> Record:
+    """The record in row `key`. Raises `MetaStoreCorrupt`."""
+    record = _load(key, data)
+    wanted = {"format": int, **{name: {"int": int, "str": str}[annotation]
+                                for name, annotation in kind.__annotations__.items()}}
+    if {name: type(value) for name, value in record.items()} != wanted or record.pop("format") != FORMAT:
+        raise MetaStoreCorrupt(key, "fields", sorted(wanted), sorted(record))
+    return kind(**record)
+
+
+def encode_value(value: HummockVersion | VersionDelta) -> bytes:
+    return _dump(value.to_json())
+
+
+def decode_value(kind: type[Value], key: str, data: bytes) -> Value:
+    """The version or delta in row `key`. Raises `MetaStoreCorrupt`."""
+    try:
+        return kind.from_json(_load(key, data))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MetaStoreCorrupt(key, "fields", kind.__name__, str(error)) from error
+
+
+def delta_key(version_id: int) -> str:
+    return f"{DELTAS}{version_id:020d}"
+
+
+def commit_key(epoch: int) -> str:
+    return f"{COMMITS}{epoch:020d}"
+
+
+def lease_key(node: str) -> str:
+    """Raises `MetaStoreError` for a node whose name is not 1 to 64 letters, digits, `-`, `_` or `.`."""
+    if not 0 < len(node) <= NODE_CHARACTERS_LIMIT or not all(
+            letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in node):
+        raise MetaStoreError(f"{node!r} is no name of a node")
+    return LEASES + node
+
+
+def vacuumed_key(name: str) -> str:
+    return VACUUMED + name
+
+
+def names_digest(sstables: Iterable[SstableInfo]) -> str:
+    """A digest of the files' names, whatever their order."""
+    names = "\n".join(sorted(info.name for info in sstables))
+    return blake2b(names.encode(), digest_size=16).hexdigest()
+
+
+def _dump(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _load(key: str, data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MetaStoreCorrupt(key, "JSON", None, str(error)) from error
+    if not isinstance(record, dict):
+        raise MetaStoreCorrupt(key, "JSON", "an object", type(record).__name__)
+    return record

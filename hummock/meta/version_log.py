@@ -1,0 +1,128 @@
+"""The log of versions in the meta store: one checkpoint, the deltas after it, and a head that names the last.
+
+All functions are pure over what the store holds. Whoever appends requires the head to be the one that was
+read, so that of two who append one wins and the other reads again. When more than `checkpoint_deltas` deltas
+have gathered, the step that adds one more writes the whole version instead and removes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, MetaStoreError
+from hummock.meta.records import (
+    CHECKPOINT,
+    DELTAS,
+    HEAD,
+    Head,
+    decode,
+    decode_value,
+    delta_key,
+    encode,
+    encode_value,
+)
+from hummock.meta.store import MetaOperations, MetaStore
+from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
+from hummock.version import HummockVersion, VersionDelta
+
+READS_LIMIT = 64        # tries to read a head and its deltas while others append
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """The newest version read, and the very bytes of the head that named it (None: nothing written yet)."""
+
+    head: Head
+    head_bytes: bytes | None
+    version: HummockVersion
+
+    @property
+    def requirement(self) -> MetaOperations:
+        """What a transaction requires so that this is still the newest version."""
+        return MetaOperations(require={HEAD: self.head_bytes})
+
+
+NOWHERE = LogPosition(Head(), None, HummockVersion())
+
+
+def load(meta_store: MetaStore, object_store: ObjectStore) -> LogPosition:
+    """The newest version in the store.
+
+    Raises `MetaStoreEmptied` where objects exist that a lost log must have named, `MetaStoreCorrupt`.
+    """
+    position = follow(meta_store, NOWHERE)
+    if position.head_bytes is None:
+        found = next(iter(object_store.list(SSTABLE_PREFIX)), None)
+        if found is not None:
+            raise MetaStoreEmptied(meta_store.url, f"{object_store.url} with {found.path}")
+    return position
+
+
+def follow(meta_store: MetaStore, position: LogPosition) -> LogPosition:
+    """The newest version, read by the steps since `position` where they are still there.
+
+    A position whose head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
+    """
+    for _ in range(READS_LIMIT):
+        head_bytes = meta_store.get(HEAD)
+        if head_bytes == position.head_bytes:
+            return position
+        if head_bytes is None:
+            raise MetaStoreCorrupt(meta_store.url, HEAD, position.head, None)
+        head = decode(Head, HEAD, head_bytes)
+        if head.version_id < position.head.version_id:
+            raise MetaStoreCorrupt(meta_store.url, HEAD, f"version {position.head.version_id}", head)
+        version = _version_of(meta_store, head, position.version)
+        if version is not None and meta_store.get(HEAD) == head_bytes:
+            return LogPosition(head, head_bytes, version)
+    raise MetaStoreError(f"{meta_store.url}: the version changed at each of {READS_LIMIT} reads")
+
+
+def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
+           checkpoint_deltas: int) -> tuple[MetaOperations, LogPosition]:
+    """The operations that add `delta` to the log, and the position when they are done.
+
+    Raises `Corruption` where the delta does not fit.
+    """
+    version = position.version.apply(delta)
+    kept = range(position.head.checkpoint_id + 1, position.head.version_id + 1)
+    head = Head(version.id, version.max_committed_epoch, position.head.checkpoint_id, next_file_id)
+    if len(kept) < checkpoint_deltas:
+        rows = {delta_key(delta.id): encode_value(delta)}
+        gone: tuple[str, ...] = ()
+    else:
+        head = replace(head, checkpoint_id=version.id)
+        rows = {CHECKPOINT: encode_value(version)}
+        gone = tuple(delta_key(version_id) for version_id in kept)
+    head_bytes = encode(head)
+    operations = position.requirement + MetaOperations(put={HEAD: head_bytes, **rows}, delete=gone)
+    return operations, LogPosition(head, head_bytes, version)
+
+
+def create(next_file_id: int = 1) -> tuple[MetaOperations, LogPosition]:
+    """The operations that begin a log with the empty version."""
+    head = Head(next_file_id=next_file_id)
+    head_bytes = encode(head)
+    return (MetaOperations(require={HEAD: None}, put={HEAD: head_bytes}),
+            LogPosition(head, head_bytes, HummockVersion()))
+
+
+def _version_of(meta_store: MetaStore, head: Head, known: HummockVersion) -> HummockVersion | None:
+    """The version that `head` names, or None where the log moved on while it was read."""
+    version = known
+    if known.id < head.checkpoint_id:
+        checkpoint = meta_store.get(CHECKPOINT)
+        if checkpoint is None:
+            raise MetaStoreCorrupt(meta_store.url, CHECKPOINT, f"version {head.checkpoint_id}", None)
+        version = decode_value(HummockVersion, CHECKPOINT, checkpoint)
+    for key, row in meta_store.list(DELTAS):
+        delta = decode_value(VersionDelta, key, row)
+        if version.id < delta.id <= head.version_id:
+            if delta.id != version.id + 1:
+                break
+            version = version.apply(delta)
+    if version.id == head.version_id:
+        return version
+    if meta_store.get(HEAD) == encode(head):
+        raise MetaStoreCorrupt(meta_store.url, "version log", f"version {head.version_id}", version.id)
+    return None

@@ -1,0 +1,49 @@
+"""What tests of the manager are built from: a clock that stands, files that exist in name only."""
+
+import random
+
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import MetaOptions
+from hummock.sstable.info import SstableInfo
+
+
+def epoch_of(number):
+    """The pure epoch called `number` in a test."""
+    return number << 16
+
+
+class StandingClock:
+    """Milliseconds that only `advance` moves."""
+
+    def __init__(self, now_ms=1_700_000_000_000):
+        self.now_ms = now_ms
+
+    def __call__(self):
+        return self.now_ms
+
+    def advance(self, milliseconds):
+        self.now_ms += milliseconds
+
+
+class Files:
+    """Makes descriptions of files with random names."""
+
+    def __init__(self, seed=0):
+        self._rng = random.Random(f"files {seed}")
+
+    def make(self, number, first=b"a", last=b"z", **fields):
+        known = {"name": self._rng.randbytes(16).hex(), "smallest": first, "largest": last, "rows": 10,
+                 "data_bytes": 1000, "uncompressed_bytes": 2000, "table_ids": (1,),
+                 "min_epoch": epoch_of(number), "max_epoch": epoch_of(number), "meta_bytes": 100}
+        return SstableInfo(**{**known, **fields})
+
+
+def open_manager(meta_store, clock=None, seed=0, object_store=None, **options):
+    rng = random.Random(f"manager {seed}")
+    return HummockManager(meta_store, object_store or MemoryObjectStore(), clock or StandingClock(),
+                          options=MetaOptions(**options), random_bytes=rng.randbytes)
+
+
+def names_of(version):
+    return sorted(info.name for info in version.sstables)
