@@ -24,12 +24,12 @@ NOTHING = Resolved(None, 0)
 
 
 class StatementEvaluator:
-    """Evaluates statements against `table`, and writes the changes of those that succeed into its mem
-    table."""
+    """Evaluates statements against `table` and writes what those that succeed change into its mem table."""
 
-    def __init__(self, table: StateTable, resolver: ConflictResolver) -> None:
+    def __init__(self, table: StateTable) -> None:
         self._table = table
-        self._resolver = resolver
+        self._resolver = ConflictResolver(table, table.catalog.conflict)
+        self._has_row_ids = table.catalog.row_id_index is not None
         self._name = table.catalog.name
         self._pk = table.catalog.pk_indices
 
