@@ -60,7 +60,7 @@ class HummockManager:
         self._install_lock = threading.Lock()       # guards the position and the order of notifications
         self._position = load(meta_store, object_store)
         self._posted = 0                            # serial number of the newest notification
-        self._pins = PinTable(meta_store, clock, self.options)
+        self._pins = PinTable(meta_store, clock, self.options, random_bytes)
         self._show(self._position.version)
 
     @property

@@ -15,6 +15,7 @@ from hummock.meta.pins import NodePins
 from hummock.meta.records import Lease, decode, encode, lease_key
 from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition
+from hummock.object_store.base import RandomBytes
 from hummock.options import MetaOptions
 from hummock.version import HummockVersion
 
@@ -22,8 +23,10 @@ from hummock.version import HummockVersion
 class PinTable:
     """Thread safe. A node's row covers all of its pins, or they are lost and it is told so."""
 
-    def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions):
+    def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions,
+                 random_bytes: RandomBytes):
         self._meta_store, self._clock, self._options = meta_store, clock, options
+        self._holder = random_bytes(16).hex()
         self._lock = threading.Lock()
         self._nodes: dict[str, NodePins] = {}
 
@@ -113,4 +116,4 @@ class PinTable:
             raise MetaStoreError(f"another process uses the node name {pins.node!r}")
 
     def _pins_of(self, node: str) -> NodePins:
-        return self._nodes.setdefault(node, NodePins(node))
+        return self._nodes.setdefault(node, NodePins(node, self._holder))

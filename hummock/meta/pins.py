@@ -22,6 +22,7 @@ class NodePins:
     """One node's pins in this process. Not thread safe: the manager's lock guards it."""
 
     node: str
+    holder: str                         # drawn by this process
     versions: set[int] = field(default_factory=set)
     epochs: Counter[int] = field(default_factory=Counter)
     lease: Lease | None = None          # as this process wrote it last
@@ -36,7 +37,7 @@ class NodePins:
     def renewal(self, now_ms: int, lease_ms: int, version_id: int,
                 epoch: int) -> tuple[MetaOperations, Lease]:
         """The operations that write the row with the minima of all pins and of the given two."""
-        lease = Lease(self.node, now_ms + lease_ms, min((version_id, *self.versions)),
+        lease = Lease(self.node, self.holder, now_ms + lease_ms, min((version_id, *self.versions)),
                       min((epoch, *self.epochs)))
         key = lease_key(self.node)
         held = None if self.lease is None else encode(self.lease)

@@ -55,9 +55,13 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`node` reads versions from `min_version` and epochs from `min_epoch` on, until `expires_ms`."""
+    """`node` reads versions from `min_version` and epochs from `min_epoch` on, until `expires_ms`.
+
+    `holder` tells two processes apart that call themselves by one name.
+    """
 
     node: str
+    holder: str
     expires_ms: int
     min_version: int
     min_epoch: int

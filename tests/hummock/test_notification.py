@@ -1,0 +1,108 @@
+"""Notifications: every subscriber sees every update once, in order, and the publisher knows when."""
+
+import threading
+
+import pytest
+
+from hummock.meta.notification import NotificationService
+from hummock.metrics import Metrics
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def service(metrics):
+    return NotificationService(metrics, acknowledge_ms=5_000)
+
+
+def test_updates_reach_the_subscribers_of_their_topic(service):
+    versions, catalogs = [], []
+    service.subscribe("versions", versions.append)
+    held = service.subscribe("catalog", catalogs.append)
+    assert service.publish("versions", 1)
+    assert service.publish("catalog", "t")
+    assert service.publish("versions", 2)
+    assert (versions, catalogs, held.acknowledged) == ([1, 2], ["t"], 2)
+
+
+def test_a_closed_subscription_hears_nothing_more(service):
+    seen = []
+    subscription = service.subscribe("x", seen.append)
+    service.publish("x", 1)
+    subscription.close()
+    subscription.close()
+    service.publish("x", 2)
+    assert seen == [1]
+
+
+def test_a_subscriber_that_raises_ends_and_the_others_go_on(service, metrics):
+    seen = []
+
+    def broken(update):
+        raise ValueError(f"cannot take {update}")
+
+    failing = service.subscribe("x", broken)
+    service.subscribe("x", seen.append)
+    assert service.publish("x", 1) and service.publish("x", 2)
+    assert seen == [1, 2]
+    assert str(failing.error) == "cannot take 1" and failing.acknowledged == 0
+    assert metrics.registry.get_sample_value("hummock_subscriber_failures_total") == 1
+
+
+def test_threads_that_publish_keep_one_order_for_all(service):
+    one, two = [], []
+    service.subscribe("x", one.append)
+    service.subscribe("x", two.append)
+    lock = threading.Lock()
+    counter = [0]
+
+    def publish():
+        for _ in range(200):
+            with lock:      # as a manager posts under the lock that orders its versions
+                counter[0] += 1
+                serial = service.post("x", counter[0])
+            assert service.deliver(serial)
+            assert serial <= len(one)
+
+    threads = [threading.Thread(target=publish) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert one == two == list(range(1, 1201))
+
+
+def test_a_callback_may_publish_and_its_update_comes_after(service):
+    seen = []
+
+    def answer(update):
+        seen.append(update)
+        if update < 4:
+            assert service.publish("x", update + 1) is False
+
+    service.subscribe("x", answer)
+    assert service.publish("x", 1)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_a_subscriber_that_hangs_does_not_hold_a_publisher_for_ever(metrics):
+    service = NotificationService(metrics, acknowledge_ms=50)
+    hanging, release, seen = threading.Event(), threading.Event(), []
+
+    def slow(update):
+        hanging.set()
+        release.wait(10)
+        seen.append(update)
+
+    service.subscribe("x", slow)
+    first = threading.Thread(target=service.publish, args=("x", 1))
+    first.start()
+    hanging.wait(10)
+    assert service.publish("x", 2) is False
+    release.set()
+    first.join()
+    assert seen == [1, 2]
+    assert service.publish("x", 3)

@@ -1,0 +1,219 @@
+"""Pins: what a process reads stays, as long as its leased row is in force, at no transaction per pin."""
+
+import threading
+
+import pytest
+
+from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, SnapshotExpired
+from hummock.meta.faults import FaultyMetaStore
+from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.pins import read_leases
+from hummock.meta.records import LEASES
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan
+from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
+
+LEASE_MS = 30_000
+
+
+@pytest.fixture
+def clock():
+    return StandingClock()
+
+
+@pytest.fixture
+def plan():
+    return FaultPlan()
+
+
+@pytest.fixture
+def store(plan):
+    return FaultyMetaStore(MemoryMetaStore(), plan)
+
+
+@pytest.fixture
+def manager(store, clock):
+    return open_manager(store, clock, lease_ms=LEASE_MS)
+
+
+@pytest.fixture
+def writer(manager):
+    return manager.claim_writer()
+
+
+@pytest.fixture
+def commit(manager, writer):
+    return lambda number: manager.commit_epoch(writer, epoch_of(number), [])
+
+
+def transactions(plan):
+    return sum(operation == "transaction" for operation, _ in plan.calls)
+
+
+def lease_of(store):
+    (lease,) = read_leases(store)
+    return lease
+
+
+def test_the_first_pin_writes_a_row_and_later_ones_write_nothing(manager, commit, store, plan):
+    commit(1)
+    before = transactions(plan)
+    assert manager.pin_version("n") is manager.version
+    for _ in range(50):
+        manager.pin_version("n")
+        assert manager.pin_snapshot("n") == epoch_of(1)
+        manager.unpin_snapshot("n", epoch_of(1))
+    assert transactions(plan) == before + 1
+    assert (lease_of(store).min_version, lease_of(store).min_epoch) == (1, epoch_of(1))
+
+
+def test_a_pinned_epoch_holds_the_safe_epoch_back(manager, commit):
+    for number in range(1, 4):
+        commit(number)
+    assert manager.pin_snapshot("n", epoch_of(2)) == epoch_of(2)
+    commit(9)
+    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(2)
+    assert manager.pin_snapshot("n", epoch_of(2)) == epoch_of(2)
+    manager.unpin_snapshot("n", epoch_of(2))
+    manager.renew_lease("n")
+    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(2), "one of the two pins is left"
+    manager.unpin_snapshot("n", epoch_of(2))
+    manager.renew_lease("n")
+    assert manager.advance_safe_epoch(epoch_of(7)) == epoch_of(7)
+
+
+def test_pins_below_the_safe_epoch_and_above_the_committed_one_are_refused(manager, commit):
+    commit(3)
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+    with pytest.raises(EpochTooOld) as caught:
+        manager.pin_snapshot("n", epoch_of(1))
+    assert caught.value.safe_epoch == epoch_of(2)
+    with pytest.raises(InvalidEpoch):
+        manager.pin_snapshot("n", epoch_of(4))
+    assert manager.pin_snapshot("n", epoch_of(2)) == epoch_of(2)
+
+
+def test_the_safe_epoch_never_passes_the_committed_one_nor_goes_back(manager, commit):
+    commit(3)
+    assert manager.advance_safe_epoch(epoch_of(9)) == epoch_of(3)
+    assert manager.advance_safe_epoch(epoch_of(1)) == epoch_of(3)
+    assert manager.version.id == 2
+
+
+def test_another_process_sees_new_commits_when_it_pins_their_epoch(manager, commit, store, clock):
+    reader = open_manager(store, clock, seed=1)
+    commit(5)
+    assert reader.pin_snapshot("r", epoch_of(5)) == epoch_of(5)
+
+
+def test_pins_of_several_processes_count_together(manager, commit, store, clock):
+    commit(1)
+    readers = [open_manager(store, clock, seed=seed) for seed in (1, 2)]
+    for number, reader in enumerate(readers):
+        reader.pin_snapshot(f"reader-{number}")
+    commit(2)
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+    readers[0].release_node("reader-0")
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+    readers[1].release_node("reader-1")
+    assert read_leases(store) == []
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+
+
+def test_a_lease_that_ran_out_protects_nothing_and_its_node_is_told(manager, commit, store, clock):
+    commit(1)
+    reader = open_manager(store, clock, seed=1, lease_ms=LEASE_MS)
+    reader.pin_snapshot("r")
+    clock.advance(LEASE_MS)
+    commit(2)
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
+    assert read_leases(store) == []
+    with pytest.raises(SnapshotExpired, match="node r"):
+        reader.renew_lease("r")
+    assert reader.pin_snapshot("r") == epoch_of(2)
+
+
+def test_a_lease_that_ran_out_unnoticed_is_renewed_without_loss(manager, commit, store, clock):
+    commit(1)
+    manager.pin_snapshot("n")
+    clock.advance(LEASE_MS * 3)
+    commit(2)
+    manager.renew_lease("n")
+    assert lease_of(store).min_epoch == epoch_of(1)
+    assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(1)
+
+
+def test_renewal_lifts_the_row_to_the_oldest_pin(manager, commit, store, clock):
+    commit(1)
+    manager.pin_version("n")
+    commit(2)
+    manager.pin_version("n")
+    clock.advance(5_000)
+    manager.renew_lease("n")
+    assert (lease_of(store).min_version, lease_of(store).min_epoch) == (1, epoch_of(2))
+    assert lease_of(store).expires_ms == clock() + LEASE_MS
+    manager.unpin_version_before("n", 2)
+    manager.renew_lease("n")
+    assert lease_of(store).min_version == 2
+
+
+def test_a_node_name_belongs_to_one_process(manager, commit, store, clock):
+    commit(1)
+    manager.pin_version("n")
+    with pytest.raises(MetaStoreError, match="another process"):
+        open_manager(store, clock, seed=1).pin_version("n")
+
+
+@pytest.mark.parametrize("kind", [FaultKind.AFTER, FaultKind.TORN])
+def test_a_lease_whose_writing_was_not_seen_is_read_again(manager, commit, store, plan, clock, kind):
+    commit(1)
+    for advance in (0, 1_000, 1_000):
+        clock.advance(advance)
+        plan.add(Fault(kind, "transaction", LEASES))
+        manager.renew_lease("n")
+        manager.pin_snapshot("n")
+        assert lease_of(store).expires_ms == clock() + LEASE_MS
+    assert plan.hits == 3
+
+
+def test_releasing_what_is_gone_is_fine(manager, commit, store, clock):
+    commit(1)
+    manager.release_node("never")
+    manager.pin_version("n")
+    clock.advance(LEASE_MS)
+    commit(2)
+    manager.advance_safe_epoch(epoch_of(2))
+    manager.release_node("n")
+    manager.unpin_snapshot("n", epoch_of(1))
+    assert manager.pin_version("n").id == manager.version.id
+
+
+def test_pinning_threads_and_a_rising_safe_epoch_never_cross(store, clock, manager, commit):
+    commit(1)
+    readers = [open_manager(store, clock, seed=seed, transaction_attempts=1000) for seed in range(1, 4)]
+    stop, crossed = threading.Event(), []
+
+    def read(number, reader):
+        node = f"reader-{number}"
+        while not stop.is_set():
+            try:
+                epoch = reader.pin_snapshot(node)
+            except EpochTooOld:
+                reader.refresh()
+                continue
+            for _ in range(3):
+                if reader.refresh().safe_epoch > epoch:
+                    crossed.append((node, epoch))
+            reader.unpin_snapshot(node, epoch)
+            reader.renew_lease(node)
+
+    threads = [threading.Thread(target=read, args=entry) for entry in enumerate(readers)]
+    for thread in threads:
+        thread.start()
+    for number in range(2, 120):
+        commit(number)
+        manager.advance_safe_epoch(epoch_of(number))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert crossed == []
+    assert manager.version.safe_epoch > epoch_of(1)
