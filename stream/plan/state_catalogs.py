@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind
 from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
-
-KEY_FORM_LOSES = frozenset({TypeKind.REAL, TypeKind.DOUBLE, TypeKind.NUMERIC, TypeKind.INTERVAL})
-"""Kinds whose key form gives back an equal value, not always the same one (ruling R4)."""
 
 
 def internal_table(
@@ -29,9 +26,7 @@ def internal_table(
     prefix_columns: int = 0,
 ) -> TableCatalog:
     """A table of job `job_id`; its value holds every column that its key does not give back."""
-    fields = tuple(fields)
     columns = tuple(ColumnCatalog(field.name, number, field.data_type) for number, field in enumerate(fields))
-    keyed = {key.column for key in pk}
     return TableCatalog(
         id=table_id,
         name=name,
@@ -40,11 +35,7 @@ def internal_table(
         pk=tuple(pk),
         stream_key=tuple(key.column for key in pk),
         distribution_key=distribution_key,
-        value_indices=tuple(
-            index
-            for index, field in enumerate(fields)
-            if index not in keyed or field.data_type.kind in KEY_FORM_LOSES
-        ),
+        value_indices=value_columns(columns, pk),
         prefix_columns=prefix_columns,
         dependencies=(job_id,),
     )

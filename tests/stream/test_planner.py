@@ -2,31 +2,18 @@ import itertools
 
 import pytest
 
-from relational.catalog.objects import ColumnCatalog, ConflictBehaviour, TableCatalog, TableKind
+from relational.catalog.objects import ConflictBehaviour, TableKind
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Filter, Limit, Project, Scan
-from relational.types import DataType, Schema, SortKey
+from relational.types import DataType, Schema
 from stream.errors import PlanNotSupported
 from stream.plan.planner import plan_table, plan_view
 from stream.plan.stream_plan import HashAggNode, MaterializeNode, RowIdGenNode, SourceNode
+from tests.suites.catalogs import table_catalog
 
 
-def table(name, schema, pk, *, table_id=1, kind=TableKind.TABLE, **options):
-    return TableCatalog(
-        id=table_id,
-        name=name,
-        kind=kind,
-        columns=tuple(ColumnCatalog(f.name, i, f.data_type) for i, f in enumerate(schema)),
-        pk=tuple(SortKey(index) for index in pk),
-        stream_key=tuple(pk),
-        distribution_key=tuple(pk),
-        value_indices=tuple(index for index in range(len(schema)) if index not in pk),
-        **options,
-    )
-
-
-ORDERS = table("orders", Schema.of(id="bigint", region="varchar", amount="int"), (0,))
+ORDERS = table_catalog("orders", Schema.of(id="bigint", region="varchar", amount="int"), (0,))
 
 
 def counted_ids(first=100):
@@ -44,7 +31,7 @@ def greater(column, value):
 
 
 def view_of(query, pk):
-    return table("mv", query.schema, pk, table_id=2, kind=TableKind.MATERIALIZED_VIEW)
+    return table_catalog("mv", query.schema, pk, table_id=2, kind=TableKind.MATERIALIZED_VIEW)
 
 
 def by_region(*calls, source=None):
@@ -80,7 +67,7 @@ def test_planning_again_with_remembered_ids_gives_the_same_plan():
 
 
 def test_extremes_of_an_append_only_input_keep_no_rows():
-    events = table("events", ORDERS.schema, (0,), is_append_only=True)
+    events = table_catalog("events", ORDERS.schema, (0,), is_append_only=True)
     query = by_region(call(AggKind.MAX, 2, DataType.INT), source=Scan(events))
     node = plan_view(view_of(query, (0,)), query, counted_ids()).root.input
     assert isinstance(node, HashAggNode) and node.kept == ()
@@ -141,7 +128,7 @@ def test_a_table_without_a_connector_is_fed_by_statements():
 
 def test_a_table_without_a_key_gets_row_ids_and_needs_no_rule():
     schema = Schema.of(a="int", _row_id="bigint")
-    root = plan_table(table("t", schema, (1,), row_id_index=1), counted_ids()).root
+    root = plan_table(table_catalog("t", schema, (1,), row_id_index=1), counted_ids()).root
     assert isinstance(root.input, RowIdGenNode) and root.input.row_id_index == 1
     assert root.conflict is None
 
@@ -149,7 +136,9 @@ def test_a_table_without_a_key_gets_row_ids_and_needs_no_rule():
 @pytest.mark.parametrize(("is_consistent", "rule"), [(False, ConflictBehaviour.OVERWRITE), (True, None)])
 def test_a_connector_that_promises_a_legal_stream_is_trusted(is_consistent, rule):
     options = {"connector": {"connector": "datagen"}, "conflict": ConflictBehaviour.OVERWRITE}
-    plan = plan_table(table("t", ORDERS.schema, (0,), **options), counted_ids(), is_consistent=is_consistent)
+    plan = plan_table(
+        table_catalog("t", ORDERS.schema, (0,), **options), counted_ids(), is_consistent=is_consistent
+    )
     assert isinstance(plan.root, MaterializeNode) and plan.root.conflict is rule
     assert isinstance(plan.root.input, SourceNode)
     assert [each.name for each in plan.state_tables] == ["t.offsets"]
