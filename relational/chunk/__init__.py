@@ -3,5 +3,15 @@
 from relational.chunk.column import Column, mask_of
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.chunk.vnode import VNODE_COUNT, VnodeMap, vnodes_of
 
-__all__ = ["Column", "DataChunk", "Op", "StreamChunk", "mask_of"]
+__all__ = [
+    "VNODE_COUNT",
+    "Column",
+    "DataChunk",
+    "Op",
+    "StreamChunk",
+    "VnodeMap",
+    "mask_of",
+    "vnodes_of",
+]

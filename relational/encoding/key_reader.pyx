@@ -12,7 +12,7 @@ from relational.chunk.column cimport TIMESTAMP, TIMESTAMPTZ, VARCHAR
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.decimal_key cimport decode_decimal
 from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
-from relational.encoding.scalar cimport (
+from relational.chunk.scalar cimport (
     ArrowInterval, __builtin_bswap16, __builtin_bswap32, __builtin_bswap64, arrow_day, double_of_ordered64,
     float_of_ordered32, int128_t, interval_of_length, join_timestamp, load16, load32, load64, ordered32_of_float,
     ordered64_of_double, store16, store32, store64, time_of_clock, uint128_t,

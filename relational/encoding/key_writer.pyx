@@ -20,7 +20,7 @@ from relational.chunk.column cimport (
 )
 from relational.encoding.decimal_key cimport encode_decimal
 from relational.encoding.field cimport DECIMAL_SLOT, Field
-from relational.encoding.scalar cimport (
+from relational.chunk.scalar cimport (
     ArrowInterval, __builtin_bswap16, __builtin_bswap32, __builtin_bswap64, clock_of_time, day_number, int128_t,
     length_of_interval, load16, load32, load64, ordered32_of_float, ordered64_of_double, split_timestamp, store16,
     store32, store64, uint128_t,

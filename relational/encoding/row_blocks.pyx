@@ -14,7 +14,7 @@ from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport (
     BAD_FORM, BAD_TAG, BAD_UTF8, BLOCK_ROWS, DECIMAL_SLOT, FINE, Field, OUT_OF_RANGE, Reason, TRAILING, TRUNCATED,
 )
-from relational.encoding.scalar cimport __builtin_bswap16, __builtin_bswap32, store16, store32
+from relational.chunk.scalar cimport __builtin_bswap16, __builtin_bswap32, store16, store32
 from relational.encoding.utf8 cimport first_bad_text
 
 from relational.errors import EncodingError

@@ -19,7 +19,7 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
-from relational.encoding.scalar cimport (
+from relational.chunk.scalar cimport (
     ArrowInterval, arrow_day, clock_of_time, day_number, floor_divide, int128_t, join_timestamp, load32, load64,
     split_timestamp, store32, store64, time_of_clock, uint128_t,
 )

@@ -1,0 +1,222 @@
+"""Virtual nodes: where a row belongs, the same in every process and at any time.
+
+The vnode of a row is the CRC-32 (IEEE 802.3, as zlib computes it) of the bytes of its distribution key,
+modulo the table's count of vnodes. The bytes are those of the values, not of an Arrow layout, and equal
+values of SQL have equal bytes:
+
+    BOOLEAN, integers    int64 LE (so an INT and a BIGINT of one value agree)
+    DATE                 int64 LE, days since 1970-01-01
+    TIME, TIMESTAMP(TZ)  int64 LE, microseconds
+    REAL, DOUBLE         the double, LE; -0.0 as 0.0, every NaN as 7ff8000000000000
+    NUMERIC              int128 LE mantissa, then u8 scale, without trailing zeros behind the point
+    INTERVAL             int128 LE microseconds of its length
+    VARCHAR              the bytes, then ff
+    NULL                 fe
+
+A row without a key has vnode 0. `encoding/FORMAT.md` lists examples.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from relational.chunk.column cimport (
+    BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, VARCHAR, as_column,
+    bit_at, is_null,
+)
+from relational.chunk.scalar cimport (
+    ArrowInterval, double_of_ordered64, int128_t, length_of_interval, load16, load32, load64, ordered64_of_double,
+    uint128_t,
+)
+
+VNODE_COUNT = 256                       # of a table that does not say otherwise
+MAX_VNODE_COUNT = 32_768
+
+cdef enum:
+    NULL_BYTE = 0xFE
+    TEXT_END = 0xFF                     # no byte of UTF-8, so ('a', 'bc') and ('ab', 'c') differ
+
+cdef uint32_t TABLES[8][256]            # TABLES[k][b]: CRC of byte b followed by k zero bytes
+
+
+cdef void make_tables() noexcept nogil:
+    cdef uint32_t byte, crc
+    cdef int step
+    for byte in range(256):
+        crc = byte
+        for step in range(8):
+            crc = (crc >> 1) ^ (<uint32_t>0xEDB88320 if crc & 1 else 0)
+        TABLES[0][byte] = crc
+    for byte in range(256):
+        for step in range(1, 8):
+            TABLES[step][byte] = TABLES[0][TABLES[step - 1][byte] & 0xFF] ^ (TABLES[step - 1][byte] >> 8)
+
+
+make_tables()
+
+
+cdef inline uint32_t crc_byte(uint32_t crc, uint8_t byte) noexcept nogil:
+    return TABLES[0][(crc ^ byte) & 0xFF] ^ (crc >> 8)
+
+
+cdef inline uint32_t crc_word(uint32_t crc, uint64_t word) noexcept nogil:
+    """Eight bytes, the lowest first."""
+    word ^= crc
+    return (TABLES[7][word & 0xFF] ^ TABLES[6][(word >> 8) & 0xFF] ^ TABLES[5][(word >> 16) & 0xFF]
+            ^ TABLES[4][(word >> 24) & 0xFF] ^ TABLES[3][(word >> 32) & 0xFF] ^ TABLES[2][(word >> 40) & 0xFF]
+            ^ TABLES[1][(word >> 48) & 0xFF] ^ TABLES[0][word >> 56])
+
+
+cdef inline uint32_t crc_text(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(0, size - 7, 8):
+        crc = crc_word(crc, load64(data + at))
+    for at in range(size & ~<Py_ssize_t>7, size):
+        crc = crc_byte(crc, data[at])
+    return crc_byte(crc, TEXT_END)
+
+
+cdef inline uint32_t crc_decimal(uint32_t crc, const uint8_t* value, int scale) noexcept nogil:
+    cdef int128_t number
+    cdef uint128_t magnitude
+    memcpy(&number, value, 16)
+    magnitude = 0 - <uint128_t>number if number < 0 else <uint128_t>number
+    while scale > 0 and magnitude % 10 == 0:
+        magnitude //= 10
+        scale -= 1
+    if number < 0:
+        magnitude = 0 - magnitude
+    crc = crc_word(crc_word(crc, <uint64_t>magnitude), <uint64_t>(magnitude >> 64))
+    return crc_byte(crc, <uint8_t>scale)
+
+
+cdef inline uint32_t crc_interval(uint32_t crc, const uint8_t* value) noexcept nogil:
+    cdef ArrowInterval interval
+    cdef uint128_t length
+    memcpy(&interval, value, 16)
+    length = <uint128_t>length_of_interval(&interval)
+    return crc_word(crc_word(crc, <uint64_t>length), <uint64_t>(length >> 64))
+
+
+cdef inline uint64_t word_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:
+    """The 8 normalised bytes of a value of a kind that has 8."""
+    cdef float small
+    cdef double wide
+    cdef uint64_t bits
+    if view.kind == INT or view.kind == DATE:
+        return <uint64_t><int64_t><int32_t>load32(view.values + row * 4)
+    if view.kind == SMALLINT:
+        return <uint64_t><int64_t><int16_t>load16(view.values + row * 2)
+    if view.kind == BOOLEAN:
+        return bit_at(view.values, view.offset + row)
+    if view.kind == REAL:
+        memcpy(&small, view.values + row * 4, 4)
+        wide = small
+        memcpy(&bits, &wide, 8)
+        return double_of_ordered64(ordered64_of_double(bits))
+    bits = load64(view.values + row * 8)
+    return double_of_ordered64(ordered64_of_double(bits)) if view.kind == DOUBLE else bits
+
+
+cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) noexcept nogil:
+    """Continues the CRC of each row with the bytes of its value."""
+    cdef Py_ssize_t row
+    cdef int kind = view.kind
+    if kind == BIGINT and view.validity == NULL:
+        for row in range(rows):
+            crcs[row] = crc_word(crcs[row], load64(view.values + row * 8))
+        return
+    for row in range(rows):
+        if is_null(view, row):
+            crcs[row] = crc_byte(crcs[row], NULL_BYTE)
+        elif kind == VARCHAR:
+            crcs[row] = crc_text(
+                crcs[row], view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row])
+        elif kind == NUMERIC:
+            crcs[row] = crc_decimal(crcs[row], view.values + row * 16, view.scale)
+        elif kind == INTERVAL:
+            crcs[row] = crc_interval(crcs[row], view.values + row * 16)
+        else:
+            crcs[row] = crc_word(crcs[row], word_of(view, row))
+
+
+cdef void fold(const uint32_t* crcs, Py_ssize_t rows, uint32_t count, uint16_t* vnodes) noexcept nogil:
+    """vnodes[i] = final CRC modulo `count`."""
+    cdef Py_ssize_t row
+    if count & (count - 1) == 0:
+        for row in range(rows):
+            vnodes[row] = <uint16_t>(~crcs[row] & (count - 1))
+    else:
+        for row in range(rows):
+            vnodes[row] = <uint16_t>(<uint32_t>(~crcs[row]) % count)
+
+
+cdef int fill_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* vnodes) except -1:
+    cdef uint32_t[::1] crcs
+    cdef Column column
+    if not columns or rows == 0:
+        for row in range(rows):
+            vnodes[row] = 0
+        return 0
+    crcs = np.full(rows, 0xFFFFFFFF, dtype=np.uint32)
+    for column in columns:
+        with nogil:
+            add_column(&column.view, rows, &crcs[0])
+    with nogil:
+        fold(&crcs[0], rows, <uint32_t>vnode_count, vnodes)
+    return 0
+
+
+def vnodes_of(columns, int vnode_count=256, *, rows=None):
+    """uint16[rows]: the vnode of each row of the distribution columns.
+
+    `rows` is needed only where there is no column; then every vnode is 0.
+    """
+    cdef tuple taken = tuple([as_column(source) for source in columns])
+    cdef uint16_t[::1] out
+    if not 1 <= vnode_count <= MAX_VNODE_COUNT:
+        raise ValueError(f"a table has 1 to {MAX_VNODE_COUNT} vnodes, not {vnode_count}")
+    count = rows if rows is not None else len(taken[0]) if taken else 0
+    for source in taken:
+        if len(source) != count:
+            raise ValueError(f"a column of {len(source)} rows among {count}")
+    vnodes = np.empty(count, dtype=np.uint16)
+    if count:
+        out = vnodes
+        fill_vnodes(taken, count, vnode_count, &out[0])
+    return vnodes
+
+
+class VnodeMap:
+    """Which target (an actor, a partition) owns each vnode. `targets` is int32[vnode_count]; immutable."""
+
+    def __init__(self, targets):
+        self.targets = np.array(targets, dtype=np.int32)
+        if self.targets.ndim != 1 or not 1 <= len(self.targets) <= MAX_VNODE_COUNT:
+            raise ValueError(f"a vnode map has 1 to {MAX_VNODE_COUNT} entries, not {self.targets.shape}")
+        self.targets.flags.writeable = False
+
+    @classmethod
+    def even(cls, targets, vnode_count=VNODE_COUNT):
+        """Contiguous ranges of vnodes, as equal as they can be, to the `targets` in their order."""
+        owners = np.asarray(targets, dtype=np.int32)
+        return cls(owners[np.arange(vnode_count) * len(owners) // vnode_count])
+
+    @property
+    def vnode_count(self) -> int:
+        return len(self.targets)
+
+    def vnodes_owned_by(self, target):
+        """The vnodes of one target, ascending: uint16[n]."""
+        return np.flatnonzero(self.targets == target).astype(np.uint16)
+
+    def targets_of(self, columns, rows=None):
+        """int32[rows]: the target of each row of the distribution columns."""
+        return self.targets[vnodes_of(columns, self.vnode_count, rows=rows)]
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, VnodeMap) and np.array_equal(self.targets, other.targets)
+
+    def __hash__(self) -> int:
+        return hash(self.targets.tobytes())
