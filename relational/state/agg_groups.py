@@ -1,0 +1,276 @@
+"""AggGroups: the groups of an aggregation in memory, one kernel per call.
+
+What executors and batch queries call. A chunk is first located (rows to group numbers), groups met for the
+first time may be loaded from where their states were stored, then the chunk is applied; nothing in it is per
+row or per group in Python. A flush tells what changed since the last one. The encoded key of a group is the
+truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from relational.chunk.column import Column
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import StreamChunk
+from relational.encoding.memcomparable import KeyEncoder
+from relational.errors import ConsistencyError
+from relational.state.agg_kernels import AggKernel, CountKernel
+from relational.state.agg_spec import AggSpec
+from relational.state.dirty_groups import DirtyGroups
+from relational.state.exact_sum import ExactSumKernel
+from relational.state.extreme import ExtremeKernel
+from relational.state.float_sum import FloatSumKernel
+from relational.state.key_index import KeyIndex
+from relational.types import DataType, OrderType
+
+EVICTION_SHARE = 3 / 4          # of the capacity is left filled by an eviction
+MIN_VANISHED = 4096             # groups gone before forgetting them is worth a rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the rows of a chunk belong: `ids` int32[capacity], -1 for hidden rows, and the group numbers
+    that no earlier chunk has met, int32[n], ascending.
+    """
+
+    ids: np.ndarray
+    new_ids: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class AggChange:
+    """What one epoch changed. `output`: (group columns, results), its updates are U-/U+ pairs. `state`:
+    (group columns, count(*), states), its updates are U+ alone, which a StateTable takes. None: no rows.
+    """
+
+    output: StreamChunk | None
+    state: StreamChunk | None
+
+
+class AggGroups:
+    """Groups by number. A group exists while its count(*) is above 0; the one without group columns always."""
+
+    def __init__(
+        self,
+        group_by: Sequence[int],
+        group_types: Sequence[DataType],
+        specs: Sequence[AggSpec],
+        *,
+        strict: bool = False,
+        capacity_bytes: int | None = None,
+    ):
+        """`group_by` are columns of the input chunks. `strict`: a result that does not fit its type is an
+        EvaluationError, else NULL. Above `capacity_bytes` a flush forgets clean groups, oldest first, which
+        the caller must then be able to load again.
+        """
+        self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
+        self.capacity_bytes = capacity_bytes
+        self._encoder = KeyEncoder(self.group_types, [OrderType()] * len(self.group_types))
+        self._index, self._dirty = KeyIndex(), DirtyGroups()
+        self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
+        self._calls = tuple(_kernel(spec, strict) for spec in self.specs)
+        self._kernels: tuple[AggKernel, ...] = (self._rows, *self._calls)
+        self._vanished = 0              # groups in memory, about, that no longer exist
+
+    @property
+    def groups(self) -> int:
+        """Groups in memory."""
+        return self._index.count
+
+    @property
+    def dirty_groups(self) -> int:
+        """Groups touched since the last flush."""
+        return self._dirty.count
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by keys, marks and states."""
+        return sum(part.size_bytes for part in (self._index, self._dirty, *self._kernels))
+
+    @property
+    def overflows(self) -> int:
+        """Results given as NULL so far because their type could not hold them."""
+        return sum(kernel.overflows for kernel in self._calls)
+
+    @property
+    def output_types(self) -> tuple[DataType, ...]:
+        """Of the chunks that go out: group columns, then one result per call."""
+        return (*self.group_types, *(spec.output_type for spec in self.specs))
+
+    @property
+    def state_types(self) -> tuple[DataType, ...]:
+        """Of a stored group: group columns, count(*), then the states of each call."""
+        states = (data_type for spec in self.specs for data_type in spec.state_types)
+        return (*self.group_types, DataType.BIGINT, *states)
+
+    @property
+    def retractable_calls(self) -> tuple[int, ...]:
+        """The calls whose extremes can go stale."""
+        calls = enumerate(self.specs)
+        return tuple(index for index, spec in calls if spec.is_extreme and spec.is_retractable)
+
+    def locate(self, chunk: DataChunk) -> Located:
+        """The groups of the visible rows; numbers for those not met before."""
+        before = self._index.count
+        columns = [chunk.columns[index] for index in self.group_by]
+        if columns:
+            ids = self._index.find(self._encoder.encode(columns), chunk.visibility)
+        else:
+            self.open_global()
+            ids = np.zeros(chunk.capacity, np.int32)
+            if chunk.visibility is not None:
+                ids[chunk.visibility == 0] = -1
+        return Located(ids, self._grow(before))
+
+    def open_global(self) -> np.ndarray:
+        """Makes the one group of an aggregation without group columns; its number if it was not there yet.
+
+        The group is dirty from then on, so that the next flush tells of it even if no row ever comes.
+        """
+        if self.group_by:
+            raise ValueError(f"there are group columns {self.group_by}")
+        before = self._index.count
+        if before == 0:
+            self._index.find(self._encoder.encode([], rows=1))
+        new_ids = self._grow(before)
+        self._touch(new_ids)
+        return new_ids
+
+    def keys(self, ids: np.ndarray) -> DataChunk:
+        """The group columns of `ids`, one row each."""
+        return DataChunk(self._encoder.decode(self._index.keys(ids)), capacity=len(ids))
+
+    def load(self, ids: np.ndarray, rows: DataChunk, found: np.ndarray | None = None) -> None:
+        """Gives new groups the states that were stored. `rows`: a row of `state_types` per id; where `found`
+        (uint8[ids]) is 0 the group starts empty. REQUIRES that nothing was applied to `ids` yet.
+        """
+        exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
+        at = len(self.group_types)
+        for kernel in self._kernels:
+            width = len(kernel.spec.state_types)
+            kernel.load(ids, rows.columns[at : at + width], exists)
+            at += width
+        self._dirty.mark_existing(ids, exists)
+        if not self.group_by and len(ids):
+            self._resave()
+
+    def apply(
+        self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
+    ) -> None:
+        """Takes the rows into their groups. `ids` as `locate` gave them; `masks`: per call uint8[capacity], 1
+        where its FILTER is true, or None. A chunk without ops is all inserts.
+        """
+        ops = getattr(chunk, "ops", None)
+        self._touch(ids)
+        self._rows.update(ids, None, ops, None)
+        for index, (kernel, spec) in enumerate(zip(self._calls, self.specs, strict=True)):
+            argument = None if spec.argument is None else chunk.columns[spec.argument]
+            kernel.update(ids, argument, ops, None if masks is None else masks[index])
+
+    def stale(self, call: int) -> np.ndarray:
+        """The groups whose extreme of `call` has to be looked up before the next flush, int32[n]."""
+        return self._calls[call].stale(self._dirty.dirty_from(0))
+
+    def refill(self, call: int, ids: np.ndarray, values: Column) -> None:
+        """Gives the stale groups `ids` their extremes of `call`. ConsistencyError for NULL: a group that has
+        arguments has an extreme.
+        """
+        self._calls[call].refill(ids, values)
+
+    def flush(self) -> AggChange:
+        """What changed since the last flush; the epoch of these groups ends.
+
+        ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
+        """
+        dirty = self._dirty.dirty_from(0)
+        exists = self._exists(dirty)
+        state_changed, output_changed = np.zeros((2, len(dirty)), np.uint8)
+        self._rows.compare(dirty, state_changed, np.zeros(len(dirty), np.uint8))
+        for kernel in self._calls:
+            kernel.compare(dirty, state_changed, output_changed)
+        picks, ops = self._dirty.plan(exists, output_changed, False)
+        output = self._chunk(picks, ops, [kernel.outputs(picks) for kernel in self._calls])
+        picks, ops = self._dirty.plan(exists, state_changed, True)
+        states = [column for kernel in self._kernels for column in kernel.state_columns(picks)]
+        change = AggChange(output, self._chunk(picks, ops, states))
+        vanished = dirty[exists == 0]
+        for kernel in self._kernels:
+            kernel.reset(vanished)
+            kernel.forget_saved()
+        self._dirty.finish(exists)
+        self._evict(len(vanished))
+        return change
+
+    def results(self) -> DataChunk:
+        """The groups that exist with their results, in the order in which they appeared."""
+        ids = np.arange(self._index.count, dtype=np.int32)
+        ids = ids[self._exists(ids) == 1]
+        picks = ids.astype(np.int64)
+        columns = [kernel.outputs(picks) for kernel in self._calls]
+        return DataChunk([*self.keys(ids).columns, *columns], capacity=len(ids))
+
+    def _grow(self, before: int) -> np.ndarray:
+        """Room in every part for the groups numbered from `before` on; their numbers."""
+        count = self._index.count
+        if count > before:
+            self._dirty.grow(count)
+            for kernel in self._kernels:
+                kernel.grow(count)
+        return np.arange(before, count, dtype=np.int32)
+
+    def _touch(self, ids: np.ndarray) -> None:
+        """Saves the states of the groups that become dirty with `ids`."""
+        fresh = self._dirty.touch(ids)
+        if len(fresh):
+            for kernel in self._kernels:
+                kernel.save(fresh)
+
+    def _resave(self) -> None:
+        """The group without columns is dirty before it is loaded: what was loaded is its former state."""
+        dirty = self._dirty.dirty_from(0)
+        for kernel in self._kernels:
+            kernel.forget_saved()
+            kernel.save(dirty)
+
+    def _exists(self, ids: np.ndarray) -> np.ndarray:
+        """Which of `ids` have rows, uint8[ids]."""
+        counts = self._rows.outputs(ids.astype(np.int64)).to_numpy()
+        if len(counts) and counts.min() < 0:
+            wrong = ids[int(counts.argmin())]
+            key = next(iter(self.keys(np.array([wrong], np.int32)).rows()))
+            raise ConsistencyError(f"{-counts.min()} rows more were retracted than came", key=key)
+        return (counts > 0).astype(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
+
+    def _chunk(self, picks: np.ndarray, ops: np.ndarray, columns: list[pa.Array]) -> StreamChunk | None:
+        """Planned rows as a chunk that begins with the group columns; None without rows."""
+        if len(picks) == 0:
+            return None
+        return StreamChunk([*self.keys(self._dirty.groups_of(picks)).columns, *columns], ops)
+
+    def _evict(self, vanished: int) -> None:
+        """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""
+        self._vanished += vanished
+        wanted = self.groups
+        if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
+            wanted = int(self.groups * self.capacity_bytes * EVICTION_SHARE / self.size_bytes)
+        elif self._vanished < max(MIN_VANISHED, self.groups // 2):
+            return
+        kept = self._dirty.latest(wanted)
+        self._vanished = 0
+        if len(kept) < self.groups:
+            for part in (self._index, self._dirty, *self._kernels):
+                part.keep(kept)
+
+
+def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
+    """The kernel that keeps the states of a call."""
+    if spec.kind == "count":
+        return CountKernel(spec, strict)
+    if spec.is_extreme:
+        return ExtremeKernel(spec, strict)
+    return (FloatSumKernel if spec.input_type.is_float else ExactSumKernel)(spec, strict)

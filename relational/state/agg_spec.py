@@ -1,0 +1,54 @@
+"""What an aggregate call needs of its state: kind, types, and whether a retraction can take its extreme.
+
+A spec is an aggregate call without its filter and its text: what stands below expressions. The types of the
+columns that a call's state is stored in follow from it alone, so a planner can lay out the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relational.types import DataType
+
+KINDS = ("count", "sum", "avg", "min", "max")
+MAX_PRECISION = 38
+
+
+@dataclass(frozen=True, slots=True)
+class AggSpec:
+    """One call. `argument` is a column of the input chunk, None for count(*).
+
+    `is_retractable` (MIN and MAX only) says that rows may be retracted, so that the extreme can be lost and
+    has to be looked up again; without it a retraction is an error.
+    """
+
+    kind: str
+    argument: int | None
+    input_type: DataType | None
+    output_type: DataType
+    is_retractable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no aggregate {self.kind!r}, there are {', '.join(KINDS)}")
+        if (self.argument is None) != (self.input_type is None):
+            raise ValueError(f"{self.kind}: argument {self.argument} of type {self.input_type}")
+        if self.argument is None and self.kind != "count":
+            raise ValueError(f"{self.kind} needs an argument")
+        if self.kind in ("sum", "avg") and not self.input_type.is_numeric:
+            raise ValueError(f"{self.kind} of {self.input_type}")
+
+    @property
+    def is_extreme(self) -> bool:
+        return self.kind in ("min", "max")
+
+    @property
+    def state_types(self) -> tuple[DataType, ...]:
+        """The types of the columns that hold this call's state in the value row of a group."""
+        if self.kind == "count":
+            return (DataType.BIGINT,)
+        if self.is_extreme:
+            return (self.input_type, DataType.BIGINT)
+        if self.input_type.is_float:
+            return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
+        return (DataType.numeric(MAX_PRECISION, self.input_type.scale or 0), DataType.BIGINT)

@@ -1,0 +1,48 @@
+"""KeyIndex: encoded keys as dense numbers.
+
+An open-addressed table of (tag, number) slots over an arena of key bytes. Keys are numbered 0, 1, 2 … in the
+order in which they first appear, so everything else known of a key is a column indexed by that number. Groups of
+an aggregation and entries of a mem table are numbered so.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from hummock.binary_column cimport BinaryColumn
+from hummock.byte_buffer cimport ByteBuffer
+from hummock.key cimport Slice
+
+cdef struct IndexSlot:
+    uint32_t tag        # upper half of the key's hash
+    int32_t number      # negative where no key lies here
+
+
+@cython.final
+cdef class KeyIndex:
+    cdef readonly Py_ssize_t count      # numbers given out so far
+    cdef ByteBuffer slots               # IndexSlot[mask + 1]
+    cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 taken
+    cdef Py_ssize_t key_bytes           # size of every key; -1 before the first and once two sizes were seen
+    cdef ByteBuffer ends                # int64[count]: where each key ends in `arena`
+    cdef ByteBuffer arena               # keys one after the other, in number order
+
+    cdef inline Slice key(self, Py_ssize_t number) noexcept nogil:      # lives until the index next grows
+        cdef const int64_t* ends = <const int64_t*>self.ends.data
+        cdef int64_t start
+        cdef Slice out
+        if self.key_bytes >= 0:
+            out.data = self.arena.data + number * self.key_bytes
+            out.size = self.key_bytes
+            return out
+        start = ends[number - 1] if number > 0 else 0
+        out.data = self.arena.data + start
+        out.size = ends[number] - start
+        return out
+
+    cdef int make_room(self, Py_ssize_t more) except -1     # slots for `more` new keys
+    cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
+                        int32_t* out, bint is_adding) except -1 nogil
+    # out[rows]: numbers of one block of at most BLOCK rows; REQUIRES room for `rows` when adding
+    cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil
+    # the key's number; if absent the next one when adding (REQUIRES room), else -1
+    cdef int clear(self) except -1                          # forgets every key, keeps moderate memory

@@ -1,0 +1,45 @@
+"""MemTable: the operations of one epoch on one table, one entry per key."""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.byte_buffer cimport ByteBuffer
+from hummock.key cimport Slice
+from relational.state.key_index cimport KeyIndex
+from relational.table.key_order cimport KeyItem
+
+cdef enum EntryState:       # what the operations of this epoch so far amount to
+    UNTOUCHED = 0
+    INSERTED = 1            # absent in the store before, present now
+    UPDATED = 2             # present in the store before (or unknown, after a U+ alone), present now
+    DELETED = 3             # present in the store before, absent now
+    VANISHED = 4            # inserted and deleted within the epoch: nothing to write
+
+cdef struct Entry:
+    int64_t value_start     # in `values`; meaningful while INSERTED or UPDATED
+    int32_t value_size
+    int32_t state           # EntryState
+
+
+@cython.final
+cdef class MemTable:
+    cdef readonly object name           # of the table, for errors
+    cdef readonly Py_ssize_t operations # rows written since the last drain
+    cdef KeyIndex index                 # user key -> entry number
+    cdef ByteBuffer entries             # Entry[index.count]
+    cdef ByteBuffer values              # value bytes one after the other; replaced ones are left behind
+    cdef ByteBuffer order               # KeyItem[sorted_rows]: entry numbers in key order
+    cdef Py_ssize_t sorted_rows         # entries in `order`; the ones after them wait to be sorted
+
+    cdef int add_entries(self) except -1
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, BinaryColumn values,
+                              int* operation) except -2 nogil
+    cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
+    cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
+    cdef int sort_all(self) except -1                                   # brings every entry into `order`
+    cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
+    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil         # first place >= key; REQUIRES all sorted
+    cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil
+    cdef void prefetch(self, Py_ssize_t place) noexcept nogil
+    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys, BinaryColumnBuilder values) except -1 nogil

@@ -1,0 +1,316 @@
+"""MemTable: the operations of one epoch on one table, one entry per key.
+
+Operations on a key fold as they arrive (insert then delete is nothing, delete then insert is an update), so a
+drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only
+when a scan or a drain asks, and then only those that came since. A contradiction (a second insert, a delete of
+what is absent) is a ConsistencyError; what the epoch does not know of a key is taken on trust, since the store
+is never read here. One writer, no locks.
+"""
+
+cimport cython
+from libc.string cimport memcpy, memset
+
+from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.key cimport compare_bytes
+from hummock.write_batch cimport KvBatch
+from relational.table.key_order cimport compare_items, item_of, sort_items
+
+from hummock.write_batch import WriteBatch
+from relational.errors import ConsistencyError
+
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum Operation:
+    INSERT = 0              # the first four are relational.chunk's Op
+    DELETE = 1
+    UPDATE_INSERT = 2
+    UPDATE_DELETE = 3
+    UPDATE = 4              # both halves of an update of one key
+    UPSERT = 5              # U+ alone: insert or update, whichever it is
+
+cdef enum:
+    SHARED = 4              # bytes that every key of a table begins with: the table id
+    DRAIN_BYTES = 1 << 30   # keys or values of one drained batch; Arrow's offsets end at 2 GiB
+    KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
+
+_FAULTS = {
+    (INSERT, INSERTED): "insert of a row that was inserted before",
+    (INSERT, UPDATED): "insert of a row that is present",
+    (DELETE, DELETED): "delete of a row that was deleted before",
+    (DELETE, VANISHED): "delete of a row that was deleted before",
+    (UPDATE, DELETED): "update of a row that was deleted before",
+    (UPDATE, VANISHED): "update of a row that was deleted before",
+}
+
+
+cdef inline int fold(int state, int operation) noexcept nogil:
+    """The state after `operation`, or -1 where the two contradict each other."""
+    if operation == UPSERT:
+        return INSERTED if state == INSERTED or state == VANISHED else UPDATED
+    if operation == INSERT:
+        if state == UNTOUCHED or state == VANISHED:
+            return INSERTED
+        return UPDATED if state == DELETED else -1
+    if state == DELETED or state == VANISHED:
+        return -1
+    if operation == DELETE:
+        return VANISHED if state == INSERTED else DELETED
+    return INSERTED if state == INSERTED else UPDATED
+
+
+cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
+    return (<KeyIndex>owner).key(row)
+
+
+@cython.final
+cdef class MemTable:
+    """Each key that this epoch touched has one entry; entry numbers follow the order of first touch."""
+
+    def __init__(self, name: str = ""):
+        self.name = name
+        self.index = KeyIndex()
+        self.entries = ByteBuffer()
+        self.values = ByteBuffer()
+        self.order = ByteBuffer()
+
+    def __len__(self):
+        """Keys touched since the last drain."""
+        return self.index.count
+
+    @property
+    def size_bytes(self):
+        """Memory taken by keys, values and their order."""
+        return self.index.size_bytes + self.entries.size + self.values.size + self.order.size
+
+    def write(self, BinaryColumn keys not None, BinaryColumn values not None, const uint8_t[::1] ops not None,
+              const uint8_t[::1] visibility=None):
+        """Folds in one operation per visible row. `ops`, `visibility`: uint8[rows].
+
+        U- and U+ of one key, one right after the other, are an update; of two keys, a delete and an insert. A
+        U+ without its U- puts its row whether or not there was one. The values of retractions are not kept.
+        ConsistencyError names table and key; the rows before the faulty one have taken effect.
+        """
+        cdef Py_ssize_t rows = keys.rows, wrong
+        cdef int operation = INSERT
+        if values.rows != rows or ops.shape[0] != rows:
+            raise ValueError(f"{rows} keys, {values.rows} values, {ops.shape[0]} ops")
+        if rows == 0:
+            return
+        cdef const int32_t[::1] ids = self.index.find(keys, visibility)
+        self.add_entries()
+        with nogil:
+            wrong = self.fold_rows(&ids[0], &ops[0], rows, values, &operation)
+        if wrong >= 0:
+            state = (<Entry*>self.entries.data)[ids[wrong]].state
+            raise ConsistencyError(_FAULTS[operation, state], table=self.name, key=keys[wrong])
+        self.operations += rows
+
+    def get_many(self, BinaryColumn keys not None, fetch):
+        """The values under `keys`, null where there is no row: this epoch's where it touched the key, else
+        those of `fetch`, which is called at most once, with a BinaryColumn of the keys not touched here.
+        """
+        if self.index.count == 0:
+            return BinaryColumn.from_arrow(fetch(keys))
+        cdef const int32_t[::1] ids = self.index.find(keys, is_adding=False)
+        cdef BinaryColumnBuilder asked = BinaryColumnBuilder(), out = BinaryColumnBuilder()
+        cdef BinaryColumn fetched
+        cdef Py_ssize_t row, next_fetched = 0
+        cdef const Entry* entry
+        with nogil:
+            for row in range(keys.rows):
+                if ids[row] < 0:
+                    asked.append(keys.at(row))
+        fetched = asked.finish()
+        if fetched.rows == keys.rows:
+            return BinaryColumn.from_arrow(fetch(keys))
+        if fetched.rows:
+            row = fetched.rows
+            fetched = BinaryColumn.from_arrow(fetch(fetched))
+            if fetched.rows != row:
+                raise ValueError(f"{fetched.rows} values for {row} keys")
+        with nogil:
+            for row in range(keys.rows):
+                if ids[row] < 0:
+                    append_or_null(out, fetched, next_fetched)
+                    next_fetched += 1
+                    continue
+                entry = <const Entry*>self.entries.data + ids[row]
+                if entry.state == INSERTED or entry.state == UPDATED:
+                    out.append(self.value(entry))
+                else:
+                    out.append_null()
+        return out.finish()
+
+    def range(self, bytes start not None, bytes end=None):
+        """The touched keys in [start, end), ascending, with their values: a KvBatch whose null values say
+        that the store's row under that key is gone. A copy: later writes do not change it.
+        """
+        cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
+        cdef Py_ssize_t place, stop
+        self.sort_all()
+        place = self.lower_bound(slice_of(start))
+        stop = self.sorted_rows if end is None else self.lower_bound(slice_of(end))
+        with nogil:
+            while place < stop:
+                self.append_entry(place, keys, values)
+                place += 1
+        return KvBatch(keys.finish(), values.finish())
+
+    def drain(self):
+        """What this epoch changes, as a list of WriteBatches with ascending, disjoint keys (usually one, none
+        when nothing changed), and forgets it. Each batch stays below 1 GiB of keys or of values.
+        """
+        cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
+        cdef Py_ssize_t place = 0
+        cdef list batches = []
+        self.sort_all()
+        while place < self.sorted_rows:
+            with nogil:
+                while place < self.sorted_rows and keys.data_bytes < DRAIN_BYTES and values.data_bytes < DRAIN_BYTES:
+                    if place + 8 < self.sorted_rows:
+                        self.prefetch(place + 8)
+                    if self.entry_at(place).state != VANISHED:
+                        self.append_entry(place, keys, values)
+                    place += 1
+            if keys.rows:
+                batches.append(WriteBatch(keys.finish(), values.finish()))
+        self.clear()
+        return batches
+
+    def clear(self):
+        """Forgets every operation."""
+        self.index.clear()
+        for buffer in (self.entries, self.values, self.order):
+            if len(buffer) > KEPT_BYTES:
+                self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
+                break
+        self.entries.size = self.values.size = self.order.size = 0
+        self.sorted_rows = self.operations = 0
+
+    cdef int add_entries(self) except -1:
+        """Entries, UNTOUCHED yet, for the keys that have none."""
+        cdef Py_ssize_t before = self.entries.size, after = self.index.count * sizeof(Entry)
+        self.entries.reserve(after - before)
+        memset(self.entries.data + before, 0, after - before)
+        self.entries.size = after
+        return 0
+
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, BinaryColumn values,
+                              int* operation) except -2 nogil:
+        """The first row that contradicts its entry, with `operation` set; -1 when none does."""
+        cdef Entry* entries = <Entry*>self.entries.data
+        cdef Py_ssize_t row = 0
+        cdef int state
+        cdef bint is_half
+        while row < rows:
+            if row + 16 < rows and ids[row + 16] >= 0:
+                __builtin_prefetch(entries + ids[row + 16], 1)
+            if ids[row] < 0:
+                row += 1
+                continue
+            operation[0] = ops[row]
+            if ops[row] == UPDATE_DELETE:
+                operation[0] = DELETE
+                if row + 1 < rows and ops[row + 1] == UPDATE_INSERT and ids[row + 1] == ids[row]:
+                    operation[0] = UPDATE
+                    row += 1
+            elif ops[row] == UPDATE_INSERT:
+                is_half = row > 0 and ops[row - 1] == UPDATE_DELETE and ids[row - 1] >= 0
+                operation[0] = INSERT if is_half else UPSERT
+            state = fold(entries[ids[row]].state, operation[0])
+            if state < 0:
+                return row
+            entries[ids[row]].state = state
+            if operation[0] != DELETE:
+                self.store_value(&entries[ids[row]], values.at(row))
+            row += 1
+        return -1
+
+    cdef Slice value(self, const Entry* entry) noexcept nogil:
+        cdef Slice out
+        out.data = self.values.data + entry.value_start
+        out.size = entry.value_size
+        return out
+
+    cdef int store_value(self, Entry* entry, Slice value) except -1 nogil:
+        if value.size > entry.value_size or entry.value_size == 0:
+            self.values.reserve(value.size + 1)
+            entry.value_start = self.values.size
+            self.values.size += value.size
+        entry.value_size = <int32_t>value.size
+        memcpy(self.values.data + entry.value_start, value.data, <size_t>value.size)
+        return 0
+
+    cdef int sort_all(self) except -1:
+        cdef Py_ssize_t count = self.index.count, fresh = count - self.sorted_rows, row
+        cdef ByteBuffer scratch
+        cdef KeyItem* items
+        if fresh == 0:
+            return 0
+        scratch = ByteBuffer(count * sizeof(KeyItem))
+        self.order.reserve(fresh * sizeof(KeyItem))
+        self.order.size = count * sizeof(KeyItem)
+        items = <KeyItem*>self.order.data
+        with nogil:
+            for row in range(self.sorted_rows, count):
+                items[row] = item_of(self.index.key(row), SHARED, row)
+            sort_items(items + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key, <void*>self.index, SHARED)
+            if self.sorted_rows > 0:
+                self.merge_fresh(<KeyItem*>scratch.data)
+        self.sorted_rows = count
+        return 0
+
+    cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil:
+        """Makes one order of the sorted rows and the fresh, sorted ones after them; from the back, in place."""
+        cdef KeyItem* items = <KeyItem*>self.order.data
+        cdef Py_ssize_t fresh = self.index.count - self.sorted_rows, old = self.sorted_rows - 1
+        cdef Py_ssize_t new = fresh - 1, place = self.index.count - 1
+        memcpy(scratch, items + self.sorted_rows, fresh * sizeof(KeyItem))
+        while new >= 0:
+            if old >= 0 and compare_items(items + old, scratch + new, entry_key, <void*>self.index, SHARED) > 0:
+                items[place] = items[old]
+                old -= 1
+            else:
+                items[place] = scratch[new]
+                new -= 1
+            place -= 1
+
+    cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil:
+        return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[place].row
+
+    cdef void prefetch(self, Py_ssize_t place) noexcept nogil:
+        cdef int64_t row = (<const KeyItem*>self.order.data)[place].row
+        __builtin_prefetch(self.index.key(row).data)
+        __builtin_prefetch(self.values.data + (<const Entry*>self.entries.data)[row].value_start)
+
+    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys, BinaryColumnBuilder values) except -1 nogil:
+        cdef const Entry* entry = self.entry_at(place)
+        keys.append(self.index.key((<const KeyItem*>self.order.data)[place].row))
+        if entry.state == INSERTED or entry.state == UPDATED:
+            values.append(self.value(entry))
+        else:
+            values.append_null()
+        return 0
+
+    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil:
+        cdef Py_ssize_t low = 0, high = self.sorted_rows, middle
+        cdef KeyItem* items = <KeyItem*>self.order.data
+        while low < high:
+            middle = (low + high) >> 1
+            if compare_bytes(self.index.key(items[middle].row), key) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+cdef Slice slice_of(bytes key):
+    cdef Slice out
+    out.data = <const uint8_t*><const char*>key
+    out.size = len(key)
+    return out
+
+
+cdef int append_or_null(BinaryColumnBuilder out, BinaryColumn source, Py_ssize_t row) except -1 nogil:
+    return out.append_null() if source.is_null(row) else out.append(source.at(row))

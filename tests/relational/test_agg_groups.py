@@ -1,0 +1,395 @@
+"""AggGroups and its kernels against plain Python over the rows that are present."""
+
+import math
+import random
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from relational.chunk.column import Column
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.errors import ConsistencyError, EvaluationError
+from relational.state import AggGroups, AggSpec
+from relational.types import DataType, Schema
+
+COUNT_ALL = AggSpec("count", None, None, DataType.BIGINT)
+NUMERIC = DataType.numeric(20, 3)
+INPUT = Schema.of(k="varchar", small="smallint", int="int", big="bigint", num="numeric(20,3)", real="real",
+                  double="double", text="varchar", day="date")
+TYPES = INPUT.types
+
+
+def result_type(kind, data_type):
+    if kind in ("min", "max"):
+        return data_type
+    if kind == "count":
+        return DataType.BIGINT
+    if data_type.is_float:
+        return DataType.DOUBLE
+    scale = data_type.scale or 0
+    if kind == "avg":
+        return DataType.numeric(38, max(scale, 10))
+    return DataType.BIGINT if data_type in (DataType.SMALLINT, DataType.INT) else DataType.numeric(38, scale)
+
+
+def spec(kind, argument, is_retractable=False):
+    return AggSpec(kind, argument, TYPES[argument], result_type(kind, TYPES[argument]), is_retractable)
+
+
+SPECS = [
+    COUNT_ALL,
+    spec("count", 3),
+    *(spec(kind, column) for column in range(1, 7) for kind in ("sum", "avg")),
+    *(spec(kind, column, True) for column in (2, 4, 6, 7, 8) for kind in ("min", "max")),
+]
+
+
+def expected_result(call, values):
+    """The oracle: the aggregate of non-NULL `values`."""
+    if call.kind == "count":
+        return len(values)
+    if not values:
+        return None
+    if call.kind in ("min", "max"):
+        return (min if call.kind == "min" else max)(values)
+    if call.input_type.is_float:
+        total = math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+        return total / len(values) if call.kind == "avg" else total
+    with localcontext() as context:
+        context.prec = 76
+        total = sum(Decimal(value) for value in values)
+        if call.kind == "sum":
+            return int(total) if call.output_type == DataType.BIGINT else total
+        return (total / len(values)).quantize(Decimal(1).scaleb(-call.output_type.scale), ROUND_HALF_UP)
+
+
+def assert_close(got, want, values):
+    if isinstance(want, float) and got is not None:
+        if math.isfinite(want):
+            assert abs(got - want) <= 1e-9 * sum(map(abs, values)), (got, want)
+        else:
+            assert got == want or (math.isnan(got) and math.isnan(want))
+    else:
+        assert got == want, (got, want)
+
+
+def random_row(rng):
+    def maybe(value):
+        return None if rng.random() < 0.15 else value
+    return (
+        maybe(rng.choice(["a", "b", "", "longer than eight", "é"])),
+        maybe(rng.randrange(-(1 << 15), 1 << 15)), maybe(rng.randrange(-(1 << 31), 1 << 31)),
+        maybe(rng.choice([rng.randrange(-(1 << 63), 1 << 63), (1 << 63) - 1])),
+        maybe(Decimal(rng.randrange(-(10**20) + 1, 10**20)).scaleb(-3)),
+        maybe(np.float32(rng.uniform(-1e6, 1e6)).item()),
+        maybe(rng.choice([rng.uniform(-1e12, 1e12), 1e-7, 0.25])),
+        maybe(rng.choice(["", "x", "12345678", "123456789", "zz" * rng.randrange(9)])),
+        maybe(np.datetime64("2013-01-01").astype(object).replace(day=rng.randrange(1, 29))),
+    )
+
+
+class Present:
+    """The rows that are there, by group; makes legal changes and remembers them."""
+
+    def __init__(self, rng):
+        self.rng, self.rows = rng, []
+
+    def changes(self, count):
+        out = []
+        for _ in range(count):
+            if self.rows and self.rng.random() < 0.45:
+                out.append((Op.DELETE, self.rows.pop(self.rng.randrange(len(self.rows)))))
+            elif self.rows and self.rng.random() < 0.3:
+                at, new = self.rng.randrange(len(self.rows)), random_row(self.rng)
+                out += [(Op.UPDATE_DELETE, self.rows[at]), (Op.UPDATE_INSERT, new)]
+                self.rows[at] = new
+            else:
+                self.rows.append(random_row(self.rng))
+                out.append((Op.INSERT, self.rows[-1]))
+        return StreamChunk.from_rows(INPUT, out)
+
+    def groups(self):
+        found = {}
+        for row in self.rows:
+            found.setdefault(row[0], []).append(row)
+        return found
+
+
+def refill_all(groups, present, specs):
+    """What the materialized input answers."""
+    by_key = present.groups()
+    for call in groups.retractable_calls:
+        stale = groups.stale(call)
+        column = specs[call].argument
+        values = []
+        for (key,) in groups.keys(stale).rows():
+            left = [row[column] for row in by_key.get(key, []) if row[column] is not None]
+            values.append(expected_result(specs[call], left))
+        groups.refill(call, stale, Column.from_pylist(values, specs[call].input_type))
+
+
+def follow(view, chunk):
+    """Applies an output chunk to a dict, checking that every change is legal."""
+    if chunk is None:
+        return
+    changes = list(chunk.changes())
+    for index, (op, row) in enumerate(changes):
+        key = row[0]
+        if op in (Op.DELETE, Op.UPDATE_DELETE):
+            assert same_row(view.pop(key), row)
+            follower = changes[index + 1] if op is Op.UPDATE_DELETE else (Op.UPDATE_INSERT, row)
+            assert follower[0] is Op.UPDATE_INSERT and follower[1][0] == key
+        else:
+            assert key not in view
+            view[key] = row
+
+
+def same_row(a, b):
+    return all(x == y or (x != x and y != y) for x, y in zip(a, b, strict=True))
+
+
+def check_view(view, present, specs):
+    by_key = present.groups()
+    assert view.keys() == by_key.keys()
+    for key, rows in by_key.items():
+        for call, got in zip(specs, view[key][1:], strict=True):
+            at = call.argument
+            values = rows if at is None else [row[at] for row in rows if row[at] is not None]
+            assert_close(got, expected_result(call, values), values)
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("mode", ["kept", "reloaded", "evicted"])
+def test_changes_follow_the_oracle(seed, mode):
+    """Through epochs; `reloaded` forgets everything and `evicted` nearly everything after each of them."""
+    rng = random.Random(seed)
+    present, view, stored = Present(rng), {}, {}
+    groups = None
+    for _ in range(8):
+        if groups is None or mode == "reloaded":
+            groups = AggGroups([0], [TYPES[0]], SPECS, capacity_bytes=1 if mode == "evicted" else None)
+        for _ in range(rng.randrange(4)):
+            chunk = present.changes(rng.randrange(1, 60))
+            located = groups.locate(chunk)
+            if mode != "kept":
+                load(groups, located.new_ids, stored)
+            groups.apply(chunk, located.ids)
+        refill_all(groups, present, SPECS)
+        change = groups.flush()
+        follow(view, change.output)
+        follow_state(stored, change.state)
+        check_view(view, present, SPECS)
+        assert stored.keys() == view.keys()
+        if mode == "evicted":
+            assert groups.groups == 0
+    if mode == "kept":
+        assert sorted(map(repr, groups.results().rows())) == sorted(map(repr, view.values()))
+
+
+def load(groups, ids, stored):
+    keys = [key for (key,) in groups.keys(ids).rows()]
+    schema = Schema.of(**{f"c{i}": str(t) for i, t in enumerate(groups.state_types)})
+    blank = (None,) * len(groups.state_types)
+    rows = DataChunk.from_rows(schema, [stored.get(key, blank) for key in keys])
+    groups.load(ids, rows, np.array([key in stored for key in keys], np.uint8))
+
+
+def follow_state(stored, chunk):
+    if chunk is None:
+        return
+    for op, row in chunk.changes():
+        if op is Op.DELETE:
+            del stored[row[0]]
+        else:
+            assert (op is Op.INSERT) == (row[0] not in stored)
+            stored[row[0]] = row
+
+
+def one_group(specs, values, data_type, ops=None, **options):
+    groups = AggGroups([], [], specs, **options)
+    column = Column.from_pylist(values, data_type)
+    chunk = StreamChunk([column], np.array(ops or [0] * len(values), np.uint8))
+    groups.apply(chunk, groups.locate(chunk).ids)
+    return groups
+
+
+def single(kind, data_type, output_type):
+    return AggSpec(kind, 0, data_type, output_type)
+
+
+def test_overflow_is_null_in_streams_and_an_error_when_strict():
+    call = single("sum", DataType.numeric(38, 0), DataType.numeric(38, 0))
+    most = Decimal("9" * 38)
+    groups = one_group([call], [most, Decimal(1)], call.input_type)
+    assert list(groups.results().rows()) == [(None,)] and groups.overflows == 1
+    chunk = StreamChunk([Column.from_pylist([Decimal(5)], call.input_type)], np.array([1], np.uint8))
+    groups.apply(chunk, groups.locate(chunk).ids)
+    assert list(groups.results().rows()) == [(Decimal("9" * 37 + "5"),)]
+    with pytest.raises(EvaluationError, match="sum does not fit"):
+        one_group([call], [most, Decimal(1)], call.input_type, strict=True).results()
+    with pytest.raises(EvaluationError, match="leaves 128 bits"):
+        one_group([call], [most, most], call.input_type)
+
+
+def test_sum_of_int_beyond_bigint_is_an_overflow():
+    groups = AggGroups([], [], [single("sum", DataType.INT, DataType.BIGINT)], strict=True)
+    top = DataChunk.from_rows(Schema.of(n="bigint", s="numeric(38,0)", c="bigint"), [(1, Decimal(2**63), 1)])
+    groups.load(groups.open_global(), top)
+    with pytest.raises(EvaluationError):
+        groups.results()
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ([1, 2], "1.5000000000"), ([1, 1, 2], "1.3333333333"), ([2, 1, 2], "1.6666666667"),
+    ([-1, -1, -2], "-1.3333333333"), ([-2, -1, -2], "-1.6666666667"), ([0], "0E-10"),
+    ([(1 << 63) - 1] * 3, "9223372036854775807.0000000000"),
+])
+def test_average_rounds_half_away_from_zero(values, expected):
+    groups = one_group([single("avg", DataType.BIGINT, DataType.numeric(38, 10))], values, DataType.BIGINT)
+    assert list(groups.results().rows()) == [(Decimal(expected),)]
+
+
+def test_average_half():
+    values = [Decimal("0.00000000001"), Decimal("0")]
+    for sign in (1, -1):
+        call = single("avg", DataType.numeric(20, 11), DataType.numeric(38, 11))
+        groups = one_group([call], [sign * value for value in values], call.input_type)
+        assert list(groups.results().rows()) == [(sign * Decimal("0.00000000001"),)]
+
+
+def test_float_special_values_come_and_go():
+    calls = [single("sum", DataType.DOUBLE, DataType.DOUBLE)]
+    inf, nan = math.inf, math.nan
+
+    def result(values, ops):
+        return next(iter(one_group(calls, values, DataType.DOUBLE, ops).results().rows()))[0]
+
+    assert result([1.0, inf], [0, 0]) == inf
+    assert math.isnan(result([inf, -inf], [0, 0]))
+    assert math.isnan(result([nan, 1.0], [0, 0]))
+    assert result([1.0, inf, nan, -inf, inf, nan, -inf], [0, 0, 0, 0, 1, 1, 1]) == 1.0
+    assert result([1e300, 1.0, 1e300], [0, 0, 1]) == 1.0
+    assert result([1.0, 1.0], [0, 1]) is None
+
+
+def test_float_sum_of_many_retractions_stays_close():
+    rng = random.Random(5)
+    values = [rng.uniform(-1, 1) * 10 ** rng.randrange(-12, 13) for _ in range(20_000)]
+    kept = values[::50]
+    gone = [value for index, value in enumerate(values) if index % 50]
+    order = [(0, value) for value in values] + [(1, value) for value in gone]
+    ops, changes = zip(*order, strict=True)
+    calls = [single("sum", DataType.DOUBLE, DataType.DOUBLE)]
+    got = next(iter(one_group(calls, list(changes), DataType.DOUBLE, list(ops)).results().rows()))[0]
+    assert abs(got - math.fsum(kept)) <= 1e-9 * math.fsum(map(abs, kept))
+
+
+def test_global_group_always_has_a_row():
+    groups = AggGroups([], [], [COUNT_ALL, single("sum", DataType.BIGINT, DataType.numeric(38, 0))])
+    assert groups.open_global().tolist() == [0] and groups.open_global().tolist() == []
+    change = groups.flush()
+    assert list(change.output.changes()) == [(Op.INSERT, (0, None))]
+    assert list(change.state.changes()) == [(Op.INSERT, (0, 0, Decimal(0), 0))]
+    chunk = StreamChunk.from_pretty("+ 5\n+ 7\n- 5\n- 7", Schema.of(v="bigint"))
+    groups.apply(chunk, groups.locate(chunk).ids)
+    assert groups.flush().output is None
+    again = AggGroups([], [], groups.specs)
+    again.load(again.open_global(), DataChunk(change.state.columns), np.ones(1, np.uint8))
+    first = StreamChunk.from_pretty("+ 5", Schema.of(v="bigint"))
+    again.apply(first, again.locate(first).ids)
+    assert [op for op, _ in again.flush().output.changes()] == [Op.UPDATE_DELETE, Op.UPDATE_INSERT]
+
+
+def test_masks_hide_rows_of_one_call():
+    most = single("max", DataType.BIGINT, DataType.BIGINT)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, COUNT_ALL, most])
+    chunk = StreamChunk.from_pretty("+ 1\n+ 2 \n+ 1\n+ 2", Schema.of(k="bigint"))
+    chunk = chunk.with_visibility(np.array([1, 1, 1, 0], np.uint8))
+    masks = [None, np.array([1, 0, 0, 1], np.uint8), None]
+    groups.apply(chunk, groups.locate(chunk).ids, masks)
+    assert list(groups.results().rows()) == [(1, 2, 1, 1), (2, 1, 0, 2)]
+
+
+def test_equal_keys_are_one_group():
+    groups = AggGroups([0], [DataType.DOUBLE], [COUNT_ALL])
+    chunk = DataChunk([Column(pa.array([0.0, -0.0, math.nan, -math.nan, None, None]))])
+    groups.apply(chunk, groups.locate(chunk).ids)
+    assert [row[1] for row in groups.results().rows()] == [2, 2, 2]
+
+
+def test_born_and_gone_within_an_epoch_is_nothing():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
+    chunk = StreamChunk.from_pretty("+ 1\n- 1", Schema.of(k="bigint"))
+    groups.apply(chunk, groups.locate(chunk).ids)
+    assert groups.dirty_groups == 1
+    change = groups.flush()
+    assert change.output is None and change.state is None and groups.dirty_groups == 0
+
+
+def test_update_without_a_changed_result_is_only_stored():
+    call = single("sum", DataType.BIGINT, DataType.numeric(38, 0))
+    groups = AggGroups([0], [DataType.BIGINT], [AggSpec("sum", 1, DataType.BIGINT, call.output_type)])
+    schema = Schema.of(k="bigint", v="bigint")
+    first = StreamChunk.from_pretty("+ 1 5", schema)
+    groups.apply(first, groups.locate(first).ids)
+    groups.flush()
+    second = StreamChunk.from_pretty("+ 1 0", schema)
+    groups.apply(second, groups.locate(second).ids)
+    change = groups.flush()
+    assert change.output is None
+    assert list(change.state.changes()) == [(Op.UPDATE_INSERT, (1, 2, Decimal(5), 2))]
+
+
+def test_errors():
+    groups = AggGroups([0], [DataType.BIGINT], [single("min", DataType.BIGINT, DataType.BIGINT)])
+    schema = Schema.of(k="bigint")
+    chunk = StreamChunk.from_pretty("- 1", schema)
+    with pytest.raises(ConsistencyError, match="append-only min"):
+        groups.apply(chunk, groups.locate(chunk).ids)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
+    groups.apply(chunk, groups.locate(chunk).ids)
+    with pytest.raises(ConsistencyError, match="more were retracted") as caught:
+        groups.flush()
+    assert caught.value.key == (1,)
+    stale = AggGroups([0], [DataType.BIGINT], [AggSpec("min", 0, DataType.BIGINT, DataType.BIGINT, True)])
+    chunk = StreamChunk.from_pretty("+ 1\n+ 1\n- 1", schema)
+    stale.apply(chunk, stale.locate(chunk).ids)
+    assert stale.stale(0).tolist() == [0]
+    with pytest.raises(ConsistencyError, match="before it is refilled"):
+        stale.flush()
+    with pytest.raises(ConsistencyError, match="no input left"):
+        stale.refill(0, np.array([0], np.int32), Column.from_pylist([None], DataType.BIGINT))
+
+
+@pytest.mark.parametrize("arguments", [
+    ("median", 0, DataType.INT, DataType.INT), ("sum", None, None, DataType.INT),
+    ("sum", 0, DataType.VARCHAR, DataType.INT), ("count", 0, None, DataType.BIGINT),
+])
+def test_specs_that_make_no_sense(arguments):
+    with pytest.raises(ValueError):
+        AggSpec(*arguments)
+
+
+def test_capacity_bounds_memory():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL], capacity_bytes=400_000)
+    for epoch in range(20):
+        keys = np.arange(epoch * 2_000, (epoch + 1) * 2_000)
+        chunk = DataChunk([Column(pa.array(keys))])
+        groups.apply(chunk, groups.locate(chunk).ids)
+        groups.flush()
+        assert groups.size_bytes < 800_000
+    assert max(row[0] for row in groups.results().rows()) == 39_999
+
+
+def test_vanished_groups_are_forgotten():
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
+    for epoch in range(10):
+        keys = pa.array(np.arange(epoch * 5_000, (epoch + 1) * 5_000))
+        for op in (0, 1):
+            chunk = StreamChunk([Column(keys)], np.full(5_000, op, np.uint8))
+            groups.apply(chunk, groups.locate(chunk).ids)
+            groups.flush()
+    assert groups.groups <= 10_000 and groups.results().visible_rows == 0

@@ -1,0 +1,61 @@
+"""KeyIndex against a dict that numbers keys in order of first appearance."""
+
+import random
+
+import numpy as np
+import pytest
+
+from hummock.binary_column import BinaryColumn
+from relational.state.key_index import KeyIndex
+
+
+def column(keys):
+    return BinaryColumn.from_pylist(list(keys))
+
+
+def random_key(rng: random.Random, spread: int) -> bytes:
+    return rng.randrange(spread).to_bytes(4, "big") + b"k" * rng.randrange(12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_follow_first_appearance(seed):
+    rng = random.Random(seed)
+    index, numbers = KeyIndex(), {}
+    for _ in range(30):
+        keys = [random_key(rng, 2_000) for _ in range(rng.randrange(300))]
+        visibility = np.array([rng.random() < 0.9 for _ in keys], np.uint8)
+        expected = [numbers.setdefault(key, len(numbers)) if seen else -1
+                    for key, seen in zip(keys, visibility, strict=True)]
+        assert index.find(column(keys), visibility).tolist() == expected
+    assert index.count == len(numbers)
+    ids = np.array(rng.sample(range(index.count), min(50, index.count)), np.int32)
+    by_number = list(numbers)
+    assert list(index.keys(ids)) == [by_number[number] for number in ids]
+
+
+def test_looking_without_adding():
+    index = KeyIndex()
+    index.find(column([b"a", b"", b"b"]))
+    assert index.find(column([b"b", b"c", b"", b"a"]), is_adding=False).tolist() == [2, -1, 1, 0]
+    assert index.count == 3
+
+
+def test_keep_renumbers():
+    index = KeyIndex()
+    keys = [number.to_bytes(3, "big") for number in range(5_000)]
+    index.find(column(keys))
+    held = index.size_bytes
+    kept = np.array([4_000, 17, 900], np.int32)
+    index.keep(kept)
+    assert index.count == 3 and index.size_bytes < held
+    assert index.find(column([keys[17], keys[4_000], keys[1], keys[900]])).tolist() == [1, 0, 3, 2]
+
+
+def test_wrong_arguments():
+    index = KeyIndex()
+    with pytest.raises(ValueError, match="row 1 has no key"):
+        index.find(column([b"a", None]))
+    with pytest.raises(ValueError, match="visibility of 2 rows"):
+        index.find(column([b"a"]), np.ones(2, np.uint8))
+    with pytest.raises(IndexError, match="key number 7"):
+        index.keys(np.array([7], np.int32))
