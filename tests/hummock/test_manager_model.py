@@ -45,6 +45,7 @@ class World:
         self.number = 0
         self.born = 0
         self.processes = [self.start() for _ in range(3)]
+        self.claim(self.processes[0])
 
     def start(self):
         self.born += 1
@@ -84,6 +85,12 @@ class World:
         self.generation = probe.claim_writer("probe").generation
 
     def commit(self, process):
+        writers = [one for one in self.processes if one.session is not None]
+        if not writers:
+            self.claim(process)
+            return
+        if self.rng.random() < .8:      # mostly by the one that holds the role, else by one that held it
+            process = max(writers, key=lambda one: one.session.generation)
         if process.session is None:
             return
         self.number += self.rng.choice([1, 1, 3])
@@ -197,7 +204,7 @@ def program(seed, store, reopen=None):
 @pytest.mark.parametrize("part", range(10))
 def test_random_programs_in_memory(part):
     done = sum(program(seed, MemoryMetaStore()) for seed in range(part, PROGRAMS, 10))
-    assert done > PROGRAMS / 10
+    assert done > 5 * PROGRAMS / 10
 
 
 def test_random_programs_on_disk_with_reopenings(tmp_path):

@@ -209,11 +209,14 @@ def test_pinning_threads_and_a_rising_safe_epoch_never_cross(store, clock, manag
     threads = [threading.Thread(target=read, args=entry) for entry in enumerate(readers)]
     for thread in threads:
         thread.start()
-    for number in range(2, 120):
+    reached = set()
+    for number in range(2, 3000):
         commit(number)
-        manager.advance_safe_epoch(epoch_of(number))
+        reached.add(manager.advance_safe_epoch(epoch_of(number)))
+        if len(reached) > 20:
+            break
     stop.set()
     for thread in threads:
         thread.join()
     assert crossed == []
-    assert manager.version.safe_epoch > epoch_of(1)
+    assert len(reached) > 20
