@@ -83,9 +83,14 @@ class LocalVersionManager:
         self._client.unpin_version_before(self._node, oldest)
 
     def refresh(self) -> HummockVersion:
-        """The newest version there is, read from the store and installed here."""
+        """The newest version there is, read from the store and installed here.
+
+        Raises what a listener raised: after that no version is installed any more.
+        """
         self._check_open()
         self._client.refresh()
+        if self._subscription.error is not None:
+            raise self._subscription.error
         return self._version
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int) -> None:

@@ -82,6 +82,10 @@ class HummockManager:
         self._deliver()
         return self.version
 
+    def close(self) -> None:
+        """Gives back every pin of this process. The stores stay open: they are the caller's. Idempotent."""
+        self._pins.release_all()
+
     # -- roles ---------------------------------------------------------------------------------------------
 
     def claim_writer(self, node: str = "writer") -> WriterSession:

@@ -88,6 +88,11 @@ class PinTable:
             pins.lease = lease
             return True
 
+    def release_all(self) -> None:
+        """Releases every node."""
+        for node in list(self._nodes):
+            self.release(node)
+
     def release(self, node: str) -> None:
         """Drops the node's pins and deletes its row, unless someone took it away already."""
         with self._lock:

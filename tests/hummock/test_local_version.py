@@ -120,6 +120,18 @@ def test_closing_gives_everything_back(local, store, commit):
     assert local.version.id == 1
 
 
+def test_a_listener_that_fails_is_heard_of(local, reader, commit):
+    def refuse(version):
+        raise ValueError(f"cannot install {version.id}")
+
+    local.subscribe(refuse)
+    reader.subscribe(refuse)
+    commit(1)
+    for one in (local, reader):
+        with pytest.raises(ValueError, match="cannot install 1"):
+            one.wait_epoch(epoch_of(2), 1_000)
+
+
 def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clock):
     commit(1)
     reader.refresh()

@@ -119,6 +119,16 @@ def test_pins_of_several_processes_count_together(manager, commit, store, clock)
     assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
 
 
+def test_closing_a_manager_releases_its_nodes(manager, commit, store):
+    commit(1)
+    manager.pin_version("one")
+    manager.pin_snapshot("two")
+    assert len(read_leases(store)) == 2
+    manager.close()
+    manager.close()
+    assert read_leases(store) == []
+
+
 def test_a_lease_that_ran_out_protects_nothing_and_its_node_is_told(manager, commit, store, clock):
     commit(1)
     reader = open_manager(store, clock, seed=1, lease_ms=LEASE_MS)
