@@ -1,20 +1,22 @@
-"""Blocks: about 64 KB of entries, columnar inside.
+"""Blocks as they are read: `Block` is decoded, checked and immutable; its columns are pointers into one buffer.
 
-`BlockBuilder` collects entries and encodes them; `Block` is a decoded, checked, immutable block whose
-columns are pointers into one buffer. The bytes are specified in FORMAT.md and on top of block.pyx.
+The bytes are specified in FORMAT.md and on top of block_layout.pxd; block_builder writes them.
 """
 
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.key cimport Slice
 
 
+@cython.final
 cdef class Block:
     cdef readonly Py_ssize_t rows
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef Slice prefix                       # bytes that every user key of this block begins with
     cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
-    cdef const uint8_t* suffixes            # user keys less `prefix`
+    cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
+    cdef uint32_t longest_suffix            # bytes
     cdef const uint64_t* epochs             # rows of them, or one when `one_epoch`
     cdef bint one_epoch
     cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
@@ -23,13 +25,52 @@ cdef class Block:
     cdef bint unique_keys                   # no user key stands here twice
     cdef uint64_t max_epoch                 # of the epochs here
     cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
+    cdef Py_ssize_t heads_bytes             # what `heads` was taken with
     cdef uint8_t* memory                    # pooled buffer that everything above points into
+    cdef Py_ssize_t memory_bytes            # what `memory` was taken with
+    cdef readonly str object_name           # of the file, for errors
 
     cdef Py_ssize_t lower_bound(self, Slice user_key, uint64_t epoch) noexcept nogil
     # row of the first entry at or after (user_key, epoch) in full key order; `rows` when there is none
 
+    cdef const uint64_t* ready_heads(self) noexcept nogil
+    # `heads`, made now if need be; safe from several threads; NULL when there is no memory
 
-cdef class BlockBuilder:
-    cdef readonly Py_ssize_t rows
-    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil  # REQUIRES ascending full keys
-    cdef Py_ssize_t raw_bytes(self) noexcept nogil          # size of the payload if finished now, before compression
+    cdef int load(
+        self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
+        Py_ssize_t index,
+    ) except -1 nogil
+    # replaces the contents by the stored bytes of block `index`. REQUIRES that nobody else holds this block:
+    # for scans that walk many blocks through one object. Corruption when anything is wrong; then it has no rows
+
+    cdef int check_stored(
+        self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
+        Py_ssize_t index,
+    ) except -1 nogil
+    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index) except -1 nogil
+    cdef int make_room(self, Py_ssize_t wanted, Py_ssize_t used) except -1 nogil
+    cdef int corrupt(
+        self, Py_ssize_t index, const char* where, Py_ssize_t expected, Py_ssize_t got) except -1 with gil
+    cdef int check_tombstones(self, Py_ssize_t index) except -1 nogil
+    cdef Py_ssize_t search_rows(
+        self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
+    cdef void drop(self) noexcept nogil
+
+    cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:
+        cdef Slice out
+        out.data = self.suffixes + self.suffix_offsets[row]
+        out.size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
+        return out
+
+    cdef inline uint64_t epoch_at(self, Py_ssize_t row) noexcept nogil:
+        return self.epochs[0 if self.one_epoch else row]
+
+    cdef inline Slice value_at(self, Py_ssize_t row) noexcept nogil:    # data is NULL for a tombstone
+        cdef Slice out
+        if self.tombstones != NULL and (self.tombstones[row >> 3] >> (row & 7)) & 1:
+            out.data = NULL
+            out.size = 0
+            return out
+        out.data = self.values + self.value_offsets[row]
+        out.size = self.value_offsets[row + 1] - self.value_offsets[row]
+        return out

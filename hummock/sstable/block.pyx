@@ -1,0 +1,297 @@
+"""Blocks as they are read: decoded, checked, immutable, searched by full key.
+
+The bytes are specified on top of block_layout.pxd and, with an example, in FORMAT.md.
+"""
+
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from hummock.byte_buffer cimport pool_capacity, pool_give, pool_grow, pool_take
+from hummock.checksum cimport crc32c
+from hummock.codec cimport can_hold, decompress
+from hummock.coding cimport get_u16, get_u32, get_u64
+from hummock.key cimport Slice, compare_bytes
+from hummock.sstable.block_layout cimport (
+    HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
+)
+
+from hummock.errors import Corruption
+
+cdef extern from * nogil:
+    uint64_t __builtin_bswap64(uint64_t) noexcept
+    bint __atomic_compare_exchange_n(
+        uint64_t** target, uint64_t** expected, uint64_t* desired, bint weak, int success, int failure) noexcept
+    uint64_t* __atomic_load_n(uint64_t** target, int order) noexcept
+    int __ATOMIC_ACQUIRE
+    int __ATOMIC_ACQ_REL
+
+cdef enum:
+    PADDING = 8         # readable bytes after the payload, for 8-byte reads of short suffixes
+
+
+cdef int expand_lengths(
+    const uint8_t* lengths, int width, Py_ssize_t rows, uint32_t length, uint32_t total,
+    uint32_t* offsets, uint32_t* longest,
+) noexcept nogil:
+    """Lengths to rows + 1 offsets; 0 when the lengths do not add up to `total`."""
+    cdef Py_ssize_t row
+    cdef uint64_t at = 0
+    cdef uint32_t one, most = 0
+    offsets[0] = 0
+    if width == 0:
+        if <uint64_t>length * <uint64_t>rows != total:
+            return 0
+        for row in range(rows):
+            offsets[row + 1] = <uint32_t>(row + 1) * length
+        longest[0] = length
+        return 1
+    for row in range(rows):
+        if width == 1:
+            one = lengths[row]
+        elif width == 2:
+            one = get_u16(lengths + 2 * row)
+        else:
+            one = get_u32(lengths + 4 * row)
+        most = one if one > most else most
+        at += one
+        offsets[row + 1] = <uint32_t>at     # wraps only where `at` passes `total`, which is refused below
+    longest[0] = most
+    return at == total
+
+
+cdef class Block:
+    """A decoded block: immutable once decoded, safe to search from several threads.
+
+    Every length in it was checked against the payload before use, and the stored bytes against the checksum.
+    """
+
+    def __cinit__(self, str object_name=""):
+        self.object_name = object_name
+
+    def __dealloc__(self):
+        self.drop()
+
+    @staticmethod
+    def decode(
+        const uint8_t[::1] data, int codec, Py_ssize_t raw_size, uint32_t checksum, str object_name,
+        Py_ssize_t index,
+    ) -> Block:
+        """The block in the stored bytes `data`. Corruption names the object, the block and what differs."""
+        cdef Block block = Block(object_name)
+        if data.shape[0] == 0:
+            raise Corruption(object_name, f"block {index}", f"{raw_size} bytes by codec {codec}", "no bytes")
+        with nogil:
+            block.load(&data[0], data.shape[0], codec, raw_size, checksum, index)
+        return block
+
+    cdef void drop(self) noexcept nogil:
+        pool_give(<uint8_t*>self.heads, self.heads_bytes)
+        pool_give(self.memory, self.memory_bytes)
+        self.heads, self.memory = NULL, NULL
+        self.rows = self.size_bytes = self.heads_bytes = self.memory_bytes = 0
+
+    cdef int load(
+        self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
+        Py_ssize_t index,
+    ) except -1 nogil:
+        self.rows = 0
+        if self.heads != NULL:
+            pool_give(<uint8_t*>self.heads, self.heads_bytes)
+            self.heads, self.heads_bytes = NULL, 0
+        self.check_stored(data, size, codec, raw_size, checksum, index)
+        # room for the offsets of rows of 64 bytes; `parse` grows it where they are shorter
+        self.make_room(raw_size + PADDING + (raw_size >> 3), 0)
+        if not decompress(codec, data, size, self.memory, raw_size):
+            self.corrupt(index, "payload", raw_size, -1)
+        return self.parse(raw_size, index)
+
+    cdef int check_stored(
+        self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
+        Py_ssize_t index,
+    ) except -1 nogil:
+        cdef uint32_t got = crc32c(data, size)
+        if got != checksum:
+            self.corrupt(index, "crc32c", checksum, got)
+        if raw_size < HEADER_BYTES or raw_size > MAX_RAW_BYTES or not can_hold(codec, data, size, raw_size):
+            self.corrupt(index, "size", raw_size, size)
+        return 0
+
+    cdef int make_room(self, Py_ssize_t wanted, Py_ssize_t used) except -1 nogil:
+        cdef uint8_t* grown
+        if wanted <= self.memory_bytes:
+            return 0
+        wanted = pool_capacity(wanted)
+        grown = pool_grow(self.memory, self.memory_bytes, used, wanted)
+        if grown == NULL:
+            raise_no_memory(wanted)
+        self.memory, self.memory_bytes = grown, wanted
+        return 0
+
+    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index) except -1 nogil:
+        cdef const uint8_t* at = self.memory
+        cdef uint32_t rows = get_u32(at)
+        cdef int flags = at[4], suffix_width = at[5], value_width = at[6], reserved = at[7]
+        cdef uint32_t prefix_size = get_u32(at + 8)
+        cdef uint32_t suffix_length = get_u32(at + 12), value_length = get_u32(at + 16)
+        cdef uint32_t suffixes_size = get_u32(at + 20), values_size = get_u32(at + 24)
+        cdef uint64_t epochs_size = 8 * (<uint64_t>rows if not flags & ONE_EPOCH else 1)
+        cdef uint64_t bitmap_size = (<uint64_t>rows + 7) >> 3 if flags & HAS_TOMBSTONES else 0
+        cdef uint64_t total, offsets_at = (<uint64_t>raw_size + PADDING + 7) & ~<uint64_t>7
+        cdef uint32_t* offsets
+        cdef uint32_t longest_value = 0
+        cdef Py_ssize_t row
+        # every row differs from the one before by its suffix or its epoch, so there are no more rows than bytes
+        if rows == 0 or rows > raw_size or flags & ~KNOWN_FLAGS or reserved or get_u32(at + 28) != 0:
+            self.corrupt(index, "header", 0, rows)
+        if suffix_width not in (0, 1, 2, 4) or value_width not in (0, 1, 2, 4):
+            self.corrupt(index, "widths", suffix_width, value_width)
+        total = (HEADER_BYTES + epochs_size + bitmap_size + <uint64_t>rows * (suffix_width + value_width)
+                 + prefix_size + suffixes_size + values_size)
+        if total != <uint64_t>raw_size:
+            self.corrupt(index, "sections", raw_size, total)
+
+        self.make_room(<Py_ssize_t>offsets_at + 8 * (<Py_ssize_t>rows + 1), raw_size)
+        at = self.memory + HEADER_BYTES
+        self.epochs = <const uint64_t*>at
+        at += epochs_size
+        self.tombstones = at if bitmap_size else NULL
+        at += bitmap_size
+        offsets = <uint32_t*>(self.memory + offsets_at)
+        if not expand_lengths(at, suffix_width, rows, suffix_length, suffixes_size, offsets, &self.longest_suffix):
+            self.corrupt(index, "suffix lengths", suffixes_size, offsets[rows])
+        self.suffix_offsets = offsets
+        at += <Py_ssize_t>rows * suffix_width
+        offsets += rows + 1
+        if not expand_lengths(at, value_width, rows, value_length, values_size, offsets, &longest_value):
+            self.corrupt(index, "value lengths", values_size, offsets[rows])
+        self.value_offsets = offsets
+        at += <Py_ssize_t>rows * value_width
+        self.prefix.data, self.prefix.size = at, prefix_size
+        self.suffixes = at + prefix_size
+        self.values = self.suffixes + suffixes_size
+        self.one_epoch = (flags & ONE_EPOCH) != 0
+        self.unique_keys = (flags & UNIQUE_KEYS) != 0
+        self.rows = rows
+        self.check_tombstones(index)
+        self.max_epoch = 0
+        for row in range(1 if self.one_epoch else self.rows):
+            self.max_epoch = self.epochs[row] if self.epochs[row] > self.max_epoch else self.max_epoch
+        self.size_bytes = sizeof(Block) + self.memory_bytes
+        return 0
+
+    cdef int check_tombstones(self, Py_ssize_t index) except -1 nogil:
+        cdef Py_ssize_t row, rows = self.rows
+        if self.tombstones == NULL:
+            return 0
+        for row in range(rows):
+            if (self.tombstones[row >> 3] >> (row & 7)) & 1 and (
+                    self.value_offsets[row + 1] != self.value_offsets[row]):
+                self.rows = 0
+                self.corrupt(index, "the value of a tombstone", 0, row)
+        if rows & 7 and self.tombstones[rows >> 3] >> (rows & 7):
+            self.rows = 0
+            self.corrupt(index, "the end of the tombstones", 0, self.tombstones[rows >> 3])
+        return 0
+
+    cdef const uint64_t* ready_heads(self) noexcept nogil:
+        cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
+        cdef uint64_t* nothing = NULL
+        cdef Py_ssize_t row, size, wanted = 8 * self.rows
+        cdef uint64_t head
+        if heads != NULL:
+            return heads
+        heads = <uint64_t*>pool_take(wanted)
+        if heads == NULL:
+            return NULL
+        for row in range(self.rows):
+            size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
+            head = __builtin_bswap64(get_u64(self.suffixes + self.suffix_offsets[row]))
+            if size < 8:
+                head = head & ~(~<uint64_t>0 >> (8 * size))
+            heads[row] = head
+        if __atomic_compare_exchange_n(
+                &self.heads, &nothing, heads, False, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE):
+            self.heads_bytes = wanted
+            return heads
+        pool_give(<uint8_t*>heads, wanted)      # another thread was first: `nothing` now holds its array
+        return nothing
+
+    cdef Py_ssize_t lower_bound(self, Slice user_key, uint64_t epoch) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
+        cdef int order = memcmp(user_key.data, self.prefix.data, <size_t>shared) if shared > 0 else 0
+        cdef const uint64_t* heads
+        cdef const uint64_t* base
+        cdef Slice suffix
+        cdef uint64_t head
+        cdef Py_ssize_t count = self.rows, half, low, high
+        if count == 0 or order < 0 or (order == 0 and user_key.size < self.prefix.size):
+            return 0
+        if order > 0:
+            return count
+        suffix.data, suffix.size = user_key.data + shared, user_key.size - shared
+        heads = self.ready_heads()
+        if heads == NULL:
+            return self.search_rows(suffix, epoch, 0, count)
+        head = head_of_suffix(suffix)
+        base = heads
+        while count > 1:
+            half = count >> 1
+            base += half if base[half - 1] < head else 0
+            count -= half
+        low = (base - heads) + (base[0] < head)
+        high = low
+        while high < self.rows and heads[high] == head:     # equal heads say nothing: few, then compared whole
+            high += 1
+            if high - low == 16:
+                high = self.rows
+                break
+        return self.search_rows(suffix, epoch, low, high)
+
+    cdef Py_ssize_t search_rows(
+        self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high
+    ) noexcept nogil:
+        """The first row of [low, high) at or after the target; `high` when all of them are before it."""
+        cdef Py_ssize_t middle
+        cdef int order
+        while low < high:
+            middle = (low + high) >> 1
+            order = compare_bytes(self.suffix_at(middle), suffix)
+            if order < 0 or (order == 0 and self.epoch_at(middle) > epoch):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef int corrupt(
+        self, Py_ssize_t index, const char* where, Py_ssize_t expected, Py_ssize_t got
+    ) except -1 with gil:
+        raise Corruption(self.object_name, f"block {index}, {where.decode()}", expected, got)
+
+    def find(self, bytes user_key, uint64_t epoch) -> int:
+        """The row of the first entry at or after (user_key, epoch); `rows` when there is none."""
+        cdef Slice target
+        target.data, target.size = <const uint8_t*><const char*>user_key, len(user_key)
+        return self.lower_bound(target, epoch)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, Py_ssize_t row) -> tuple:
+        """(user key, epoch, value or None) of a row."""
+        cdef Slice suffix, value
+        if row < 0 or row >= self.rows:
+            raise IndexError(f"row {row} of a block of {self.rows} rows")
+        suffix, value = self.suffix_at(row), self.value_at(row)
+        key = (<const char*>self.prefix.data)[:self.prefix.size] + (<const char*>suffix.data)[:suffix.size]
+        return key, self.epoch_at(row), None if value.data == NULL else (<const char*>value.data)[:value.size]
+
+
+cdef inline uint64_t head_of_suffix(Slice suffix) noexcept nogil:
+    cdef uint64_t head = 0
+    memcpy(&head, suffix.data, <size_t>(suffix.size if suffix.size < 8 else 8))
+    return __builtin_bswap64(head)
+
+
+cdef int raise_no_memory(Py_ssize_t wanted) except -1 with gil:
+    raise MemoryError(f"no memory for {wanted} bytes of a block")
