@@ -1,0 +1,63 @@
+"""The index of a file: where each block lies, what it must check against, and the full key it begins with."""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from hummock.byte_buffer cimport ByteBuffer
+from hummock.key cimport Slice
+
+
+@cython.final
+cdef class SstableIndex:
+    """Decoded and checked; immutable; safe from any thread. Every pointer goes into `memory`."""
+    cdef readonly Py_ssize_t blocks
+    cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
+    cdef Slice prefix                       # bytes that all first keys begin with
+    cdef const uint64_t* heads              # head_of each first key less `prefix`
+    cdef const uint8_t* keys                # the first user keys, whole
+    cdef const uint32_t* key_offsets        # blocks + 1 positions in `keys`
+    cdef const uint64_t* first_epochs       # with the first key: the full key a block begins with
+    cdef const uint64_t* max_epochs         # newest epoch in each block
+    cdef const uint64_t* offsets            # blocks + 1 positions in `.data`
+    cdef const uint32_t* raw_sizes          # bytes of each payload
+    cdef const uint32_t* checksums          # crc32c of the stored bytes
+    cdef const uint32_t* rows
+    cdef const uint8_t* codecs
+    cdef uint8_t* memory                    # pooled
+    cdef Py_ssize_t memory_bytes
+
+    cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil
+    # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
+    # entry that is not in that block at or after the target is the first one of the next block
+
+    cdef Py_ssize_t count_upto(
+        self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
+    cdef str fault_in(self, uint32_t keys_bytes, uint64_t data_bytes, uint64_t rows)
+    cdef void point_into_memory(self) noexcept nogil
+    cdef void derive(self) noexcept nogil
+
+    cdef inline Slice first_key(self, Py_ssize_t block) noexcept nogil:
+        cdef Slice out
+        out.data = self.keys + self.key_offsets[block]
+        out.size = self.key_offsets[block + 1] - self.key_offsets[block]
+        return out
+
+
+@cython.final
+cdef class IndexBuilder:
+    """Collects one row per block and encodes the index section."""
+    cdef readonly Py_ssize_t blocks
+    cdef ByteBuffer first_epochs
+    cdef ByteBuffer max_epochs
+    cdef ByteBuffer sizes
+    cdef ByteBuffer raw_sizes
+    cdef ByteBuffer checksums
+    cdef ByteBuffer rows
+    cdef ByteBuffer key_sizes
+    cdef ByteBuffer codecs
+    cdef ByteBuffer keys
+
+    cdef int add(
+        self, Slice first_key, uint64_t first_epoch, uint64_t max_epoch, uint32_t size, uint32_t raw_size,
+        uint32_t checksum, uint32_t rows, uint8_t codec,
+    ) except -1 nogil
