@@ -1,0 +1,52 @@
+"""The blocked Bloom filter: one cache line answers whether a key hash may be in a file."""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint64_t
+
+cdef extern from * nogil:
+    """
+    #ifndef HUMMOCK_BLOOM
+    #define HUMMOCK_BLOOM
+    #include <stdint.h>
+    #define HUMMOCK_BLOOM_SPREAD 0x9FB21C651E98DF25ull
+    static inline uint64_t hummock_bloom_block(uint64_t hash, uint64_t blocks) {
+        return (uint64_t)(((unsigned __int128)hash * blocks) >> 64);
+    }
+    static inline void hummock_bloom_add(uint64_t *block, uint64_t hash, int probes) {
+        uint64_t spread = hash * HUMMOCK_BLOOM_SPREAD;
+        for (int i = 0; i < probes; i++, spread >>= 9) block[spread >> 6 & 7] |= 1ull << (spread & 63);
+    }
+    static inline int hummock_bloom_has(const uint64_t *block, uint64_t hash, int probes) {
+        uint64_t spread = hash * HUMMOCK_BLOOM_SPREAD, all = 1;
+        for (int i = 0; i < probes; i++, spread >>= 9) all &= block[spread >> 6 & 7] >> (spread & 63);
+        return (int)(all & 1);
+    }
+    #endif
+    """
+    uint64_t bloom_block "hummock_bloom_block"(uint64_t hash, uint64_t blocks) noexcept
+    void bloom_add "hummock_bloom_add"(uint64_t* block, uint64_t hash, int probes) noexcept
+    bint bloom_has "hummock_bloom_has"(const uint64_t* block, uint64_t hash, int probes) noexcept
+
+
+@cython.final
+cdef class BloomFilter:
+    """Decoded and checked; immutable; safe from any thread."""
+    cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
+    cdef readonly int probes                # bits set for each hash, 1..7
+    cdef uint64_t blocks
+    cdef const uint64_t* words              # 8 for each block, aligned to a cache line; goes into `memory`
+    cdef uint8_t* memory                    # pooled
+    cdef Py_ssize_t memory_bytes
+
+    cdef inline bint may_contain(self, uint64_t hash) noexcept nogil:   # False: no such key was added
+        return bloom_has(self.words + 8 * bloom_block(hash, self.blocks), hash, self.probes)
+
+    cdef inline void prefetch(self, uint64_t hash) noexcept nogil:      # of the line that `may_contain` reads
+        prefetch_line(self.words + 8 * bloom_block(hash, self.blocks))
+
+
+cdef extern from * nogil:
+    """
+    #define hummock_prefetch_line(address) __builtin_prefetch(address)
+    """
+    void prefetch_line "hummock_prefetch_line"(const void* address) noexcept
