@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 FORMAT_VERSION = 1
+INTEGERS = frozenset((
+    "rows", "data_bytes", "uncompressed_bytes", "min_epoch", "max_epoch", "stale_rows", "tombstones",
+    "format_version", "global_epoch", "id", "meta_bytes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +52,7 @@ class SstableInfo:
         known["smallest"] = bytes.fromhex(record["smallest"])
         known["largest"] = bytes.fromhex(record["largest"])
         known["table_ids"] = tuple(record["table_ids"])
+        for name, value in known.items():
+            if name in INTEGERS and (not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name} of an sstable is {value!r}")
         return cls(**known)

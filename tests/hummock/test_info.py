@@ -9,8 +9,8 @@ from hummock.sstable.info import SstableInfo
 
 INFO = SstableInfo(
     name="ab" * 16, smallest=b"\0\0\0\1\0\0a", largest=b"\0\0\0\2\xff", rows=9, data_bytes=100,
-    uncompressed_bytes=300, table_ids=(1, 2), min_epoch=1 << 16, max_epoch=3 << 16, stale_rows=2, tombstones=1,
-    filter_policy="blocked_bloom", codec="lz4", id=7, meta_bytes=50, meta_digest="cd" * 16)
+    uncompressed_bytes=300, table_ids=(1, 2), min_epoch=1 << 16, max_epoch=3 << 16, stale_rows=2,
+    tombstones=1, filter_policy="blocked_bloom", codec="lz4", id=7, meta_bytes=50, meta_digest="cd" * 16)
 
 
 def test_a_record_comes_back_from_its_json():

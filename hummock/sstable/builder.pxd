@@ -1,0 +1,46 @@
+"""SstableBuilder: full keys in order in, one file out."""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from hummock.byte_buffer cimport ByteBuffer
+from hummock.key cimport Slice
+from hummock.sstable.block_builder cimport BlockBuilder
+from hummock.sstable.index cimport IndexBuilder
+
+
+@cython.final
+cdef class SstableBuilder:
+    cdef readonly str name              # of the file: 32 hex digits
+    cdef object policy                  # FilterPolicy
+    cdef dict prefix_rules              # table id -> bytes of a user key whose hash is filtered too
+    cdef list tables                    # ids seen, ascending
+    cdef bint is_finished
+    cdef int codec
+    cdef Py_ssize_t block_bytes         # target of a block's payload
+    cdef Py_ssize_t check_at            # keys and values of the open block, above which its true size is asked
+    cdef BlockBuilder block
+    cdef IndexBuilder index
+    cdef ByteBuffer data                # the blocks, packed
+    cdef ByteBuffer hashes              # uint64 of each distinct user key and filtered prefix
+    cdef ByteBuffer smallest            # the first user key
+    cdef readonly Py_ssize_t rows
+    cdef Py_ssize_t stale_rows
+    cdef Py_ssize_t tombstones
+    cdef uint64_t uncompressed_bytes
+    cdef uint64_t min_epoch
+    cdef uint64_t max_epoch
+    cdef uint32_t table_id              # of the newest entry
+    cdef Py_ssize_t prefix_bytes        # filtered prefix of that table's keys; 0: none
+    cdef uint64_t last_prefix_hash
+
+    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil
+    # ValueError unless the full key is after all before it. A NULL value deletes
+    cdef Py_ssize_t bytes_so_far(self) noexcept nogil
+    # `.data` written, and what the open block holds before it is packed
+    cdef bint ends_before(self, Slice user_key) noexcept nogil  # whether every user key here is before this one
+    cdef int enter_table(self, uint32_t table_id) except -1 nogil
+    cdef int start_key(self, Slice user_key) except -1 nogil
+    cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
+    cdef int cut_block(self) except -1 nogil
+    cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil

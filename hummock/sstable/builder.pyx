@@ -1,0 +1,200 @@
+"""SstableBuilder: full keys in order in, one file out.
+
+Blocks are packed and checksummed as they fill, and key hashes collected in a C array, so that `finish` has only
+the filter and the index left to do. Adding runs without the GIL; one writer.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from hummock.byte_buffer cimport ByteBuffer
+from hummock.checksum cimport crc32c, hash64
+from hummock.codec cimport CODEC_NONE, compress, compress_bound
+from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.sstable.block_builder cimport BlockBuilder
+from hummock.sstable.index cimport IndexBuilder
+from hummock.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
+
+from hummock.codec import CODEC_IDS, CODEC_NAMES
+from hummock.sstable.filter_policy import FilterPolicy
+from hummock.sstable.index import SstableIndex
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
+
+
+class SstableOutput(NamedTuple):
+    """A finished file. `data` and `meta` support the buffer protocol; their memory is not copied."""
+
+    name: str
+    data: object        # what `<name>.data` holds
+    meta: object        # what `<name>.meta` holds
+    info: SstableInfo
+
+
+cdef class SstableBuilder:
+    """Builds one file from entries in full key order.
+
+    `prefix_rules` gives, for a table id, how many leading bytes of its user keys are put into the filter too, so
+    that a scan by that prefix can pass the file by.
+    """
+
+    def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None):
+        self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
+        self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
+        self.tables = []
+        self.block, self.index = BlockBuilder(), IndexBuilder()
+        self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
+
+    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil:
+        cdef uint32_t table_id = <uint32_t>(head_of(user_key.data, user_key.size) >> 32)
+        cdef Py_ssize_t used, entry_bytes = user_key.size + value.size
+        cdef int order = -1
+        if self.is_finished:
+            self.refuse(user_key, epoch)
+        if self.rows > 0:
+            order = compare_bytes(self.block.last_key(), user_key)
+            if order > 0 or (order == 0 and epoch >= self.block.last_epoch):
+                self.refuse(user_key, epoch)
+        if self.rows == 0 or table_id != self.table_id:
+            self.enter_table(table_id)
+            if self.rows == 0:
+                self.smallest.append(user_key.data, user_key.size)
+        used = self.block.keys_bytes + self.block.values_bytes + entry_bytes
+        if used > self.check_at:
+            self.maybe_cut(used, entry_bytes)
+        self.block.append(user_key, epoch, value, order == 0)
+        if order == 0:
+            self.stale_rows += 1
+        else:
+            self.start_key(user_key)
+        self.rows += 1
+        self.tombstones += value.data == NULL
+        self.min_epoch = epoch if epoch < self.min_epoch else self.min_epoch
+        self.max_epoch = epoch if epoch > self.max_epoch else self.max_epoch
+        return 0
+
+    cdef int enter_table(self, uint32_t table_id) except -1 nogil:
+        """A block never spans two tables; the first of a table's entries looks its rule up."""
+        if self.block.rows > 0:
+            self.cut_block()
+        self.table_id = table_id
+        with gil:
+            self.tables.append(table_id)
+            self.prefix_bytes = self.prefix_rules.get(table_id) or 0
+        return 0
+
+    cdef int start_key(self, Slice user_key) except -1 nogil:
+        """Collects the hashes of a user key that was not seen before."""
+        cdef uint64_t hash = hash64(user_key.data, user_key.size)
+        if self.hashes.size + 16 > self.hashes.capacity:
+            self.hashes.reserve(16)
+        memcpy(self.hashes.data + self.hashes.size, &hash, 8)
+        self.hashes.size += 8
+        if self.prefix_bytes > 0 and user_key.size > self.prefix_bytes:
+            hash = hash64(user_key.data, self.prefix_bytes)
+            if hash != self.last_prefix_hash:
+                self.last_prefix_hash = hash
+                memcpy(self.hashes.data + self.hashes.size, &hash, 8)
+                self.hashes.size += 8
+        return 0
+
+    cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil:
+        """Closes the block if the next entry would pass its target, else says when to ask again."""
+        cdef Py_ssize_t room = self.block_bytes - self.block.raw_bytes() - entry_bytes
+        if self.block.rows > 0 and room < 0:
+            self.cut_block()
+            self.check_at = self.block_bytes >> 1
+        else:
+            # the columns beside keys and values grow too, so the way to the target is halved each time
+            self.check_at = used + (room >> 1)
+        return 0
+
+    cdef int cut_block(self) except -1 nogil:
+        cdef Slice payload, first
+        cdef Py_ssize_t written = -1
+        cdef uint8_t* target
+        cdef int codec = self.codec
+        cdef uint64_t first_epoch = self.block.epochs[0]
+        self.block.encode(&payload)
+        self.data.reserve(compress_bound(codec, payload.size) + payload.size)
+        target = self.data.data + self.data.size
+        if codec != CODEC_NONE:
+            written = compress(codec, payload.data, payload.size, target, payload.size - (payload.size >> 3))
+        if written < 0:                 # not worth it: stored as it is
+            codec, written = CODEC_NONE, payload.size
+            memcpy(target, payload.data, <size_t>payload.size)
+        first.data, first.size = self.block.keys, self.block.first_key_size
+        self.index.add(
+            first, first_epoch, self.block.max_epoch, <uint32_t>written, <uint32_t>payload.size,
+            crc32c(target, written), <uint32_t>self.block.rows, <uint8_t>codec)
+        self.data.size += written
+        self.uncompressed_bytes += <uint64_t>payload.size
+        self.block.clear()
+        return 0
+
+    cdef Py_ssize_t bytes_so_far(self) noexcept nogil:
+        return self.data.size + self.block.keys_bytes + self.block.values_bytes
+
+    cdef bint ends_before(self, Slice user_key) noexcept nogil:
+        return self.rows == 0 or compare_bytes(self.block.last_key(), user_key) < 0
+
+    cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil:
+        key = (<const char*>user_key.data)[:user_key.size]
+        if self.is_finished:
+            raise ValueError(f"file {self.name} is finished, ({key!r}, {epoch}) came after")
+        last = self.block.last_key()
+        before = (<const char*>last.data)[:last.size]
+        raise ValueError(
+            f"entry {self.rows} of file {self.name}: ({key!r}, {epoch}) does not stand after "
+            f"({before!r}, {self.block.last_epoch})")
+
+    def put(self, bytes user_key, uint64_t epoch, value) -> None:
+        """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
+        cdef Slice key, payload
+        cdef bytes held = value if value is not None else b""
+        if len(user_key) > MAX_KEY_BYTES or len(held) > MAX_VALUE_BYTES:
+            raise ValueError(f"a key of {len(user_key)} bytes with a value of {len(held)} bytes is too long")
+        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
+        payload.data = NULL if value is None else <const uint8_t*><const char*>held
+        payload.size = len(held)
+        self.add(key, epoch, payload)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of `.data` so far; the open block counts unpacked."""
+        return self.bytes_so_far()
+
+    def finish(self) -> SstableOutput:
+        """The file. ValueError when it would be empty or was finished before."""
+        cdef Slice last
+        if self.rows == 0 or self.is_finished:
+            raise ValueError(f"file {self.name} holds {self.rows} entries, finished: {self.is_finished}")
+        self.is_finished = True
+        with nogil:
+            self.cut_block()
+        last = self.block.last_key()
+        info = SstableInfo(
+            name=self.name, smallest=self.smallest.to_bytes(), largest=(<const char*>last.data)[:last.size],
+            rows=self.rows, data_bytes=self.data.size, uncompressed_bytes=self.uncompressed_bytes,
+            table_ids=tuple(self.tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
+            stale_rows=self.stale_rows, tombstones=self.tombstones, filter_policy=self.policy.name,
+            codec=CODEC_NAMES[self.codec])
+        index = self.index.encode()
+        filter = self.policy.build(np.frombuffer(self.hashes, np.uint64))
+        samples = split_samples(SstableIndex.decode(index, self.name, info.data_bytes, info.rows))
+        meta = encode_meta(info, index, filter, samples)
+        info = replace(info, meta_bytes=len(meta), meta_digest=digest_of(meta))
+        return SstableOutput(self.name, self.data, meta, info)
+
+
+def split_samples(index: SstableIndex) -> list:
+    """Keys that part the file into at most MOST_SAMPLES pieces of about equal size."""
+    step = -(-len(index) // MOST_SAMPLES)
+    blocks = [index[at] for at in range(step, len(index), step)]
+    return [SplitSample(block.first_key[:SAMPLE_KEY_BYTES], block.offset) for block in blocks]
