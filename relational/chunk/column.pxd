@@ -24,6 +24,7 @@ cdef enum Kind:                         # the numbers of relational.types.TypeKi
 
 cdef enum:
     KINDS = 13
+    LONG_WORK = 65_536                  # cells from which on a kernel is worth giving up the GIL (about 200 us)
 
 cdef struct ColumnView:                 # borrowed from a Column
     int kind

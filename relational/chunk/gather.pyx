@@ -6,25 +6,31 @@ Ours rather than pyarrow's because a call of its compute registry costs more tha
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from relational.chunk.column cimport Column, ColumnView, VARCHAR, bit_at, is_null, width_of
+from relational.chunk.column cimport Column, ColumnView, LONG_WORK, VARCHAR, bit_at, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
 
 
 cdef Column gather(Column column, const int32_t* indices, Py_ssize_t rows):
     cdef ColumnBuilder builder = ColumnBuilder(column.data_type)
-    cdef const ColumnView* view = &column.view
-    cdef Py_ssize_t data_bytes = 0
-    with nogil:
-        if view.kind == VARCHAR:
-            data_bytes = gathered_bytes(view, indices, rows)
-        builder.reserve(rows, data_bytes)
-        builder.nulls = gather_present(view, indices, rows, builder.present)
-        if view.kind == VARCHAR:
-            builder.data_size = gather_strings(view, indices, rows, <int32_t*>builder.values, builder.data)
-        else:
-            gather_fixed(view, indices, rows, builder.values)
-        builder.rows = rows
+    if rows < LONG_WORK:
+        gather_into(builder, &column.view, indices, rows)
+    else:
+        with nogil:
+            gather_into(builder, &column.view, indices, rows)
     return builder.finish_column()
+
+
+cdef int gather_into(
+    ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
+) except -1 nogil:
+    builder.reserve(rows, gathered_bytes(view, indices, rows) if view.kind == VARCHAR else 0)
+    builder.nulls = gather_present(view, indices, rows, builder.present)
+    if view.kind == VARCHAR:
+        builder.data_size = gather_strings(view, indices, rows, <int32_t*>builder.values, builder.data)
+    else:
+        gather_fixed(view, indices, rows, builder.values)
+    builder.rows = rows
+    return 0
 
 
 cdef Py_ssize_t gathered_bytes(const ColumnView* view, const int32_t* indices, Py_ssize_t rows) noexcept nogil:

@@ -22,8 +22,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.string cimport memcpy
 
 from relational.chunk.column cimport (
-    BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, VARCHAR, as_column,
-    bit_at, is_null,
+    BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, INTERVAL, LONG_WORK, NUMERIC, REAL, SMALLINT, VARCHAR,
+    as_column, bit_at, is_null,
 )
 from relational.chunk.scalar cimport (
     ArrowInterval, double_of_ordered64, int128_t, length_of_interval, load16, load32, load64, ordered64_of_double,
@@ -161,10 +161,12 @@ cdef int fill_vnodes(tuple columns, Py_ssize_t rows, int vnode_count, uint16_t* 
         return 0
     crcs = np.full(rows, 0xFFFFFFFF, dtype=np.uint32)
     for column in columns:
-        with nogil:
+        if rows < LONG_WORK:
             add_column(&column.view, rows, &crcs[0])
-    with nogil:
-        fold(&crcs[0], rows, <uint32_t>vnode_count, vnodes)
+        else:
+            with nogil:
+                add_column(&column.view, rows, &crcs[0])
+    fold(&crcs[0], rows, <uint32_t>vnode_count, vnodes)
     return 0
 
 

@@ -22,6 +22,7 @@ cdef enum Reason:                       # why bytes are no encoding, or a value 
     OUT_OF_RANGE = 4
     BAD_UTF8 = 5
     TRAILING = 6
+    ABSENT = 7
 
 cdef struct Field:
     int kind                            # of relational.chunk.column.Kind

@@ -4,15 +4,16 @@ A block is small enough that its cursors and its bytes stay in the first-level c
 the other passes over them, so each inner loop knows one type and the memory is still walked once.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.key cimport Slice
-from relational.chunk.column cimport Column, ColumnView, NUMERIC, VARCHAR, is_null
+from relational.chunk.column cimport Column, ColumnView, LONG_WORK, VARCHAR, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport (
-    BAD_FORM, BAD_TAG, BAD_UTF8, BLOCK_ROWS, DECIMAL_SLOT, FINE, Field, OUT_OF_RANGE, Reason, TRAILING, TRUNCATED,
+    ABSENT, BAD_FORM, BAD_TAG, BAD_UTF8, BLOCK_ROWS, DECIMAL_SLOT, FINE, Field, OUT_OF_RANGE, Reason, TRAILING, TRUNCATED,
 )
 from relational.chunk.scalar cimport __builtin_bswap16, __builtin_bswap32, store16, store32
 from relational.encoding.utf8 cimport first_bad_text
@@ -30,6 +31,7 @@ cdef dict REASONS = {
     OUT_OF_RANGE: "the value is outside what its type can hold",
     BAD_UTF8: "the text is not UTF-8",
     TRAILING: "bytes follow the last column",
+    ABSENT: "there are no bytes to decode",
 }
 
 
@@ -39,6 +41,14 @@ cdef struct Block:                      # the rows in hand
     int32_t sizes[BLOCK_ROWS]
     uint8_t* cursors[BLOCK_ROWS]
     const uint8_t* limits[BLOCK_ROWS]   # reading only
+
+
+cdef struct Source:                     # the bytes to decode
+    PyObject* column                    # borrowed BinaryColumn, used where `slices` is NULL
+    const Slice* slices
+    Py_ssize_t rows
+    Py_ssize_t skip                     # leading bytes of each row that are not ours
+    bint absent_is_null
 
 
 cdef int raise_encoding(Reason reason, Py_ssize_t row, Py_ssize_t column, Py_ssize_t offset) except -1 nogil:
@@ -82,8 +92,11 @@ cdef class RowFormat:
                 raise MemoryError("no memory to encode a block of rows")
             for i in range(count):
                 views[i] = &(<Column>columns[i]).view
-            with nogil:
+            if rows * count < LONG_WORK:
                 write_blocks(self, views, count, rows, table_id, vnodes, scratch, out)
+            else:
+                with nogil:
+                    write_blocks(self, views, count, rows, table_id, vnodes, scratch, out)
         finally:
             free(views)
             free(scratch)
@@ -94,22 +107,24 @@ cdef class RowFormat:
         const uint8_t* wanted
     ):
         cdef list sinks = [ColumnBuilder(data_type) for data_type in self.types]
-        cdef Block block
+        cdef PyObject** borrowed = <PyObject**>malloc((self.count + 1) * sizeof(PyObject*))
+        cdef Source source
         cdef ColumnBuilder sink
-        cdef int i, last = self.count
-        while last > 0 and wanted != NULL and not wanted[last - 1]:
-            last -= 1
-        block.start = 0
-        for sink in sinks:
-            sink.reserve(rows, 0)
-        while block.start < rows:
-            block.count = min(<Py_ssize_t>BLOCK_ROWS, rows - block.start)
-            point_at_rows(&block, column, slices, skip, absent_is_null)
-            for i in range(last):
-                read_field(self, i, sinks[i], wanted == NULL or wanted[i], &block, column, slices)
-            if last == self.count:
-                check_ends(&block)
-            block.start += block.count
+        cdef int i
+        if borrowed == NULL:
+            raise MemoryError("no memory to decode a block of rows")
+        source.column, source.slices = <PyObject*>column, slices
+        source.rows, source.skip, source.absent_is_null = rows, skip, absent_is_null
+        try:
+            for i, sink in enumerate(sinks):
+                borrowed[i] = <PyObject*>sink
+            if rows * self.count < LONG_WORK:
+                read_blocks(self, borrowed, &source, wanted)
+            else:
+                with nogil:
+                    read_blocks(self, borrowed, &source, wanted)
+        finally:
+            free(borrowed)
         return [sink.finish() if wanted == NULL or wanted[i] else None for i, sink in enumerate(sinks)]
 
 
@@ -215,44 +230,61 @@ cdef void write_prefixes(Block* block, int64_t table_id, const uint16_t* vnodes)
         block.cursors[row] += USER_KEY_PREFIX
 
 
-cdef Slice row_at(BinaryColumn column, const Slice* slices, Py_ssize_t row) noexcept nogil:
+cdef int read_blocks(RowFormat format, PyObject** sinks, const Source* source, const uint8_t* wanted) except -1 nogil:
+    cdef Block block
+    cdef int i, last = format.count
+    while last > 0 and wanted != NULL and not wanted[last - 1]:
+        last -= 1
+    for i in range(last):
+        (<ColumnBuilder>sinks[i]).reserve(source.rows, 0)
+    block.start = 0
+    while block.start < source.rows:
+        block.count = min(<Py_ssize_t>BLOCK_ROWS, source.rows - block.start)
+        point_at_rows(&block, source)
+        for i in range(last):
+            read_field(format, i, <ColumnBuilder>sinks[i], wanted == NULL or wanted[i], &block, source)
+        if last == format.count:
+            check_ends(&block)
+        block.start += block.count
+    return 0
+
+
+cdef Slice row_at(const Source* source, Py_ssize_t row) noexcept nogil:
     """The bytes of a row; data NULL: there are none."""
     cdef Slice out
-    if slices != NULL:
-        return slices[row]
-    out = column.at(row)
-    if column.is_null(row):
+    if source.slices != NULL:
+        return source.slices[row]
+    out = (<BinaryColumn>source.column).at(row)
+    if (<BinaryColumn>source.column).is_null(row):
         out.data = NULL
     return out
 
 
-cdef int point_at_rows(
-    Block* block, BinaryColumn column, const Slice* slices, Py_ssize_t skip, bint absent_is_null
-) except -1:
+cdef int point_at_rows(Block* block, const Source* source) except -1 nogil:
     cdef Py_ssize_t i
     cdef Slice row
     for i in range(block.count):
-        row = row_at(column, slices, block.start + i)
+        row = row_at(source, block.start + i)
         if row.data == NULL:
-            if not absent_is_null:
-                raise EncodingError("there are no bytes to decode", row=block.start + i)
+            if not source.absent_is_null:
+                raise_encoding(ABSENT, block.start + i, -1, -1)
             block.cursors[i] = NULL
             block.limits[i] = NULL
-        elif row.size < skip:
+        elif row.size < source.skip:
             raise_encoding(TRUNCATED, block.start + i, -1, row.size)
         else:
-            block.cursors[i] = <uint8_t*>row.data + skip
+            block.cursors[i] = <uint8_t*>row.data + source.skip
             block.limits[i] = row.data + row.size
     return 0
 
 
 cdef int read_field(
-    RowFormat format, int field, ColumnBuilder sink, bint wanted, Block* block, BinaryColumn column,
-    const Slice* slices
+    RowFormat format, int field, ColumnBuilder sink, bint wanted, Block* block, const Source* source
 ) except -1 nogil:
+    """Appends the field of each row of the block to `sink`, or only passes over it."""
     cdef Reason reason = FINE
     cdef Py_ssize_t failed, row, room = 0
-    cdef Py_ssize_t first = sink.rows if wanted else 0
+    cdef Py_ssize_t first = sink.rows
     if format.fields[field].kind == VARCHAR:
         for row in range(block.count):
             room += block.limits[row] - block.cursors[row]
@@ -265,7 +297,7 @@ cdef int read_field(
         reason = BAD_UTF8
     if failed >= 0:
         row = block.start + failed
-        raise_encoding(reason, row, field, block.cursors[failed] - row_at(column, slices, row).data
+        raise_encoding(reason, row, field, block.cursors[failed] - row_at(source, row).data
                        if block.cursors[failed] != NULL else -1)
     if not wanted:
         sink.rows = sink.nulls = sink.data_size = 0
