@@ -198,6 +198,14 @@ cdef bint same_value(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcep
     return memcmp(view.values + a * width, view.values + b * width, <size_t>width) == 0
 
 
+cdef bint equal_changes(const ColumnView** views, int count, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    cdef int column
+    for column in range(count):
+        if not same_value(views[column], a, b):
+            return False
+    return True
+
+
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
     """Clears in `mask` the visible pairs without a change; returns how many."""
     cdef uint8_t[::1] out = mask

@@ -18,17 +18,14 @@ A row without a key has vnode 0. `encoding/FORMAT.md` lists examples.
 
 import numpy as np
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from relational.chunk.column cimport (
-    BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, INTERVAL, LONG_WORK, NUMERIC, REAL, SMALLINT, VARCHAR,
-    as_column, bit_at, is_null,
+    BIGINT, Column, ColumnView, INTERVAL, LONG_WORK, NUMERIC, VARCHAR, as_column, is_null,
 )
-from relational.chunk.scalar cimport (
-    ArrowInterval, double_of_ordered64, int128_t, length_of_interval, load16, load32, load64, ordered64_of_double,
-    uint128_t,
-)
+from relational.chunk.normal_form cimport pair_of, word_of
+from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
 VNODE_COUNT = 256                       # of a table that does not say otherwise
 MAX_VNODE_COUNT = 32_768
@@ -68,6 +65,10 @@ cdef inline uint32_t crc_word(uint32_t crc, uint64_t word) noexcept nogil:
             ^ TABLES[1][(word >> 48) & 0xFF] ^ TABLES[0][word >> 56])
 
 
+cdef inline uint32_t crc_pair(uint32_t crc, uint128_t pair) noexcept nogil:
+    return crc_word(crc_word(crc, <uint64_t>pair), <uint64_t>(pair >> 64))
+
+
 cdef inline uint32_t crc_text(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t at
     for at in range(0, size - 7, 8):
@@ -87,36 +88,8 @@ cdef inline uint32_t crc_decimal(uint32_t crc, const uint8_t* value, int scale) 
         scale -= 1
     if number < 0:
         magnitude = 0 - magnitude
-    crc = crc_word(crc_word(crc, <uint64_t>magnitude), <uint64_t>(magnitude >> 64))
+    crc = crc_pair(crc, magnitude)
     return crc_byte(crc, <uint8_t>scale)
-
-
-cdef inline uint32_t crc_interval(uint32_t crc, const uint8_t* value) noexcept nogil:
-    cdef ArrowInterval interval
-    cdef uint128_t length
-    memcpy(&interval, value, 16)
-    length = <uint128_t>length_of_interval(&interval)
-    return crc_word(crc_word(crc, <uint64_t>length), <uint64_t>(length >> 64))
-
-
-cdef inline uint64_t word_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:
-    """The 8 normalised bytes of a value of a kind that has 8."""
-    cdef float small
-    cdef double wide
-    cdef uint64_t bits
-    if view.kind == INT or view.kind == DATE:
-        return <uint64_t><int64_t><int32_t>load32(view.values + row * 4)
-    if view.kind == SMALLINT:
-        return <uint64_t><int64_t><int16_t>load16(view.values + row * 2)
-    if view.kind == BOOLEAN:
-        return bit_at(view.values, view.offset + row)
-    if view.kind == REAL:
-        memcpy(&small, view.values + row * 4, 4)
-        wide = small
-        memcpy(&bits, &wide, 8)
-        return double_of_ordered64(ordered64_of_double(bits))
-    bits = load64(view.values + row * 8)
-    return double_of_ordered64(ordered64_of_double(bits)) if view.kind == DOUBLE else bits
 
 
 cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) noexcept nogil:
@@ -136,7 +109,7 @@ cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) no
         elif kind == NUMERIC:
             crcs[row] = crc_decimal(crcs[row], view.values + row * 16, view.scale)
         elif kind == INTERVAL:
-            crcs[row] = crc_interval(crcs[row], view.values + row * 16)
+            crcs[row] = crc_pair(crcs[row], pair_of(view, row))
         else:
             crcs[row] = crc_word(crcs[row], word_of(view, row))
 

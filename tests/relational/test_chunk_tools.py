@@ -1,0 +1,148 @@
+"""ChunkBuilder, record batches, grouping and net changes."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from relational.chunk import DataChunk, Op, StreamChunk
+from relational.chunk.arrow import from_record_batch, to_record_batch
+from relational.chunk.chunk_builder import ChunkBuilder
+from relational.chunk.grouping import group_rows
+from relational.chunk.net_changes import net_changes
+from relational.types import Schema
+from tests.relational.random_rows import TYPES, columns_of, random_rows, sql_row
+
+SCHEMA = Schema.of(id="bigint", name="varchar")
+
+
+def random_changes(rng, rows):
+    changes = []
+    while len(changes) < rows:
+        key = rng.randrange(6)
+        if rng.random() < 0.5:
+            changes += [
+                (Op.UPDATE_DELETE, (key, "old")),
+                (Op.UPDATE_INSERT, (key, rng.choice(["old", "new"]))),
+            ]
+        else:
+            changes.append((rng.choice([Op.INSERT, Op.DELETE]), (key, "plain")))
+    return changes
+
+
+def test_a_builder_cuts_at_capacity_and_never_inside_an_update(rng):
+    for _ in range(100):
+        capacity = rng.randrange(2, 9)
+        builder = ChunkBuilder(SCHEMA, capacity)
+        changes = random_changes(rng, rng.randrange(1, 60))
+        made, at = [], 0
+        while at < len(changes):
+            if rng.random() < 0.5:
+                made.append(builder.append_row(*changes[at]))
+                at += 1
+            else:
+                end = min(len(changes), at + rng.randrange(1, 20))
+                if changes[end - 1][0] is Op.UPDATE_DELETE:
+                    end += 1
+                made += builder.append_chunk(StreamChunk.from_rows(SCHEMA, changes[at:end]))
+                at = end
+        made.append(builder.finish())
+        assert builder.finish() is None
+        chunks = [chunk for chunk in made if chunk is not None]
+        assert [change for chunk in chunks for change in chunk.changes()] == changes
+        for chunk in chunks:
+            assert 1 <= chunk.capacity <= capacity
+            assert chunk.ops[0] != Op.UPDATE_INSERT
+            assert chunk.ops[-1] != Op.UPDATE_DELETE
+        for chunk in chunks[:-1]:
+            assert chunk.capacity >= capacity - 1
+
+
+def test_a_builder_takes_visible_rows_only():
+    builder = ChunkBuilder(SCHEMA, 2)
+    assert builder.append_chunk(StreamChunk.from_pretty("+ 1 a D\n+ 2 b")) == []
+    assert builder.finish().to_pretty() == "+ 2 b"
+    with pytest.raises(ValueError, match="at least 2"):
+        ChunkBuilder(SCHEMA, 1)
+
+
+def test_chunks_become_record_batches_and_come_back():
+    chunk = StreamChunk.from_pretty("+ 1 a\n- 2 b D\nU- 3 c\nU+ 3 d", SCHEMA)
+    batch = to_record_batch(chunk, SCHEMA)
+    assert batch.schema.names == ["id", "name", "_op", "_visible"]
+    again = from_record_batch(batch)
+    assert (again.to_pretty(), again.capacity) == (chunk.to_pretty(), 4)
+    plain = DataChunk.from_rows(SCHEMA, [(1, "a")])
+    assert to_record_batch(plain, SCHEMA).schema.names == ["id", "name"]
+    assert type(from_record_batch(to_record_batch(plain, SCHEMA))) is DataChunk
+    with pytest.raises(ValueError, match="no op"):
+        from_record_batch(pa.record_batch({"a": [1], "_op": [7]}))
+    with pytest.raises(ValueError, match="_op"):
+        to_record_batch(DataChunk([pa.array([1])]), Schema.of(_op="bigint"))
+
+
+def test_rows_are_grouped_as_sql_groups_them(rng):
+    for _ in range(60):
+        types = rng.sample(TYPES, rng.randrange(0, 4))
+        rows = random_rows(rng, types, rng.randrange(0, 120))
+        shown = np.array([rng.random() < 0.8 for _ in rows], dtype=np.uint8)
+        chunk = DataChunk(columns_of(types, rows), shown, capacity=len(rows))
+        ids, firsts = group_rows(chunk, range(len(types)))
+        seen = {}
+        expected = [
+            seen.setdefault(sql_row(row), len(seen)) if bit else -1
+            for row, bit in zip(rows, shown, strict=True)
+        ]
+        assert ids.tolist() == expected
+        assert firsts.tolist() == [expected.index(group) for group in range(len(seen))]
+
+
+def test_net_changes_keep_the_first_retraction_and_the_last_insertion():
+    chunk = StreamChunk.from_pretty(
+        """
+        + 1 a
+        U- 1 a
+        U+ 1 b
+        - 2 x
+        + 2 y
+        U- 3 p
+        U+ 3 q
+        + 4 gone
+        - 4 gone
+        - 5 same
+        + 5 same
+        U- 6 p
+        U+ 6 q
+        U- 6 q
+        U+ 6 r
+        """
+    )
+    assert net_changes(chunk, [0]).to_pretty() == "+ 1 b\n- 2 x\n+ 2 y\nU- 3 p\nU+ 3 q\n- 6 p\n+ 6 r"
+    unique = StreamChunk.from_pretty("+ 1 a\n- 2 b")
+    assert net_changes(unique, [0]) is unique
+
+
+def test_net_changes_have_the_effect_of_all_changes(rng):
+    for _ in range(100):
+        before = {key: rng.randrange(3) for key in range(6) if rng.random() < 0.5}
+        table, changes = dict(before), []
+        for _ in range(rng.randrange(1, 40)):
+            key = rng.randrange(6)
+            if key not in table:
+                table[key] = rng.randrange(3)
+                changes.append((Op.INSERT, (key, table[key])))
+            elif rng.random() < 0.5:
+                changes.append((Op.DELETE, (key, table.pop(key))))
+            else:
+                changes.append((Op.UPDATE_DELETE, (key, table[key])))
+                table[key] = rng.randrange(3)
+                changes.append((Op.UPDATE_INSERT, (key, table[key])))
+        result = net_changes(StreamChunk.from_rows(Schema.of(k="bigint", v="bigint"), changes), [0])
+        after = dict(before)
+        for op, (key, value) in result.changes():
+            if op.is_retraction:
+                assert after.pop(key) == value
+            else:
+                assert key not in after
+                after[key] = value
+        assert after == table
+        assert result.visible_rows <= 2 * len({key for _, (key, _) in changes})
