@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from relational.errors import BindError, EvaluationError
 from relational.expr.casting import can_cast
-from relational.expr.coercion import common_type, digits
+from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.evaluate import evaluate_constant
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
@@ -140,8 +140,7 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
     try:
         return Literal(evaluate_constant(cast), data_type)
     except EvaluationError as error:
-        shown = operand.describe()
-        raise BindError(f"{shown} is no {data_type}: {error.args[0]}", **span(place)) from error
+        raise BindError(f"{operand.describe()} is no {data_type}", **span(place)) from error
 
 
 def unify(values: Sequence[Expression], what: str, place: Place | None) -> tuple[list[Expression], DataType]:
@@ -197,7 +196,8 @@ def _decimal(value: Decimal, place: Place | None) -> Literal:
     precision = max(len(value.as_tuple().digits) + max(exponent, 0), scale, 1)
     if precision > 38:
         raise BindError(f"NUMERIC holds 38 digits, this has {precision}", **span(place))
-    return Literal(value.quantize(Decimal(1).scaleb(-scale)), DataType.numeric(precision, scale))
+    scaled = value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
+    return Literal(scaled, DataType.numeric(precision, scale))
 
 
 def is_unknown(value: Expression) -> bool:

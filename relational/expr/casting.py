@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.expr import arithmetic, text_values
+from relational.expr.coercion import WIDE
 from relational.expr.evaluation import (
     Evaluation,
     Value,
@@ -166,8 +167,8 @@ def _spelled_out(evaluation: Evaluation, array: pa.Array, plain: np.ndarray, tar
     failed = np.zeros(len(texts), np.bool_)
     for row in np.flatnonzero(~plain):
         value = _decimal_or_none(texts[row])
-        failed[row] = value is None or abs(value) >= Decimal(10) ** (target.precision - target.scale)
-        texts[row] = None if failed[row] else f"{value.quantize(Decimal(1).scaleb(-38)):f}"
+        failed[row] = value is None or value.copy_abs() >= Decimal(10) ** (target.precision - target.scale)
+        texts[row] = None if failed[row] else f"{value.quantize(Decimal(1).scaleb(-38), context=WIDE):f}"
     evaluation.fail(failed, f"invalid text for {target}")
     return pa.array(texts, pa.string())
 

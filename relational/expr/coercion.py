@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Context
 from functools import reduce
 
 from relational.expr.aggregates import MAX_PRECISION
@@ -11,6 +12,8 @@ from relational.types.data_type import DataType, TypeKind
 _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 QUOTIENT_SCALE = 10
+WIDE = Context(prec=3 * MAX_PRECISION)
+"""Python's own 28 digits are too few for a NUMERIC."""
 PRODUCT_SCALE = 20
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -133,4 +134,6 @@ def scalar(value: object, data_type: DataType) -> pa.Scalar:
 def python_value(value: pa.Scalar) -> object:
     """The Python value that a row of this package holds for an Arrow scalar."""
     plain = value.as_py()
+    if isinstance(plain, datetime) and plain.tzinfo is not None:
+        return plain.astimezone(UTC)
     return Interval.from_arrow(plain) if isinstance(plain, pa.MonthDayNano) else plain

@@ -14,15 +14,14 @@ from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY, Interval
 
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
-_CLOCK = (
-    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<fraction>[0-9]{1,6})[0-9]*)?)?"
-)
-_ZONE = r"(?P<zone>[zZ]|[+-][0-9]{2}(:?[0-9]{2})?)?"
+_SECONDS = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6})[0-9]*)?)?"
+_CLOCK = rf"(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}){_SECONDS}"
+_ZONE = r"(?P<zone>[zZ]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _PATTERNS = {
-    TypeKind.DATE: rf"^{_DATE}([ T]{_CLOCK} ?{_ZONE})?$",
+    TypeKind.DATE: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
     TypeKind.TIME: rf"^{_CLOCK}$",
-    TypeKind.TIMESTAMP: rf"^{_DATE}([ T]{_CLOCK} ?{_ZONE})?$",
-    TypeKind.TIMESTAMPTZ: rf"^{_DATE}([ T]{_CLOCK} ?{_ZONE})?$",
+    TypeKind.TIMESTAMP: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
+    TypeKind.TIMESTAMPTZ: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
 }
 _UNITS = {
     "microsecond": (0, 0, 1),
