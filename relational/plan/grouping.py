@@ -1,0 +1,107 @@
+"""Binds the terms of a grouped SELECT: each is made of group expressions, aggregates and constants only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relational.errors import BindError
+from relational.expr.aggregates import AggCall, AggKind, aggregate_type
+from relational.expr.bind import AGGREGATES, Scope, TermBinder, is_unknown, place_of, span, unknown
+from relational.expr.expression import Expression, InputRef, Literal
+from relational.expr.term import Name, Summary, Term, has_summary
+from relational.plan.logical import Aggregate, LogicalPlan, Project
+from relational.types.data_type import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An aggregate whose argument and filter are expressions over the input."""
+
+    kind: AggKind
+    argument: Expression | None
+    condition: Expression | None
+    data_type: DataType
+
+
+class GroupBinder(TermBinder):
+    """Binds terms to the output of an Aggregate that it collects on the way: groups first, then calls."""
+
+    def __init__(self, scope: Scope, groups: Sequence[Term]):
+        super().__init__(scope)
+        self._input = TermBinder(scope)
+        self._groups: list[Expression] = []
+        for term in groups:
+            bound = self._input.bind(term)
+            if bound not in self._groups and not isinstance(bound, Literal):
+                self._groups.append(bound)
+        self._calls: list[_Call] = []
+
+    def bind(self, term: Term) -> Expression:
+        """The term over groups and aggregates. BindError for a column that is neither grouped nor
+        aggregated.
+        """
+        if isinstance(term, Summary):
+            return self._summary(term)
+        if not has_summary(term):
+            bound = self._input.bind(term)
+            if isinstance(bound, Literal):
+                return bound
+            if bound in self._groups:
+                return InputRef(self._groups.index(bound), bound.data_type)
+        if isinstance(term, Name):
+            raise BindError(
+                f"column {term.name!r} must stand in GROUP BY or inside an aggregate", **span(term.place)
+            )
+        return super().bind(term)
+
+    def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
+        """The Aggregate over `plan` of all that was bound, below it a projection where expressions need
+        one.
+        """
+        arguments = [call.argument for call in self._calls if call.argument is not None]
+        names = plan.schema.names
+        if all(isinstance(each, InputRef) for each in (*self._groups, *arguments)):
+            columns = None
+        else:
+            conditions = [call.condition for call in self._calls if call.condition is not None]
+            columns = list(dict.fromkeys((*self._groups, *arguments, *conditions)))
+            plan = Project(plan, tuple(columns), tuple(each.describe(names) for each in columns))
+
+        def position(expression: Expression) -> int:
+            if columns is not None:
+                return columns.index(expression)
+            assert isinstance(expression, InputRef)
+            return expression.index
+
+        calls = []
+        for call in self._calls:
+            argument = None if call.argument is None else position(call.argument)
+            condition = call.condition
+            if condition is not None and columns is not None:
+                condition = InputRef(position(condition), condition.data_type)
+            calls.append(AggCall(call.kind, argument, condition, False, call.data_type))
+        called = tuple(call.describe(plan.schema.names) for call in calls)
+        return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
+
+    def _summary(self, term: Summary) -> Expression:
+        call = self._call(term)
+        if call not in self._calls:
+            self._calls.append(call)
+        return InputRef(len(self._groups) + self._calls.index(call), call.data_type)
+
+    def _call(self, term: Summary) -> _Call:
+        if term.function not in AGGREGATES:
+            raise BindError(unknown("aggregate", term.function, AGGREGATES), **span(term.place))
+        kind = AggKind(term.function)
+        if term.distinct and kind not in (AggKind.MIN, AggKind.MAX):
+            raise BindError(f"{term.function}(DISTINCT …) is not supported", **span(term.place))
+        argument = None if term.argument is None else self._input.bind(term.argument)
+        if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
+            raise BindError(f"{term.function} of a constant text", **span(place_of(term)))
+        data_type = aggregate_type(kind, None if argument is None else argument.data_type)
+        if data_type is None:
+            what = "*" if argument is None else argument.data_type
+            raise BindError(f"{term.function} is not defined for ({what})", **span(term.place))
+        condition = None if term.condition is None else self._input.condition(term.condition, "FILTER")
+        return _Call(kind, argument, condition, data_type)

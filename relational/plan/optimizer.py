@@ -1,0 +1,31 @@
+"""Rewrites a logical plan by rules, in a visible order, into one that means the same.
+
+A rule is a function of a whole plan in a file of its own, with before/after pairs in `tests/rules`.
+Every rule keeps the visible columns of the root; `add_stream_key` may append hidden ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relational.plan.logical import LogicalPlan
+from relational.plan.rules.add_stream_key import add_stream_key
+from relational.plan.rules.merge_projects import merge_projects
+from relational.plan.rules.prune_columns import prune_columns
+from relational.plan.rules.push_down_filter import push_down_filter
+from relational.plan.rules.use_point_get import use_point_get
+
+Rule = Callable[[LogicalPlan], LogicalPlan]
+
+RULES: tuple[Rule, ...] = (push_down_filter, prune_columns, merge_projects, use_point_get)
+"""For a query at one epoch."""
+
+VIEW_RULES: tuple[Rule, ...] = (push_down_filter, add_stream_key, prune_columns, merge_projects)
+"""For a view: no batch-only nodes, and every row can be identified."""
+
+
+def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES) -> LogicalPlan:
+    """The plan after each rule in turn."""
+    for rule in rules:
+        plan = rule(plan)
+    return plan

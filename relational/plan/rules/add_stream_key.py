@@ -1,0 +1,53 @@
+"""Every row of a view can be identified: key columns that a projection drops are carried along, hidden
+(ruling R8).
+
+The root of a plan needs its stream key, and so does the input of an aggregation that holds its rows.
+Hidden columns are appended, so the numbers of all others stay. A group's key is its group columns,
+which are always there.
+"""
+
+from __future__ import annotations
+
+from relational.expr.expression import InputRef
+from relational.plan.logical import Aggregate, LogicalPlan, Project, Scan
+
+
+def add_stream_key(plan: LogicalPlan) -> LogicalPlan:
+    """The plan with a stream key at its root and wherever state tells input rows apart."""
+    if plan.stream_key is None:
+        return _carrying_key(plan)
+    return _inputs_done(plan)
+
+
+def _inputs_done(plan: LogicalPlan) -> LogicalPlan:
+    """`plan` with the needs of the aggregations below it met."""
+    if isinstance(plan, Aggregate):
+        holds_rows = any(call.keeps_inputs(plan.input.is_append_only) for call in plan.calls)
+        return plan.with_inputs((add_stream_key(plan.input) if holds_rows else _inputs_done(plan.input),))
+    return plan.with_inputs(tuple(map(_inputs_done, plan.inputs)))
+
+
+def _carrying_key(plan: LogicalPlan) -> LogicalPlan:
+    if isinstance(plan, Scan):
+        missing = tuple(index for index in plan.table.stream_key if index not in plan.columns)
+        return Scan(plan.table, plan.columns + missing)
+    if not isinstance(plan, Project):
+        return plan.with_inputs(tuple(map(add_stream_key, plan.inputs)))
+    child = add_stream_key(plan.input)
+    passed = {each.index for each in plan.expressions if isinstance(each, InputRef)}
+    missing = [index for index in child.stream_key or () if index not in passed]
+    names = list(plan.names)
+    for index in missing:
+        names.append(_hidden_name(child.schema.names[index], names))
+    added = tuple(InputRef(index, child.schema.types[index]) for index in missing)
+    first = len(plan.expressions)
+    concealed = plan.concealed | set(range(first, first + len(added)))
+    return Project(child, plan.expressions + added, tuple(names), concealed)
+
+
+def _hidden_name(name: str, taken: list[str]) -> str:
+    """A name with a leading underscore that no other column has."""
+    name = name if name.startswith("_") else f"_{name}"
+    while name in taken:
+        name += "_"
+    return name

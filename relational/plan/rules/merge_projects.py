@@ -1,0 +1,33 @@
+"""Two projections in a row become one, and one that changes nothing goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from relational.expr.expression import Expression, InputRef, Literal, substitute, walk
+from relational.plan.logical import LogicalPlan, Project
+
+
+def merge_projects(plan: LogicalPlan) -> LogicalPlan:
+    """The plan without projections that could be part of the one above; nothing is computed twice for it."""
+    plan = plan.with_inputs(tuple(map(merge_projects, plan.inputs)))
+    if not isinstance(plan, Project):
+        return plan
+    below = plan.input
+    if isinstance(below, Project) and _computes_once(plan.expressions, below.expressions):
+        merged = tuple(substitute(each, below.expressions) for each in plan.expressions)
+        plan = Project(below.input, merged, plan.names, plan.concealed)
+    return plan.input if _changes_nothing(plan) else plan
+
+
+def _computes_once(upper: tuple[Expression, ...], lower: tuple[Expression, ...]) -> bool:
+    """Whether every lower expression that is work is used at most once above."""
+    uses = Counter(node.index for each in upper for node in walk(each) if isinstance(node, InputRef))
+    return all(uses[index] <= 1 or isinstance(each, InputRef | Literal) for index, each in enumerate(lower))
+
+
+def _changes_nothing(plan: Project) -> bool:
+    passes_all = all(
+        isinstance(each, InputRef) and each.index == index for index, each in enumerate(plan.expressions)
+    )
+    return passes_all and plan.schema == plan.input.schema and plan.hidden == plan.input.hidden

@@ -1,0 +1,82 @@
+"""Columns that nothing above needs are not read.
+
+Of an aggregation's input the stream key is kept where the aggregation must hold its input rows (a
+minimum or maximum that can be retracted): it tells those rows apart.
+"""
+
+from __future__ import annotations
+
+from relational.expr.aggregates import AggCall
+from relational.expr.expression import input_columns, remap
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Scan, Sort
+from relational.types.ordering import SortKey
+
+Positions = dict[int, int]
+"""Old column number → new one, for the columns that are left."""
+
+
+def prune_columns(plan: LogicalPlan) -> LogicalPlan:
+    """The plan whose inner nodes carry needed columns only; the root's columns stay as they are."""
+    pruned, positions = _pruned(plan, frozenset(range(len(plan.schema))))
+    assert all(old == new for old, new in positions.items())
+    return pruned
+
+
+def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
+    """`plan` with at least the `needed` columns, and where each of its columns went."""
+    if isinstance(plan, Scan):
+        kept = sorted(needed) or [0]  # rows without any column could not be counted
+        return Scan(plan.table, tuple(plan.columns[place] for place in kept)), _renumbered(kept)
+    if isinstance(plan, Filter):
+        child, positions = _pruned(plan.input, needed | input_columns(plan.predicate))
+        return Filter(child, remap(plan.predicate, positions)), positions
+    if isinstance(plan, Project):
+        return _pruned_project(plan, needed)
+    if isinstance(plan, Aggregate):
+        return _pruned_aggregate(plan, needed)
+    if isinstance(plan, Sort):
+        child, positions = _pruned(plan.input, needed | {key.column for key in plan.keys})
+        return Sort(child, tuple(SortKey(positions[key.column], key.order) for key in plan.keys)), positions
+    if isinstance(plan, Limit):
+        child, positions = _pruned(plan.input, needed)
+        return plan.with_inputs((child,)), positions
+    return plan, _renumbered(range(len(plan.schema)))
+
+
+def _pruned_project(plan: Project, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
+    kept = sorted(needed) or [0]
+    expressions = [plan.expressions[place] for place in kept]
+    child, positions = _pruned(plan.input, frozenset().union(*map(input_columns, expressions)))
+    concealed = frozenset(new for new, old in enumerate(kept) if old in plan.concealed)
+    names = tuple(plan.names[place] for place in kept)
+    moved = tuple(remap(each, positions) for each in expressions)
+    return Project(child, moved, names, concealed), _renumbered(kept)
+
+
+def _pruned_aggregate(plan: Aggregate, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
+    """All groups stay, as they are the key; calls that nobody reads go."""
+    groups = len(plan.group_by)
+    kept = [number for number in range(len(plan.calls)) if groups + number in needed]
+    calls = [plan.calls[number] for number in kept]
+    wanted = set(plan.group_by)
+    for call in calls:
+        wanted |= set() if call.argument is None else {call.argument}
+        wanted |= frozenset() if call.filter is None else input_columns(call.filter)
+        if call.keeps_inputs(plan.input.is_append_only):
+            wanted |= set(plan.input.stream_key or ())
+    child, positions = _pruned(plan.input, frozenset(wanted))
+    moved = tuple(_moved_call(call, positions) for call in calls)
+    group_by = tuple(positions[column] for column in plan.group_by)
+    names = tuple(plan.names[number] for number in kept)
+    outputs = [*range(groups), *(groups + number for number in kept)]
+    return Aggregate(child, group_by, moved, names), _renumbered(outputs)
+
+
+def _moved_call(call: AggCall, positions: Positions) -> AggCall:
+    argument = None if call.argument is None else positions[call.argument]
+    condition = None if call.filter is None else remap(call.filter, positions)
+    return AggCall(call.kind, argument, condition, call.distinct, call.data_type)
+
+
+def _renumbered(kept: range | list[int]) -> Positions:
+    return {old: new for new, old in enumerate(kept)}

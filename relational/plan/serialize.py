@@ -1,0 +1,156 @@
+"""Logical plans as JSON, so that a view is rebuilt after a restart from what was bound when it was made.
+
+Tables are written by id and read back from the catalog: ids never change their meaning. Reading trusts
+nothing: an unknown node or version is a ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from relational.catalog.objects import TableCatalog
+from relational.expr.aggregates import AggCall, AggKind
+from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
+from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import Interval
+
+FORMAT_VERSION = 1
+TableOfId = Callable[[int], TableCatalog]
+
+
+def plan_to_text(plan: LogicalPlan) -> str:
+    """The plan of a view as JSON text. ValueError for a node that only batch queries have."""
+    return json.dumps({"version": FORMAT_VERSION, "root": _plan(plan)}, sort_keys=True)
+
+
+def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
+    """The plan written by `plan_to_text`, over the tables that `table_of_id` gives."""
+    record = json.loads(text)
+    if record["version"] != FORMAT_VERSION:
+        raise ValueError(f"plan of format version {record['version']}, expected {FORMAT_VERSION}")
+    return _read_plan(record["root"], table_of_id)
+
+
+def _plan(plan: LogicalPlan) -> dict[str, Any]:
+    if isinstance(plan, Scan):
+        return {"node": "scan", "table": plan.table.id, "columns": list(plan.columns)}
+    if isinstance(plan, Filter):
+        return {"node": "filter", "input": _plan(plan.input), "predicate": _expression(plan.predicate)}
+    if isinstance(plan, Project):
+        return {
+            "node": "project",
+            "input": _plan(plan.input),
+            "expressions": [_expression(each) for each in plan.expressions],
+            "names": list(plan.names),
+            "concealed": sorted(plan.concealed),
+        }
+    if isinstance(plan, Aggregate):
+        return {
+            "node": "aggregate",
+            "input": _plan(plan.input),
+            "group_by": list(plan.group_by),
+            "calls": [_call(call) for call in plan.calls],
+            "names": list(plan.names),
+        }
+    raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
+
+
+def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan:
+    node = record["node"]
+    if node == "scan":
+        return Scan(table_of_id(record["table"]), tuple(record["columns"]))
+    child = _read_plan(record["input"], table_of_id)
+    if node == "filter":
+        return Filter(child, _read_expression(record["predicate"]))
+    if node == "project":
+        expressions = tuple(map(_read_expression, record["expressions"]))
+        return Project(child, expressions, tuple(record["names"]), frozenset(record["concealed"]))
+    if node == "aggregate":
+        calls = tuple(map(_read_call, record["calls"]))
+        return Aggregate(child, tuple(record["group_by"]), calls, tuple(record["names"]))
+    raise ValueError(f"unknown plan node {node!r}")
+
+
+def _call(call: AggCall) -> dict[str, Any]:
+    return {
+        "kind": call.kind.value,
+        "argument": call.argument,
+        "filter": None if call.filter is None else _expression(call.filter),
+        "distinct": call.distinct,
+        "type": str(call.data_type),
+    }
+
+
+def _read_call(record: Mapping[str, Any]) -> AggCall:
+    condition = record["filter"]
+    return AggCall(
+        AggKind(record["kind"]),
+        record["argument"],
+        None if condition is None else _read_expression(condition),
+        record["distinct"],
+        DataType.parse(record["type"]),
+    )
+
+
+def _expression(expression: Expression) -> dict[str, Any]:
+    record: dict[str, Any] = {"type": str(expression.data_type)}
+    if isinstance(expression, InputRef):
+        return record | {"node": "column", "index": expression.index}
+    if isinstance(expression, Literal):
+        return record | {"node": "literal", "value": _value(expression.value)}
+    record["args"] = [_expression(child) for child in expression.children]
+    if isinstance(expression, Call):
+        return record | {"node": "call", "function": expression.function}
+    if isinstance(expression, Cast):
+        return record | {"node": "cast"}
+    assert isinstance(expression, Case), expression
+    return record | {"node": "case"}
+
+
+def _read_expression(record: Mapping[str, Any]) -> Expression:
+    node, data_type = record["node"], DataType.parse(record["type"])
+    if node == "column":
+        return InputRef(record["index"], data_type)
+    if node == "literal":
+        return Literal(_read_value(record["value"], data_type), data_type)
+    args = tuple(map(_read_expression, record["args"]))
+    if node == "call":
+        return Call(record["function"], args, data_type)
+    if node == "cast":
+        return Cast(args[0], data_type)
+    if node == "case":
+        return Case(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1], data_type)
+    raise ValueError(f"unknown expression node {node!r}")
+
+
+def _value(value: Any) -> Any:
+    """A literal's Python value as JSON; floats as text, for NaN, infinity and the last digit."""
+    if isinstance(value, Interval):
+        return [value.months, value.days, value.microseconds]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return repr(value) if isinstance(value, float) else str(value) if isinstance(value, Decimal) else value
+
+
+def _read_value(value: Any, data_type: DataType) -> Any:
+    if value is None:
+        return None
+    if data_type.kind is TypeKind.INTERVAL:
+        return Interval(*value)
+    return _READERS.get(data_type.kind, lambda same: same)(value)
+
+
+_READERS: dict[TypeKind, Callable[[Any], Any]] = {
+    TypeKind.NUMERIC: Decimal,
+    TypeKind.REAL: float,
+    TypeKind.DOUBLE: float,
+    TypeKind.DATE: date.fromisoformat,
+    TypeKind.TIME: time.fromisoformat,
+    TypeKind.TIMESTAMP: datetime.fromisoformat,
+    TypeKind.TIMESTAMPTZ: datetime.fromisoformat,
+}

@@ -1,0 +1,204 @@
+"""CREATE TABLE, read token by token: columns, keys, and the clauses that sqlglot does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot.tokens import TokenType
+
+from relational.catalog.objects import (
+    ColumnCatalog,
+    ConflictBehaviour,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
+from relational.errors import BindError, ParseError
+from relational.expr.bind import span, unknown
+from relational.expr.term import Place
+from relational.sql.text import TokenReader
+from relational.types.data_type import DataType
+from relational.types.ordering import SortKey
+
+ROW_ID = "_row_id"
+CONNECTOR_OPTION = "connector"
+_OPENING, _CLOSING = (TokenType.L_PAREN,), (TokenType.R_PAREN,)
+
+
+@dataclass(slots=True)
+class TableSyntax:
+    """What stands in CREATE TABLE, in the order it was read."""
+
+    name: str
+    columns: list[tuple[str, DataType]] = field(default_factory=list)
+    key: list[str] | None = None
+    key_place: Place | None = None
+    is_append_only: bool = False
+    conflict: ConflictBehaviour = ConflictBehaviour.ERROR
+    options: dict[str, str] | None = None
+
+
+def read_table(reader: TokenReader) -> TableSyntax:
+    """CREATE TABLE from the table's name on. ParseError or BindError at the place."""
+    table = TableSyntax(reader.name("the table"))
+    reader.expect("(")
+    while True:
+        _read_element(reader, table)
+        if not reader.accept(","):
+            break
+    reader.expect(")")
+    while not reader.is_done:
+        _read_clause(reader, table)
+    return table
+
+
+def _read_element(reader: TokenReader, table: TableSyntax) -> None:
+    """One column, or a PRIMARY KEY of the table."""
+    place = reader.place
+    if reader.accept("PRIMARY", "KEY"):
+        _set_key(table, _names(reader), place)
+        return
+    name = reader.name("a column")
+    if any(name == other for other, _ in table.columns):
+        raise BindError(f"column {name!r} appears twice", **span(place))
+    table.columns.append((name, _read_type(reader)))
+    while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
+        place = reader.place
+        if reader.accept("PRIMARY", "KEY"):
+            _set_key(table, [name], place)
+        elif not reader.accept("NULL"):
+            raise reader.fail(f"{token.text} is not supported in a column: only PRIMARY KEY is")
+
+
+def _read_type(reader: TokenReader) -> DataType:
+    """A type: words, and digits in parentheses."""
+    start, end = reader.place
+    depth = 0
+    while (token := reader.peek()) is not None:
+        if depth == 0 and (
+            token.token_type in (*_CLOSING, TokenType.COMMA) or _begins_constraint(token.text)
+        ):
+            break
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        end = reader.place[1]
+        reader.next()
+    try:
+        return DataType.parse(reader.text_between(start, end))
+    except BindError as error:
+        raise BindError(error.message, start=start, end=end) from error
+
+
+def _begins_constraint(text: str) -> bool:
+    words = text.upper().split()
+    return bool(words) and words[0] in (
+        "PRIMARY",
+        "NOT",
+        "NULL",
+        "DEFAULT",
+        "UNIQUE",
+        "REFERENCES",
+        "CHECK",
+        "AS",
+    )
+
+
+def _set_key(table: TableSyntax, names: list[str], place: Place) -> None:
+    if table.key is not None:
+        raise BindError("a table has one PRIMARY KEY", **span(place))
+    table.key, table.key_place = names, place
+
+
+def _names(reader: TokenReader) -> list[str]:
+    """Names in parentheses."""
+    reader.expect("(")
+    names = [reader.name("a column")]
+    while reader.accept(","):
+        names.append(reader.name("a column"))
+    reader.expect(")")
+    return names
+
+
+def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
+    """What follows the columns, in any order."""
+    if reader.accept("APPEND", "ONLY"):
+        table.is_append_only = True
+    elif reader.accept("ON", "CONFLICT"):
+        table.conflict = _read_conflict(reader)
+    elif reader.accept("WITH"):
+        place = reader.place
+        table.options = _read_options(reader)
+        if CONNECTOR_OPTION not in table.options:
+            raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **span(place))
+    else:
+        raise reader.fail(f"{reader.peek().text} is not a clause of CREATE TABLE")
+
+
+def _read_conflict(reader: TokenReader) -> ConflictBehaviour:
+    if reader.accept("DO", "NOTHING"):
+        return ConflictBehaviour.IGNORE
+    for behaviour in ConflictBehaviour:
+        if reader.accept(behaviour.name):
+            return behaviour
+    raise reader.fail("ON CONFLICT is followed by OVERWRITE, IGNORE or ERROR")
+
+
+def _read_options(reader: TokenReader) -> dict[str, str]:
+    """(key = 'value', dotted.key = 'value')."""
+    options: dict[str, str] = {}
+    reader.expect("(")
+    while True:
+        place = reader.place
+        key = reader.name("an option")
+        while reader.accept("."):
+            key += "." + reader.name("an option")
+        reader.expect("=")
+        value = reader.next()
+        if value.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+            raise ParseError(f"option {key} takes a quoted text or a number", **span(place))
+        if key in options:
+            raise ParseError(f"option {key} appears twice", **span(place))
+        options[key] = value.text
+        if not reader.accept(","):
+            break
+    reader.expect(")")
+    return options
+
+
+def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
+    """The draft (id 0) of a table; without a declared key its rows get a hidden generated id."""
+    columns = [ColumnCatalog(name, place, each) for place, (name, each) in enumerate(syntax.columns)]
+    row_id = None
+    if syntax.key is None:
+        row_id = len(columns)
+        if any(column.name == ROW_ID for column in columns):
+            raise BindError(f"the name {ROW_ID} is taken by the generated key", **span(syntax.key_place))
+        columns.append(ColumnCatalog(ROW_ID, row_id, DataType.BIGINT, is_hidden=True))
+        key = [row_id]
+    else:
+        key = [_position(name, syntax) for name in syntax.key]
+    pk = tuple(map(SortKey, key))
+    return TableCatalog(
+        id=0,
+        name=syntax.name,
+        kind=TableKind.TABLE,
+        columns=tuple(columns),
+        pk=pk,
+        stream_key=tuple(key),
+        distribution_key=tuple(key),
+        value_indices=value_columns(columns, pk),
+        is_append_only=syntax.is_append_only,
+        row_id_index=row_id,
+        conflict=syntax.conflict,
+        definition=definition,
+        connector=syntax.options,
+    )
+
+
+def _position(name: str, syntax: TableSyntax) -> int:
+    """The number of a key column."""
+    names = [each for each, _ in syntax.columns]
+    if name not in names:
+        raise BindError(unknown("column", name, names), **span(syntax.key_place))
+    if syntax.key.count(name) > 1:
+        raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **span(syntax.key_place))
+    return names.index(name)

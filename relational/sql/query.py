@@ -1,0 +1,216 @@
+"""A SELECT of sqlglot's tree becomes a logical plan; clauses that we do not have are refused by their
+name.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relational.catalog.objects import TableCatalog
+from relational.errors import BindError, NotFound, ParseError
+from relational.expr.bind import TermBinder, literal, place_of, span, unify
+from relational.expr.expression import Expression, Literal
+from relational.expr.term import Constant, Named, Ordered, Place, Term
+from relational.plan.builder import Scope, Selection, Star, select
+from relational.plan.logical import LogicalPlan, Scan, Values
+from relational.sql.context import CatalogReader
+from relational.sql.translate import Translator
+from relational.types.ordering import OrderType
+from relational.types.schema import Field, Schema
+
+MAX_LIMIT = (1 << 63) - 1
+_SELECT_PARTS = {
+    "expressions",
+    "from_",
+    "where",
+    "group",
+    "having",
+    "distinct",
+    "order",
+    "limit",
+    "offset",
+}
+_PART_NAMES = {
+    "joins": "JOIN",
+    "with_": "WITH",
+    "windows": "WINDOW",
+    "laterals": "LATERAL",
+    "locks": "FOR UPDATE",
+}
+_QUERY_NAMES: dict[type[exp.Expression], str] = {
+    exp.Union: "UNION",
+    exp.Except: "EXCEPT",
+    exp.Intersect: "INTERSECT",
+}
+
+
+class QueryBinder:
+    """Binds the queries of one statement."""
+
+    def __init__(self, catalog: CatalogReader, translator: Translator):
+        self._catalog, self._translate = catalog, translator
+
+    def query(self, node: exp.Expression) -> LogicalPlan:
+        """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
+        if isinstance(node, exp.Subquery) and set(filter(node.args.get, node.args)) <= {"this"}:
+            return self.query(node.this)
+        if isinstance(node, exp.Values):
+            return self.values(node)
+        if not isinstance(node, exp.Select):
+            what = _QUERY_NAMES.get(type(node), "this kind of query")
+            raise ParseError(f"{what} is not supported", **span(self._translate.place(node)))
+        for name, part in node.args.items():
+            if part and name not in _SELECT_PARTS:
+                clause = _PART_NAMES.get(name, name.strip("_").upper())
+                where = part[0] if isinstance(part, list) else part
+                place = self._translate.place(where) if isinstance(where, exp.Expression) else None
+                raise ParseError(f"{clause} is not supported", **span(place))
+        plan, qualifier = self._source(node.args.get("from_"))
+        return select(plan, self._selection(node), qualifier)
+
+    def _selection(self, node: exp.Select) -> Selection:
+        where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise ParseError("DISTINCT ON is not supported", **span(self._translate.place(distinct)))
+        order = node.args.get("order")
+        return Selection(
+            items=tuple(self._item(each) for each in node.expressions),
+            where=None if where is None else self._translate.term(where.this),
+            groups=self._groups(node.args.get("group")),
+            having=None if having is None else self._translate.term(having.this),
+            distinct=distinct is not None,
+            order=() if order is None else tuple(map(self._ordered, order.expressions)),
+            limit=self._count(node.args.get("limit"), "LIMIT"),
+            offset=self._count(node.args.get("offset"), "OFFSET") or 0,
+        )
+
+    def _source(self, node: exp.From | None) -> tuple[LogicalPlan, str | None]:
+        """The relation of a FROM clause and its name; a row without columns where there is none."""
+        if node is None:
+            return Values(Schema(), ((),)), None
+        relation = node.this
+        if isinstance(relation, exp.Table):
+            return self._table(relation)
+        if isinstance(relation, exp.Subquery):
+            self._translate.only(relation, {"this", "alias"}, "a subquery")
+            return self.query(relation.this), self._alias(relation)
+        if isinstance(relation, exp.Values):
+            return self.values(relation), self._alias(relation)
+        what = relation.sql(dialect="postgres")
+        raise ParseError(f"{what} in FROM is not supported", **span(self._translate.place(relation)))
+
+    def _table(self, node: exp.Table) -> tuple[LogicalPlan, str]:
+        if node.args.get("db") is not None:
+            place = self._translate.place(node)
+            raise ParseError("the name of a schema before a table is not supported", **span(place))
+        self._translate.only(node, {"this", "alias"}, "a table in FROM")
+        name = self._translate.identifier(node.this)
+        return Scan(resolved(self._catalog, name, self._translate.place(node.this))), self._alias(
+            node
+        ) or name
+
+    def _alias(self, node: exp.Expression) -> str | None:
+        alias = node.args.get("alias")
+        if alias is None:
+            return None
+        if alias.args.get("columns"):
+            raise ParseError(
+                "column names after a relation's alias are not supported",
+                **span(self._translate.place(alias)),
+            )
+        return self._translate.identifier(alias.this)
+
+    def _item(self, node: exp.Expression) -> Named | Star:
+        place = self._translate.place(node)
+        if isinstance(node, exp.Star):
+            self._translate.only(node, set(), "*")
+            return Star(None, place)
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            return Star(self._translate.identifier(node.args["table"]), place)
+        if isinstance(node, exp.Alias):
+            return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
+        return Named(self._translate.term(node), self._output_name(node))
+
+    def _output_name(self, node: exp.Expression) -> str:
+        """The name of an item without an alias: the column's, the function's, else `?column?`, as in
+        PostgreSQL.
+        """
+        if isinstance(node, exp.Column):
+            return self._translate.identifier(node.this)
+        if isinstance(node, exp.Cast | exp.Paren | exp.Filter):
+            return self._output_name(node.this)
+        if isinstance(node, exp.Case):
+            return "case"
+        if isinstance(node, exp.Anonymous):
+            return str(node.this).lower()
+        if isinstance(node, exp.Func) and not isinstance(node, exp.And | exp.Or):
+            return node.sql_name().lower()
+        return "?column?"
+
+    def _groups(self, node: exp.Group | None) -> tuple[Term, ...]:
+        if node is None:
+            return ()
+        self._translate.only(node, {"expressions"}, "GROUP BY")
+        return tuple(self._translate.term(each) for each in node.expressions)
+
+    def _ordered(self, node: exp.Ordered) -> Ordered:
+        self._translate.only(node, {"this", "desc", "nulls_first"}, "ORDER BY")
+        descending, nulls_first = bool(node.args.get("desc")), node.args.get("nulls_first")
+        return Ordered(self._translate.term(node.this), OrderType(descending, nulls_first))
+
+    def _count(self, node: exp.Expression | None, clause: str) -> int | None:
+        """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""
+        if node is None:
+            return None
+        if isinstance(node, exp.Fetch):
+            value = node.args.get("count")
+        else:
+            self._translate.only(node, {"expression"}, clause)
+            value = node.expression
+        if value is None or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
+            return None
+        term = self._translate.term(value)
+        bound = literal(term) if isinstance(term, Constant) else None
+        if (
+            not isinstance(bound, Literal)
+            or not isinstance(bound.value, int)
+            or not 0 <= bound.value <= MAX_LIMIT
+        ):
+            raise ParseError(f"{clause} takes a constant whole number", **span(self._translate.place(value)))
+        return bound.value
+
+    def values(self, node: exp.Values) -> LogicalPlan:
+        """VALUES: rows of constants, each column of the type that its values have in common."""
+        rows = self.cells(node)
+        columns = [unify(column, "the values of a column", place)[0] for column, place in _columns(rows)]
+        fields = Schema(Field(f"column{i + 1}", column[0].data_type) for i, column in enumerate(columns))
+        return Values(fields, tuple(zip(*columns, strict=True)))
+
+    def cells(self, node: exp.Values) -> list[list[tuple[Expression, Place | None]]]:
+        """The bound cells of VALUES row by row, each with its place; all rows have one length."""
+        binder = TermBinder(Scope(Schema()))
+        rows = []
+        for row in node.expressions:
+            parts = row.expressions if isinstance(row, exp.Tuple) else [row]
+            terms = [self._translate.term(part) for part in parts]
+            if rows and len(terms) != len(rows[0]):
+                raise ParseError(
+                    f"this row has {len(terms)} values, the first has {len(rows[0])}",
+                    **span(self._translate.place(row)),
+                )
+            rows.append([(binder.bind(term), place_of(term)) for term in terms])
+        return rows
+
+
+def resolved(catalog: CatalogReader, name: str, place: Place | None) -> TableCatalog:
+    """The table or view of a name; BindError at `place` with the nearest name where there is none."""
+    try:
+        return catalog.resolve(name)
+    except NotFound as error:
+        raise BindError(str(error), **span(place)) from error
+
+
+def _columns(rows: list[list[tuple[Expression, Place | None]]]):
+    """Rows of placed cells as columns of cells, each with the place of its first."""
+    for column in zip(*rows, strict=True):
+        yield [cell for cell, _ in column], column[0][1]

@@ -1,0 +1,8 @@
+-- What the statements of the binder and rule cases are bound to.
+CREATE TABLE orders (id BIGINT PRIMARY KEY, region VARCHAR, amount NUMERIC, at TIMESTAMP);
+CREATE TABLE pairs (a INT, b DOUBLE PRECISION, c NUMERIC(10, 2), PRIMARY KEY (a, b)) ON CONFLICT OVERWRITE;
+CREATE TABLE plain (v INT, w VARCHAR);
+CREATE TABLE log ("Id" INT, msg TEXT) APPEND ONLY;
+CREATE TABLE fed (id INT PRIMARY KEY, x REAL) WITH (connector = 'files', path.glob = '*.csv');
+CREATE MATERIALIZED VIEW revenue AS
+SELECT region, SUM(amount) AS revenue, COUNT(*) AS orders FROM orders WHERE amount > 0 GROUP BY region;
