@@ -1,0 +1,17 @@
+"""BlockIterator: one block, one direction."""
+
+cimport cython
+from libc.stdint cimport uint8_t
+
+from hummock.iterator.base cimport HummockIterator
+from hummock.sstable.block cimport Block
+
+
+@cython.final
+cdef class BlockIterator(HummockIterator):
+    cdef readonly Block block
+    cdef Py_ssize_t row                 # of the current entry
+    cdef uint8_t* key                   # pooled; the block's prefix, then the suffix of the current entry
+    cdef Py_ssize_t key_bytes           # what `key` was taken with
+
+    cdef int stand(self, Py_ssize_t row) noexcept nogil     # on that row, or on none when there is no such row
