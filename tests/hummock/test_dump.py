@@ -1,0 +1,29 @@
+"""A file described in text."""
+
+from pathlib import Path
+
+import pytest
+
+from hummock.errors import Corruption
+from hummock.sstable.dump import describe
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_the_description_shows_record_blocks_and_entries():
+    meta, data = ((GOLDEN / f"lz4.{part}").read_bytes() for part in ("meta", "data"))
+    lines = list(describe(meta, "sst/x.meta", data, entries=2))
+    assert "entries        299: 12 stale, 100 deletes" in lines
+    assert "tables         1, 2, 7" in lines
+    assert sum("lz4" in line and line.strip()[:1].isdigit() for line in lines) == 3
+    assert lines[-3:] == [
+        "1/0/30303033 @ 1  =>  0 bytes",
+        "1/0/30303132 @ 4  =>  19 bytes c2606c0ed94fa28b338c32894339da53732170",
+        "3 blocks and 299 entries are as written"]
+
+
+def test_a_damaged_block_is_named():
+    meta, data = ((GOLDEN / f"lz4.{part}").read_bytes() for part in ("meta", "data"))
+    with pytest.raises(Corruption, match="block 1, crc32c") as caught:
+        list(describe(meta, "sst/x.data", data[:3_000] + b"?" + data[3_001:]))
+    assert caught.value.object_name == "sst/x.data"
