@@ -11,7 +11,7 @@ from relational.types import Schema
 
 
 class ChunkBuilder:
-    """Collects visible changes in order; each chunk it gives has 1 to `capacity_rows` of them, all visible."""
+    """Collects visible changes; each chunk it gives has 1 to `capacity_rows` of them, all visible."""
 
     def __init__(self, schema: Schema, capacity_rows: int):
         """`capacity_rows` is at least 2, so that an update fits."""

@@ -5,9 +5,8 @@ The writer reserves, then stores straight through the pointers and finally sets 
 row + 1). NULL rows need a value too, any value.
 """
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
 from relational.chunk.column cimport Column
 
 
@@ -18,15 +17,15 @@ cdef class ColumnBuilder:
     cdef readonly Py_ssize_t rows       # written
     cdef Py_ssize_t nulls               # NULL rows among them; the writer counts
     cdef Py_ssize_t data_size           # bytes written to `data`
-    cdef ByteBuffer present_buffer
-    cdef ByteBuffer value_buffer
-    cdef ByteBuffer data_buffer
-    cdef uint8_t* present               # these three point into the buffers above, and move with `reserve`
+    cdef uint8_t* present               # these three are pooled, owned, and move with `reserve`
     cdef uint8_t* values
-    cdef uint8_t* data
+    cdef uint8_t* data                  # NULL unless VARCHAR
+    cdef Py_ssize_t capacity_rows
+    cdef Py_ssize_t capacity_bytes      # of `data`
 
-    cdef int start(self) except -1      # empty, with buffers of its own
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
+    cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
+    cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
     cdef int append_null(self) except -1 nogil
     cdef object finish(self)            # pa.Array; the builder is empty again
     cdef Column finish_column(self)

@@ -6,32 +6,49 @@ packed into bitmaps at the end.
 
 import pyarrow as pa
 
-from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport INT32_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.arrow_c cimport ArrowArray
+from hummock.byte_buffer cimport pool_give, pool_grow, pool_take
 from relational.chunk.column cimport BOOLEAN, Column, VARCHAR, as_column, width_of
+from relational.chunk.scalar cimport store32
 
 
 cdef void pack_bits(const uint8_t* flags, Py_ssize_t rows, uint8_t* bitmap) noexcept nogil:
-    """bitmap bit i = flags[i], which is 0 or 1; `bitmap` has (rows + 7) / 8 bytes."""
+    """bitmap bit i = flags[i], which is 0 or 1; `bitmap` has (rows + 7) / 8 bytes and may be `flags` itself."""
     cdef Py_ssize_t group, whole = rows >> 3, row
     cdef uint64_t eight
+    cdef uint8_t rest = 0
     for group in range(whole):
         memcpy(&eight, flags + 8 * group, 8)
         bitmap[group] = <uint8_t>((eight * <uint64_t>0x0102040810204080) >> 56)
     if rows & 7:
-        bitmap[whole] = 0
         for row in range(8 * whole, rows):
-            bitmap[whole] |= <uint8_t>(flags[row] << (row & 7))
+            rest |= <uint8_t>(flags[row] << (row & 7))
+        bitmap[whole] = rest
 
 
-cdef ByteBuffer packed(const uint8_t* flags, Py_ssize_t rows):
-    cdef ByteBuffer bitmap = ByteBuffer()
-    bitmap.reserve((rows + 7) >> 3)
-    pack_bits(flags, rows, bitmap.data)
-    bitmap.size = (rows + 7) >> 3
-    return bitmap
+cdef struct Exported:                   # what Arrow holds of a finished column; given back with the last reference
+    uint8_t* memory[3]                  # pooled: bitmap or NULL, values, data or NULL
+    Py_ssize_t bytes[3]
+    const void* buffers[3]
+
+
+cdef void release_exported(ArrowArray* array) noexcept nogil:
+    """Called by Arrow, from any thread, with or without the GIL."""
+    cdef Exported* exported = <Exported*>array.private_data
+    cdef int i
+    for i in range(3):
+        pool_give(exported.memory[i], exported.bytes[i])
+    free(exported)
+    array.release = NULL
+
+
+cdef int raise_no_memory(Py_ssize_t wanted) except -1 nogil:
+    with gil:
+        raise MemoryError(f"no memory for {wanted} bytes of a column")
 
 
 cdef class ColumnBuilder:
@@ -41,63 +58,92 @@ cdef class ColumnBuilder:
         self.data_type = data_type
         self.kind = data_type.kind
         self.width = 1 if self.kind == BOOLEAN else 4 if self.kind == VARCHAR else width_of(self.kind)
-        self.start()
 
-    cdef int start(self) except -1:
-        self.present_buffer, self.value_buffer, self.data_buffer = ByteBuffer(), ByteBuffer(), ByteBuffer()
-        self.rows = self.nulls = self.data_size = 0
-        self.present = self.values = self.data = NULL
+    def __dealloc__(self):
+        pool_give(self.present, self.capacity_rows)
+        pool_give(self.values, (self.capacity_rows + 1) * self.width)
+        pool_give(self.data, self.capacity_bytes)
+
+    cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil:
+        cdef uint8_t* present
+        cdef uint8_t* values
+        wanted = max(wanted, 2 * self.capacity_rows, <Py_ssize_t>8)
+        present = pool_take(wanted)
+        values = pool_take((wanted + 1) * self.width)
+        if present == NULL or values == NULL:
+            pool_give(present, wanted)
+            pool_give(values, (wanted + 1) * self.width)
+            raise_no_memory((wanted + 1) * (self.width + 1))
+        store32(values, 0)                  # where the first string begins
+        if self.values != NULL:
+            memcpy(present, self.present, <size_t>self.rows)
+            memcpy(values, self.values, <size_t>((self.rows + 1) * self.width))
+            pool_give(self.present, self.capacity_rows)
+            pool_give(self.values, (self.capacity_rows + 1) * self.width)
+        self.present, self.values, self.capacity_rows = present, values, wanted
+        return 0
+
+    cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil:
+        cdef uint8_t* grown
+        if wanted > INT32_MAX:
+            with gil:
+                raise OverflowError(f"a column of strings ends at 2 GiB - 1, not {wanted} bytes")
+        wanted = max(wanted, 2 * self.capacity_bytes, <Py_ssize_t>64)
+        grown = pool_grow(self.data, self.capacity_bytes, self.data_size, wanted)
+        if grown == NULL:
+            raise_no_memory(wanted)
+        self.data = grown
+        self.capacity_bytes = wanted
         return 0
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil:
-        cdef Py_ssize_t first = 1 if self.kind == VARCHAR else 0    # a column of n strings has n + 1 positions
-        if self.kind == VARCHAR and self.data_size + data_bytes > INT32_MAX:
-            with gil:
-                raise OverflowError(f"a column of strings ends at 2 GiB - 1, not {self.data_size + data_bytes}")
-        self.present_buffer.size = self.rows
-        self.present_buffer.reserve(rows)
-        self.present = self.present_buffer.data
-        self.value_buffer.size = (self.rows + first) * self.width if self.values != NULL else 0
-        self.value_buffer.reserve((rows + first) * self.width)
-        if self.values == NULL and first:
-            (<int32_t*>self.value_buffer.data)[0] = 0
-        self.values = self.value_buffer.data
-        if self.kind == VARCHAR:
-            self.data_buffer.size = self.data_size
-            self.data_buffer.reserve(data_bytes)
-            self.data = self.data_buffer.data
+        if self.values == NULL or self.rows + rows > self.capacity_rows:
+            self.grow_rows(self.rows + rows)
+        if self.kind == VARCHAR and (self.data == NULL or self.data_size + data_bytes > self.capacity_bytes):
+            self.grow_data(self.data_size + data_bytes)
         return 0
 
     cdef int append_null(self) except -1 nogil:
-        cdef int i
         self.reserve(1, 0)
         self.present[self.rows] = 0
         if self.kind == VARCHAR:
-            (<int32_t*>self.values)[self.rows + 1] = <int32_t>self.data_size
+            store32(self.values + 4 * (self.rows + 1), <uint32_t>self.data_size)
         else:
-            for i in range(self.width):
-                self.values[self.rows * self.width + i] = 0
+            memset(self.values + self.rows * self.width, 0, <size_t>self.width)
         self.rows += 1
         self.nulls += 1
         return 0
 
     cdef object finish(self):
-        cdef list buffers
+        cdef Exported* exported
+        cdef ArrowArray array
         self.reserve(0, 0)
-        buffers = [None]
-        if self.nulls > 0:
-            buffers[0] = pa.py_buffer(packed(self.present, self.rows))
-        if self.kind == BOOLEAN:
-            buffers.append(pa.py_buffer(packed(self.values, self.rows)))
-        else:
-            self.value_buffer.size = (self.rows + (1 if self.kind == VARCHAR else 0)) * self.width
-            buffers.append(pa.py_buffer(self.value_buffer))
-        if self.kind == VARCHAR:
-            self.data_buffer.size = self.data_size
-            buffers.append(pa.py_buffer(self.data_buffer))
-        array = pa.Array.from_buffers(self.data_type.arrow, self.rows, buffers, self.nulls)
-        self.start()
-        return array
+        exported = <Exported*>calloc(1, sizeof(Exported))
+        if exported == NULL:
+            raise MemoryError("no memory for a column")
+        memset(&array, 0, sizeof(ArrowArray))
+        array.length, array.null_count = self.rows, self.nulls
+        array.n_buffers, array.buffers = 3 if self.kind == VARCHAR else 2, exported.buffers
+        array.private_data, array.release = exported, release_exported
+        hand_over(self, exported)
+        return pa.Array._import_from_c(<uintptr_t>&array, self.data_type.arrow)
 
     cdef Column finish_column(self):
         return as_column(self.finish())
+
+
+cdef void hand_over(ColumnBuilder builder, Exported* exported) noexcept nogil:
+    """Moves the memory to `exported`; flags become bitmaps in place, since bit i lies before byte i."""
+    if builder.kind == BOOLEAN:
+        pack_bits(builder.values, builder.rows, builder.values)
+    if builder.nulls > 0:
+        pack_bits(builder.present, builder.rows, builder.present)
+        exported.buffers[0] = builder.present
+    exported.buffers[1], exported.buffers[2] = builder.values, builder.data
+    exported.memory[0], exported.memory[1], exported.memory[2] = builder.present, builder.values, builder.data
+    exported.bytes[0] = builder.capacity_rows
+    exported.bytes[1] = (builder.capacity_rows + 1) * builder.width
+    exported.bytes[2] = builder.capacity_bytes
+    builder.present = builder.values = builder.data = NULL
+    builder.capacity_rows = builder.capacity_bytes = 0
+    builder.rows = builder.nulls = builder.data_size = 0
