@@ -28,8 +28,8 @@ from relational.state.float_sum import FloatSumKernel
 from relational.state.key_index import KeyIndex
 from relational.types import DataType, OrderType
 
-EVICTION_SHARE = 3 / 4          # of the capacity is left filled by an eviction
-MIN_VANISHED = 4096             # groups gone before forgetting them is worth a rebuild
+EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
+MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class AggChange:
 
 
 class AggGroups:
-    """Groups by number. A group exists while its count(*) is above 0; the one without group columns always."""
+    """Groups by number. A group exists while its count(*) is above 0; that without group columns always."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AggGroups:
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(_kernel(spec, strict) for spec in self.specs)
         self._kernels: tuple[AggKernel, ...] = (self._rows, *self._calls)
-        self._vanished = 0              # groups in memory, about, that no longer exist
+        self._vanished = 0  # groups in memory, about, that no longer exist
 
     @property
     def groups(self) -> int:

@@ -6,7 +6,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
+from hummock.write_batch cimport KvBatch
 from relational.state.key_index cimport KeyIndex
+from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem
 
 cdef enum EntryState:       # what the operations of this epoch so far amount to
@@ -25,6 +27,7 @@ cdef struct Entry:
 @cython.final
 cdef class MemTable:
     cdef readonly object name           # of the table, for errors
+    cdef object show_key                # user key -> what an error shows of it, or None
     cdef readonly Py_ssize_t operations # rows written since the last drain
     cdef KeyIndex index                 # user key -> entry number
     cdef ByteBuffer entries             # Entry[index.count]
@@ -37,6 +40,8 @@ cdef class MemTable:
                               int* operation) except -2 nogil
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
+    cdef Py_ssize_t merge_prefix(self, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
+                                 Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil
     cdef int sort_all(self) except -1                                   # brings every entry into `order`
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil         # first place >= key; REQUIRES all sorted

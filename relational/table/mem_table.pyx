@@ -8,11 +8,14 @@ is never read here. One writer, no locks.
 """
 
 cimport cython
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
+
+import numpy as np
 
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.key cimport compare_bytes
 from hummock.write_batch cimport KvBatch
+from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport compare_items, item_of, sort_items
 
 from hummock.write_batch import WriteBatch
@@ -67,8 +70,9 @@ cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
 cdef class MemTable:
     """Each key that this epoch touched has one entry; entry numbers follow the order of first touch."""
 
-    def __init__(self, name: str = ""):
-        self.name = name
+    def __init__(self, name: str = "", show_key=None):
+        """`name` and `show_key(user key) -> object` serve errors."""
+        self.name, self.show_key = name, show_key
         self.index = KeyIndex()
         self.entries = ByteBuffer()
         self.values = ByteBuffer()
@@ -103,7 +107,8 @@ cdef class MemTable:
             wrong = self.fold_rows(&ids[0], &ops[0], rows, values, &operation)
         if wrong >= 0:
             state = (<Entry*>self.entries.data)[ids[wrong]].state
-            raise ConsistencyError(_FAULTS[operation, state], table=self.name, key=keys[wrong])
+            key = keys[wrong] if self.show_key is None else self.show_key(keys[wrong])
+            raise ConsistencyError(_FAULTS[operation, state], table=self.name, key=key)
         self.operations += rows
 
     def get_many(self, BinaryColumn keys not None, fetch):
@@ -156,6 +161,35 @@ cdef class MemTable:
                 self.append_entry(place, keys, values)
                 place += 1
         return KvBatch(keys.finish(), values.finish())
+
+    def first_rows(self, BinaryColumn prefixes not None, const int32_t[::1] owners, KvBatch stored not None,
+                   Py_ssize_t limit, Py_ssize_t fetched):
+        """(int32 prefix row of each result row, KvBatch, int32 unfinished prefixes): the first `limit` rows
+        under each prefix, this epoch's operations laid over `stored`.
+
+        `stored` has at most `fetched` rows under each prefix, in order; row i belongs to prefix owners[i],
+        ascending. A prefix is unfinished where deletes left fewer than `limit` of `fetched` rows: nothing is
+        returned of it, ask again with more.
+        """
+        cdef BatchWriter out = BatchWriter()
+        cdef ByteBuffer counts = ByteBuffer(prefixes.rows * sizeof(int64_t) + 1)
+        cdef int64_t* found = <int64_t*>counts.data
+        cdef Py_ssize_t prefix, start = 0, end = 0, rows = stored.keys.rows
+        self.sort_all()
+        with nogil:
+            for prefix in range(prefixes.rows):
+                while end < rows and owners[end] == prefix:
+                    end += 1
+                found[prefix] = self.merge_prefix(prefixes.at(prefix), stored, start, end, limit, fetched, out)
+                start = end
+        if end != rows:
+            raise ValueError(f"row {end} belongs to prefix {owners[end]} of {prefixes.rows}, or out of order")
+        numbers = np.empty(prefixes.rows, np.int64)
+        for prefix in range(prefixes.rows):
+            numbers[prefix] = found[prefix]
+        unfinished = np.flatnonzero(numbers < 0).astype(np.int32)
+        owned = np.repeat(np.arange(prefixes.rows, dtype=np.int32), np.maximum(numbers, 0))
+        return owned, out.finish(), unfinished
 
     def drain(self):
         """What this epoch changes, as a list of WriteBatches with ascending, disjoint keys (usually one, none
@@ -241,6 +275,44 @@ cdef class MemTable:
         entry.value_size = <int32_t>value.size
         memcpy(self.values.data + entry.value_start, value.data, <size_t>value.size)
         return 0
+
+    cdef Py_ssize_t merge_prefix(self, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
+                                 Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil:
+        """Appends the first rows under `prefix`, returns their number; -1, having appended none, if `stored`
+        may hold more rows that belong among them.
+        """
+        cdef bint is_whole = end - row < fetched
+        cdef Py_ssize_t place = self.lower_bound(prefix), kept_rows = out.keys.rows, count = 0
+        cdef const Entry* entry
+        cdef Slice key
+        cdef int order
+        while count < limit:
+            order = -1
+            if place < self.sorted_rows:
+                key = self.index.key((<const KeyItem*>self.order.data)[place].row)
+                if key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0:
+                    order = compare_bytes(stored.keys.at(row), key) if row < end else 1
+                elif row >= end:
+                    break
+            elif row >= end:
+                break
+            if order < 0:
+                out.copy_row(stored, row)
+                row += 1
+                count += 1
+                continue
+            if row >= end and not is_whole:
+                break
+            entry = self.entry_at(place)
+            if entry.state == INSERTED or entry.state == UPDATED:
+                out.put(key, self.value(entry))
+                count += 1
+            place += 1
+            row += order == 0
+        if count == limit or is_whole:
+            return count
+        out.cut(kept_rows)
+        return -1
 
     cdef int sort_all(self) except -1:
         cdef Py_ssize_t count = self.index.count, fresh = count - self.sorted_rows, row

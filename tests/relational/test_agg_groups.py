@@ -17,8 +17,17 @@ from relational.types import DataType, Schema
 
 COUNT_ALL = AggSpec("count", None, None, DataType.BIGINT)
 NUMERIC = DataType.numeric(20, 3)
-INPUT = Schema.of(k="varchar", small="smallint", int="int", big="bigint", num="numeric(20,3)", real="real",
-                  double="double", text="varchar", day="date")
+INPUT = Schema.of(
+    k="varchar",
+    small="smallint",
+    int="int",
+    big="bigint",
+    num="numeric(20,3)",
+    real="real",
+    double="double",
+    text="varchar",
+    day="date",
+)
 TYPES = INPUT.types
 
 
@@ -79,9 +88,11 @@ def assert_close(got, want, values):
 def random_row(rng):
     def maybe(value):
         return None if rng.random() < 0.15 else value
+
     return (
         maybe(rng.choice(["a", "b", "", "longer than eight", "é"])),
-        maybe(rng.randrange(-(1 << 15), 1 << 15)), maybe(rng.randrange(-(1 << 31), 1 << 31)),
+        maybe(rng.randrange(-(1 << 15), 1 << 15)),
+        maybe(rng.randrange(-(1 << 31), 1 << 31)),
         maybe(rng.choice([rng.randrange(-(1 << 63), 1 << 63), (1 << 63) - 1])),
         maybe(Decimal(rng.randrange(-(10**20) + 1, 10**20)).scaleb(-3)),
         maybe(np.float32(rng.uniform(-1e6, 1e6)).item()),
@@ -242,11 +253,18 @@ def test_sum_of_int_beyond_bigint_is_an_overflow():
         groups.results()
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ([1, 2], "1.5000000000"), ([1, 1, 2], "1.3333333333"), ([2, 1, 2], "1.6666666667"),
-    ([-1, -1, -2], "-1.3333333333"), ([-2, -1, -2], "-1.6666666667"), ([0], "0E-10"),
-    ([(1 << 63) - 1] * 3, "9223372036854775807.0000000000"),
-])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2], "1.5000000000"),
+        ([1, 1, 2], "1.3333333333"),
+        ([2, 1, 2], "1.6666666667"),
+        ([-1, -1, -2], "-1.3333333333"),
+        ([-2, -1, -2], "-1.6666666667"),
+        ([0], "0E-10"),
+        ([(1 << 63) - 1] * 3, "9223372036854775807.0000000000"),
+    ],
+)
 def test_average_rounds_half_away_from_zero(values, expected):
     groups = one_group([single("avg", DataType.BIGINT, DataType.numeric(38, 10))], values, DataType.BIGINT)
     assert list(groups.results().rows()) == [(Decimal(expected),)]
@@ -364,10 +382,15 @@ def test_errors():
         stale.refill(0, np.array([0], np.int32), Column.from_pylist([None], DataType.BIGINT))
 
 
-@pytest.mark.parametrize("arguments", [
-    ("median", 0, DataType.INT, DataType.INT), ("sum", None, None, DataType.INT),
-    ("sum", 0, DataType.VARCHAR, DataType.INT), ("count", 0, None, DataType.BIGINT),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("median", 0, DataType.INT, DataType.INT),
+        ("sum", None, None, DataType.INT),
+        ("sum", 0, DataType.VARCHAR, DataType.INT),
+        ("count", 0, None, DataType.BIGINT),
+    ],
+)
 def test_specs_that_make_no_sense(arguments):
     with pytest.raises(ValueError):
         AggSpec(*arguments)

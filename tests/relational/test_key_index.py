@@ -24,8 +24,10 @@ def test_numbers_follow_first_appearance(seed):
     for _ in range(30):
         keys = [random_key(rng, 2_000) for _ in range(rng.randrange(300))]
         visibility = np.array([rng.random() < 0.9 for _ in keys], np.uint8)
-        expected = [numbers.setdefault(key, len(numbers)) if seen else -1
-                    for key, seen in zip(keys, visibility, strict=True)]
+        expected = [
+            numbers.setdefault(key, len(numbers)) if seen else -1
+            for key, seen in zip(keys, visibility, strict=True)
+        ]
         assert index.find(column(keys), visibility).tolist() == expected
     assert index.count == len(numbers)
     ids = np.array(rng.sample(range(index.count), min(50, index.count)), np.int32)

@@ -24,7 +24,7 @@ def write(table, operations, **options):
 
 
 def drained(table):
-    return [(key[len(TABLE):], value) for batch in table.drain() for key, value in batch]
+    return [(key[len(TABLE) :], value) for batch in table.drain() for key, value in batch]
 
 
 FOLDS = {
@@ -35,7 +35,9 @@ FOLDS = {
     "insert, delete, insert": ([(INSERT, b"1"), (DELETE, b"1"), (INSERT, b"2")], [b"2"]),
     "insert, update": ([(INSERT, b"1"), (UPDATE_DELETE, b"1"), (UPDATE_INSERT, b"22")], [b"22"]),
     "insert, update, delete": (
-        [(INSERT, b"1"), (UPDATE_DELETE, b"1"), (UPDATE_INSERT, b"2"), (DELETE, b"2")], []),
+        [(INSERT, b"1"), (UPDATE_DELETE, b"1"), (UPDATE_INSERT, b"2"), (DELETE, b"2")],
+        [],
+    ),
     "delete, insert": ([(DELETE, b"0"), (INSERT, b"1")], [b"1"]),
     "delete, insert, delete": ([(DELETE, b"0"), (INSERT, b"1"), (DELETE, b"1")], [None]),
     "update, delete": ([(UPDATE_DELETE, b"0"), (UPDATE_INSERT, b"1"), (DELETE, b"1")], [None]),
@@ -57,10 +59,17 @@ def test_fold(name, one_by_one):
     assert len(table) == 0 and drained(table) == []
 
 
-@pytest.mark.parametrize("operations", [
-    [INSERT, INSERT], [DELETE, DELETE], [INSERT, DELETE, DELETE], [DELETE, INSERT, INSERT],
-    [DELETE, UPDATE_DELETE, UPDATE_INSERT], [INSERT, DELETE, UPDATE_DELETE, UPDATE_INSERT],
-])
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [INSERT, INSERT],
+        [DELETE, DELETE],
+        [INSERT, DELETE, DELETE],
+        [DELETE, INSERT, INSERT],
+        [DELETE, UPDATE_DELETE, UPDATE_INSERT],
+        [INSERT, DELETE, UPDATE_DELETE, UPDATE_INSERT],
+    ],
+)
 def test_contradictions_name_table_and_key(operations):
     with pytest.raises(ConsistencyError) as caught:
         write(MemTable("orders"), [(op, b"k", b"v") for op in operations])

@@ -1,0 +1,21 @@
+"""Sorted batches of rows laid together: those of several ranges, and changes over what the store holds."""
+
+from libc.stdint cimport int64_t
+
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.key cimport Slice
+from hummock.write_batch cimport KvBatch
+
+
+cdef class BatchWriter:
+    """Rows on their way into a KvBatch."""
+    cdef BinaryColumnBuilder keys
+    cdef BinaryColumnBuilder values
+
+    cdef int put(self, Slice key, Slice value) except -1 nogil
+    cdef int copy_row(self, KvBatch source, Py_ssize_t row) except -1 nogil     # a null value stays null
+    cdef int cut(self, Py_ssize_t rows) noexcept nogil      # forgets the rows after the first `rows`, none of them null
+    cdef KvBatch finish(self)
+
+
+cdef int compare_tails(Slice a, Slice b, Py_ssize_t skip) noexcept nogil        # the bytes from `skip` on

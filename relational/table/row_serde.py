@@ -1,0 +1,131 @@
+"""RowSerde: rows of one table as user keys and values, and back.
+
+Key: `table_id u32 BE | vnode u16 BE | memcomparable(pk columns)`. Value: the value encoding of the catalog's
+`value_indices`. Every method takes and gives whole chunks; nothing here is per row in Python. Immutable, for
+any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hummock.binary_column import BinaryColumn
+from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
+from relational.catalog.objects import TableCatalog
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.vnode import vnodes_of
+from relational.encoding.memcomparable import KeyEncoder
+from relational.encoding.value import ValueEncoder
+
+Row = tuple[object, ...]
+
+
+class RowSerde:
+    """The layout of a catalog's rows. `columns`, all by default, are those that decoding gives, in their order."""
+
+    def __init__(self, catalog: TableCatalog, columns: Sequence[int] | None = None):
+        """ValueError for a distribution column outside the pk, or a column in neither key nor value."""
+        self.catalog = catalog
+        self.types = catalog.schema.types
+        self.columns = tuple(range(len(self.types))) if columns is None else tuple(columns)
+        self.pk = catalog.pk_indices
+        missing = set(catalog.distribution_key) - set(self.pk)
+        if missing:
+            raise ValueError(f"distribution columns {sorted(missing)} of {catalog.name!r} are not in its key")
+        self.distribution_in_pk = tuple(self.pk.index(column) for column in catalog.distribution_key)
+        self.key_encoder = KeyEncoder(
+            [self.types[index] for index in self.pk], [key.order for key in catalog.pk]
+        )
+        self.value_encoder = ValueEncoder([self.types[index] for index in catalog.value_indices])
+        self._places = tuple(self._place(column) for column in self.columns)
+
+    @property
+    def output_types(self) -> tuple:
+        """The types of decoded chunks."""
+        return tuple(self.types[column] for column in self.columns)
+
+    def covers_distribution(self, prefix_columns: int) -> bool:
+        """Whether the first `prefix_columns` of the pk fix the vnode."""
+        return all(place < prefix_columns for place in self.distribution_in_pk)
+
+    def keys_of(self, rows: DataChunk) -> tuple[BinaryColumn, np.ndarray]:
+        """(user key, vnode uint16) of each of whole rows."""
+        return self.keys_of_pks([rows.columns[index] for index in self.pk], rows.capacity)
+
+    def values_of(self, rows: DataChunk) -> BinaryColumn:
+        """The value of each of whole rows."""
+        stored = [rows.columns[index] for index in self.catalog.value_indices]
+        return self.value_encoder.encode(stored, rows=rows.capacity)
+
+    def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
+        """(user key, vnode uint16) of pk columns; of the leading ones, where those fix the vnode, the prefix of
+        user keys.
+        """
+        distribution = [columns[place] for place in self.distribution_in_pk]
+        vnodes = vnodes_of(distribution, self.catalog.vnode_count, rows=rows)
+        return self.keys_under(columns, vnodes), vnodes
+
+    def keys_under(self, columns: Sequence, vnodes: np.ndarray) -> BinaryColumn:
+        """User keys, or their prefixes, of leading pk columns under given vnodes, uint16[rows]."""
+        return self.key_encoder.encode(columns, table_id=self.catalog.id, vnodes=vnodes, rows=len(vnodes))
+
+    def prefix_columns(self, prefix: Row) -> list:
+        """The leading pk columns of one row of values. ValueError for too many."""
+        if len(prefix) > len(self.pk):
+            raise ValueError(f"a prefix of {len(prefix)} values for a key of {len(self.pk)} columns")
+        return list(self.pk_chunk([prefix], len(prefix)).columns)
+
+    def pk_chunk(self, pks: Sequence[Row], width: int | None = None) -> DataChunk:
+        """Rows of pk values (of the first `width` pk columns) as a chunk."""
+        schema = self.catalog.schema.project(self.pk[: len(self.pk) if width is None else width])
+        return DataChunk.from_rows(schema, pks)
+
+    def decode(self, keys: BinaryColumn, values: BinaryColumn) -> DataChunk:
+        """The rows stored under `keys`. EncodingError where bytes are no row of this table."""
+        in_key = self.key_encoder.decode(keys, USER_KEY_PREFIX_BYTES) if self._reads_key else []
+        return self._rows(in_key, values, "error")
+
+    def decode_found(self, pk_columns: Sequence, values: BinaryColumn) -> DataChunk:
+        """The rows of asked keys; where a value is null the columns that are not in the key are NULL."""
+        return self._rows(pk_columns, values, "null")
+
+    def show_key(self, key: bytes) -> Row:
+        """The pk values of a user key, for errors."""
+        return self.key_encoder.decode_row(key, USER_KEY_PREFIX_BYTES)
+
+    def ranges(self, columns: Sequence, owned: np.ndarray | None) -> list[KeyRange]:
+        """The user keys that begin with one row of leading pk columns, as ranges: one where the vnode is
+        fixed, else one per vnode of `owned` (uint8[vnode_count], None: all), ascending.
+        """
+        if self.covers_distribution(len(columns)):
+            vnodes = vnodes_of(
+                [columns[place] for place in self.distribution_in_pk], self.catalog.vnode_count, rows=1
+            )
+        else:
+            vnodes = np.arange(self.catalog.vnode_count) if owned is None else np.flatnonzero(owned)
+        rows = np.zeros(len(vnodes), np.int32)
+        repeated = DataChunk(columns, capacity=1).take(rows).columns
+        return [KeyRange.prefix(key) for key in self.keys_under(repeated, vnodes.astype(np.uint16))]
+
+    @property
+    def _reads_key(self) -> bool:
+        return any(in_key for in_key, _ in self._places)
+
+    def _place(self, column: int) -> tuple[bool, int]:
+        """(it is read from the key, its position there or in the value)."""
+        if column in self.catalog.value_indices:
+            return False, self.catalog.value_indices.index(column)
+        if column not in self.pk:
+            raise ValueError(
+                f"column {column} of {self.catalog.name!r} is neither in its key nor in its value"
+            )
+        return True, self.pk.index(column)
+
+    def _rows(self, in_key: Sequence, values: BinaryColumn, absent: str) -> DataChunk:
+        wanted = [place for is_in_key, place in self._places if not is_in_key]
+        in_value = self.value_encoder.decode(values, wanted, absent=absent) if wanted else []
+        taken = iter(in_value)
+        columns = [in_key[place] if is_in_key else next(taken) for is_in_key, place in self._places]
+        return DataChunk(columns, capacity=len(values))
