@@ -23,7 +23,7 @@ Row = tuple[object, ...]
 
 
 class RowSerde:
-    """The layout of a catalog's rows. `columns`, all by default, are those that decoding gives, in their order."""
+    """The layout of a catalog's rows. `columns` (None: all) are those that decoding gives, in their order."""
 
     def __init__(self, catalog: TableCatalog, columns: Sequence[int] | None = None):
         """ValueError for a distribution column outside the pk, or a column in neither key nor value."""
@@ -60,8 +60,8 @@ class RowSerde:
         return self.value_encoder.encode(stored, rows=rows.capacity)
 
     def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
-        """(user key, vnode uint16) of pk columns; of the leading ones, where those fix the vnode, the prefix of
-        user keys.
+        """(user key, vnode uint16) of pk columns; of the leading ones, where those fix the vnode, the prefix
+        of user keys.
         """
         distribution = [columns[place] for place in self.distribution_in_pk]
         vnodes = vnodes_of(distribution, self.catalog.vnode_count, rows=rows)

@@ -36,7 +36,7 @@ class StateTable:
     """Reads its own writes; durable at the next checkpoint. REQUIRES `init_epoch` before anything else."""
 
     def __init__(self, catalog: TableCatalog, store: StateStore, vnodes: np.ndarray | None = None):
-        """`vnodes`: uint8[vnode_count], 1 for those this table owns; None: all. ValueError for another length."""
+        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length."""
         self.catalog = catalog
         self.serde = RowSerde(catalog)
         self._store = store

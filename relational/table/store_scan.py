@@ -26,7 +26,7 @@ def concatenated(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[KvBatch]:
-    """The rows of each range in key order, one range after the other; in reverse from the last to the first."""
+    """Each range in key order, one range after the other; in reverse from the last to the first."""
     left = limit
     for key_range in reversed(ranges) if reverse else ranges:
         if left is not None and left <= 0:
