@@ -1,0 +1,38 @@
+"""BlockCache: objects kept up to a budget of bytes, found by pointer."""
+
+from cpython.object cimport PyObject
+
+
+cdef struct CacheNode:                  # the place of one object; owned by its CacheShelf
+    PyObject* value                     # owned reference; NULL: not cached
+    Py_ssize_t bytes                    # what it counts in the budget
+    CacheNode* newer                    # neighbours in the cache's queue while `value` is set
+    CacheNode* older
+    bint was_used                       # since it last stood at the old end of the queue
+
+
+cdef class BlockCache:
+    cdef readonly Py_ssize_t capacity_bytes
+    cdef readonly Py_ssize_t used_bytes
+    cdef readonly Py_ssize_t objects
+    cdef readonly Py_ssize_t evictions
+    cdef CacheNode queue                # sentinel: queue.older is the newest node, queue.newer the oldest
+
+    cdef void link(self, CacheNode* node) noexcept
+    cdef void unlink(self, CacheNode* node) noexcept
+    cdef void remove(self, CacheNode* node)
+    cdef void shrink(self)
+
+
+cdef class CacheShelf:
+    """The places of one file, by index. All methods under the GIL."""
+    cdef readonly BlockCache cache
+    cdef readonly Py_ssize_t size
+    cdef CacheNode* nodes               # size of them; owned
+
+    cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
+        """Borrowed, valid until the GIL is released; NULL: not cached. Counts as a use."""
+        self.nodes[index].was_used = True
+        return self.nodes[index].value
+
+    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_)

@@ -1,0 +1,104 @@
+"""BlockCache: decoded blocks and metas, kept up to a budget of bytes.
+
+There is no table of keys: each open file has a CacheShelf with a place for each of its blocks, so a reader
+finds a block by index, and all that a file had cached goes with its shelf. What was not used for longest goes
+first, by second chances: an object that reaches the old end of the queue goes only if nobody has used it
+since it entered or last came by; finding one marks it, without moving it. An object that somebody holds
+stays, and counts, since dropping it would free nothing.
+
+Everything here runs under the GIL, and never releases it half way.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
+
+cdef class BlockCache:
+    """Invariant: `used_bytes` is the sum over the queue; above `capacity_bytes` only what is held by others."""
+
+    def __cinit__(self, Py_ssize_t capacity_bytes):
+        if capacity_bytes < 0:
+            raise ValueError(f"a cache of {capacity_bytes} bytes")
+        self.capacity_bytes = capacity_bytes
+        self.queue.older = self.queue.newer = &self.queue
+
+    cdef void link(self, CacheNode* node) noexcept:
+        node.newer, node.older = &self.queue, self.queue.older
+        node.older.newer = node
+        self.queue.older = node
+
+    cdef void unlink(self, CacheNode* node) noexcept:
+        node.newer.older, node.older.newer = node.older, node.newer
+
+    cdef void remove(self, CacheNode* node):
+        cdef PyObject* value = node.value
+        self.unlink(node)
+        node.value = NULL
+        self.used_bytes -= node.bytes
+        self.objects -= 1
+        Py_DECREF(<object>value)
+
+    cdef void shrink(self):
+        cdef Py_ssize_t chances = 2 * self.objects
+        cdef CacheNode* oldest
+        while self.used_bytes > self.capacity_bytes and chances > 0:
+            oldest = self.queue.newer
+            chances -= 1
+            if oldest.was_used or Py_REFCNT(oldest.value) > 1:
+                oldest.was_used = False
+                self.unlink(oldest)
+                self.link(oldest)
+            else:
+                self.remove(oldest)
+                self.evictions += 1
+
+
+@cython.no_gc_clear     # the cache must still be there when the shelf goes
+cdef class CacheShelf:
+    """`size` places of `cache`, all empty at first."""
+
+    def __cinit__(self, BlockCache cache not None, Py_ssize_t size):
+        self.cache = cache
+        self.nodes = <CacheNode*>calloc(<size_t>(size if size > 0 else 1), sizeof(CacheNode))
+        if self.nodes == NULL:
+            raise MemoryError
+        self.size = size
+
+    def __dealloc__(self):
+        cdef Py_ssize_t index
+        for index in range(self.size):
+            if self.nodes[index].value != NULL:
+                self.cache.remove(&self.nodes[index])
+        free(self.nodes)
+
+    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_):
+        cdef CacheNode* node = &self.nodes[index]
+        if node.value != NULL:
+            self.cache.remove(node)
+        Py_INCREF(value)
+        node.value, node.bytes, node.was_used = <PyObject*>value, bytes_, False
+        self.cache.link(node)
+        self.cache.used_bytes += bytes_
+        self.cache.objects += 1
+        self.cache.shrink()
+
+    def __setitem__(self, Py_ssize_t index, sized):
+        """Caches `sized = (object, bytes)` at `index`, in the place of what stood there."""
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        self.put(index, sized[0], sized[1])
+
+    def __getitem__(self, Py_ssize_t index):
+        """The object at `index`, or None. Counts as a use."""
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        cdef PyObject* found = self.peek(index)
+        return None if found == NULL else <object>found
+
+    def __len__(self) -> int:
+        return self.size

@@ -1,0 +1,21 @@
+"""ConcatIterator: the entries of one sorted run of files."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.key cimport Slice
+from hummock.sstable.sstable_iterator cimport SstableIterator
+
+
+cdef class ConcatIterator(HummockIterator):
+    cdef object store                   # SstableStore
+    cdef object options                 # ReadOptions
+    cdef tuple infos                    # disjoint, ascending; owner of the slices in `largest`
+    cdef Py_ssize_t files
+    cdef Slice* largest                 # last user key of each file; owned array
+    cdef SstableIterator current        # of file `position`; None before the first move
+    cdef Py_ssize_t position
+
+    cdef int enter(self, Py_ssize_t position) except -1 nogil       # opens that file, if it is not open already
+    cdef int settle(self) except -1 nogil                           # shows the current file's entry or the next file's
+    cdef Py_ssize_t file_of(self, Slice user_key) noexcept nogil    # the first file that ends at or after the key

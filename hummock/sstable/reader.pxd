@@ -1,0 +1,53 @@
+"""SstableReader: one file as this process knows it."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from hummock.key cimport Slice
+from hummock.sstable.block cimport Block
+from hummock.sstable.bloom_filter cimport BloomFilter
+from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.index cimport SstableIndex
+
+
+cdef class OpenedSstable:
+    """A file's meta with its parts typed, as the cache holds it. Immutable."""
+    cdef readonly object meta           # SstableMeta
+    cdef SstableIndex index
+    cdef BloomFilter bloom              # None: no filter, or one of another policy
+    cdef object other_filter            # a Filter that is asked under the GIL, or None
+
+
+cdef class SstableReader:
+    cdef readonly object info           # SstableInfo
+    cdef readonly str data_path
+    cdef readonly str meta_path
+    cdef object object_store
+    cdef BlockCache block_cache
+    cdef CacheShelf metas               # one place: the OpenedSstable
+    cdef CacheShelf shelf               # of the blocks; None before the meta was first read
+    cdef dict flights                   # what a thread is fetching now: block index, or -1 for the meta
+    cdef Slice smallest                 # first and last user key; owner: `info`
+    cdef Slice largest
+    cdef uint64_t min_epoch             # of the entries, spill offset included
+    cdef uint64_t max_epoch
+    cdef object __weakref__
+
+    cdef OpenedSstable opened(self)                       # the meta, from the cache or read now
+    cdef OpenedSstable load_meta(self)
+    cdef OpenedSstable hold(self, object meta)
+    cdef Block block(self, Py_ssize_t index)            # from the cache, or read now and cached
+    cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end)   # each block of [start, end), or None
+    cdef list blocks(self, list indexes)                # the same for many; one read for neighbours
+    cdef dict load_blocks(self, list indexes)
+    cdef decode_into(self, OpenedSstable meta, list indexes, bytes stored, dict loaded)
+    cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last)   # bytes of blocks [first, last]
+
+
+cdef inline int load_block(
+    Block block, SstableIndex index, Py_ssize_t number, const uint8_t* stored, uint64_t stored_offset
+) except -1 nogil:
+    """Decodes block `number` of the file from `stored`, whose first byte stands at `stored_offset` of `.data`."""
+    return block.load(
+        stored + (index.offsets[number] - stored_offset),
+        <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), index.codecs[number],
+        index.raw_sizes[number], index.checksums[number], number)

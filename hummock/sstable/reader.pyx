@@ -1,0 +1,196 @@
+"""SstableReader: one file as this process knows it: what its version says of it, its meta, its cached blocks.
+
+Meta and blocks are read when first asked for, each by one thread at a time: whoever else wants them waits for
+that read. Every byte is checked before use, against digests that stand outside it. All of this runs under
+the GIL and releases it only for reads and for decoding many blocks.
+"""
+
+import threading
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
+
+from hummock.errors import Corruption, DeadlineExceeded, SstableRefused
+from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.sstable.meta import SstableMeta
+
+from hummock.key cimport Slice
+from hummock.sstable.block cimport Block
+from hummock.sstable.bloom_filter cimport BloomFilter
+from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+
+META = -1
+FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier
+cdef Py_ssize_t GAP_BYTES = 64 << 10            # unwanted bytes that one read may span to fetch neighbours
+cdef Py_ssize_t RANGE_BYTES = 8 << 20           # and the most that one read asks for
+cdef Py_ssize_t HELD_BLOCKS = 4                 # so few are decoded without releasing the GIL
+
+
+class Flight:
+    """One read under way, and those who wait for it. A context manager of the thread that reads."""
+
+    __slots__ = ("done", "error", "flights", "keys", "result")
+
+    def __init__(self, flights: dict, keys: list):
+        self.flights, self.keys = flights, keys
+        self.done, self.result, self.error = threading.Event(), None, None
+
+    def __enter__(self):
+        for key in self.keys:
+            self.flights[key] = self
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for key in self.keys:
+            del self.flights[key]
+        self.error = error
+        self.done.set()
+
+    def wait(self, path):
+        """The result of the other thread's read, or its error."""
+        if not self.done.wait(FLIGHT_WAIT_SECONDS):
+            raise DeadlineExceeded(path, f"another thread's read took {FLIGHT_WAIT_SECONDS} s", 1)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+cdef class OpenedSstable:
+
+    def __cinit__(self, meta not None):
+        self.meta, self.index = meta, meta.index
+        if isinstance(meta.filter, BloomFilter):
+            self.bloom = meta.filter
+        else:
+            self.other_filter = meta.filter
+
+
+cdef class SstableReader:
+    """Made by an SstableStore, one for each file; shared by all views, iterators and threads."""
+
+    def __init__(self, info, object_store, BlockCache block_cache not None, BlockCache meta_cache not None):
+        self.info, self.object_store, self.block_cache = info, object_store, block_cache
+        self.data_path, self.meta_path = sstable_data_path(info.name), sstable_meta_path(info.name)
+        self.metas = CacheShelf(meta_cache, 1)
+        self.flights = {}
+        self.smallest.data, self.smallest.size = <const uint8_t*><const char*>info.smallest, len(info.smallest)
+        self.largest.data, self.largest.size = <const uint8_t*><const char*>info.largest, len(info.largest)
+        self.min_epoch, self.max_epoch = info.min_epoch, info.max_epoch
+        if info.global_epoch:
+            raise SstableRefused(info.name, "its entries stand under one global epoch, which is reserved")
+
+    @property
+    def meta(self) -> SstableMeta:
+        """The meta. Raises Corruption naming the object, or what the object store raises."""
+        return self.opened().meta
+
+    def read_block(self, Py_ssize_t index) -> Block:
+        """Block `index`, checked. Raises Corruption naming the object."""
+        return self.block(index)
+
+    def keep_meta(self, bytes encoded):
+        """Takes the encoded meta of a file that was just written, so that nobody needs to read it."""
+        self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
+
+    cdef OpenedSstable opened(self):
+        cdef PyObject* found = self.metas.peek(0)
+        return <OpenedSstable>found if found != NULL else self.load_meta()
+
+    cdef OpenedSstable load_meta(self):
+        other = self.flights.get(META)
+        if other is not None:
+            return other.wait(self.meta_path)
+        with Flight(self.flights, [META]) as flight:
+            encoded = self.object_store.get(self.meta_path)
+            flight.result = self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
+            return flight.result
+
+    cdef OpenedSstable hold(self, object meta):
+        """Caches the meta and makes the places of its blocks."""
+        cdef OpenedSstable opened = OpenedSstable(meta)
+        if self.shelf is None:
+            self.shelf = CacheShelf(self.block_cache, opened.index.blocks)
+        self.metas.put(0, opened, meta.size_bytes)
+        return opened
+
+    cdef Block block(self, Py_ssize_t index):
+        cdef PyObject* found = NULL if self.shelf is None else self.shelf.peek(index)
+        return <Block>found if found != NULL else self.blocks([index])[0]
+
+    cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end):
+        cdef PyObject* found
+        cdef Py_ssize_t index
+        cdef list out = [None] * (end - start)
+        for index in range(start, end):
+            found = self.shelf.peek(index)
+            if found != NULL:
+                out[index - start] = <object>found
+        return out
+
+    cdef list blocks(self, list indexes):
+        cdef PyObject* found
+        cdef list out = [None] * len(indexes), waits = []
+        cdef dict missing = {}
+        self.opened()
+        for position, index in enumerate(indexes):
+            found = self.shelf.peek(index)
+            if found != NULL:
+                out[position] = <object>found
+            elif index in self.flights:
+                waits.append((position, index, self.flights[index]))
+            else:
+                missing.setdefault(index, []).append(position)
+        if missing:
+            for index, block in self.load_blocks(sorted(missing)).items():
+                for position in missing[index]:
+                    out[position] = block
+        for position, index, flight in waits:
+            out[position] = flight.wait(self.data_path)[index]
+        return out
+
+    cdef dict load_blocks(self, list indexes):
+        """Reads blocks of ascending `indexes`, none of which is cached or under way."""
+        cdef OpenedSstable meta = self.opened()
+        cdef Py_ssize_t start = 0, end
+        cdef dict loaded = {}
+        with Flight(self.flights, indexes) as flight:
+            while start < len(indexes):
+                end = start + 1
+                while end < len(indexes) and are_near(meta, indexes[start], indexes[end - 1], indexes[end]):
+                    end += 1
+                stored = self.stored(meta, indexes[start], indexes[end - 1])
+                self.decode_into(meta, indexes[start:end], stored, loaded)
+                start = end
+            for index, block in loaded.items():
+                self.shelf.put(index, block, (<Block>block).size_bytes)
+            flight.result = loaded
+        return loaded
+
+    cdef decode_into(self, OpenedSstable meta, list indexes, bytes stored, dict loaded):
+        """Decodes blocks that stand in `stored`, which begins with the first of them."""
+        cdef const uint8_t* data = <const uint8_t*><const char*>stored
+        cdef Py_ssize_t index, first = indexes[0]
+        cdef list blocks = [Block(self.data_path) for _ in indexes]
+        cdef Block block
+        cdef bint release = len(indexes) > HELD_BLOCKS
+        for index, block in zip(indexes, blocks, strict=True):
+            if release:
+                with nogil:
+                    load_block(block, meta.index, index, data, meta.index.offsets[first])
+            else:
+                load_block(block, meta.index, index, data, meta.index.offsets[first])
+            loaded[index] = block
+
+    cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last):
+        cdef uint64_t start = meta.index.offsets[first], end = meta.index.offsets[last + 1]
+        cdef bytes found = self.object_store.get(self.data_path, range(start, end))
+        if len(found) != end - start:
+            raise Corruption(self.data_path, f"blocks {first} to {last}", f"{end - start} bytes", f"{len(found)}")
+        return found
+
+
+cdef bint are_near(OpenedSstable meta, Py_ssize_t first, Py_ssize_t last, Py_ssize_t index):
+    """Whether a read of blocks first..last may go on to `index`."""
+    cdef uint64_t end = meta.index.offsets[last + 1]
+    return (meta.index.offsets[index] - end <= <uint64_t>GAP_BYTES
+            and meta.index.offsets[index + 1] - meta.index.offsets[first] <= <uint64_t>RANGE_BYTES)

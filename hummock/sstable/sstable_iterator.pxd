@@ -1,0 +1,40 @@
+"""SstableIterator: the entries of one file."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.key cimport Slice
+from hummock.sstable.block cimport Block
+from hummock.sstable.reader cimport OpenedSstable, SstableReader
+
+
+cdef class SstableIterator(HummockIterator):
+    cdef SstableReader reader
+    cdef OpenedSstable meta               # None before the first move
+    cdef bint fills_cache
+    cdef bint reads_ahead               # from the first block on
+    cdef Py_ssize_t prefetch_bytes      # the most stored bytes that are read ahead
+    cdef Py_ssize_t ahead_bytes         # what the next read asks for; 0: one block. Doubles while blocks follow
+    cdef Py_ssize_t window_start        # blocks [window_start, window_end) are at hand
+    cdef Py_ssize_t window_end
+    cdef list cached                    # of each block of the window: the cached Block, or None
+    cdef void** ready                   # the same as pointers, borrowed; owned array
+    cdef bytes stored                   # stored bytes of the blocks that were not cached, or None
+    cdef const uint8_t* stored_data
+    cdef uint64_t stored_offset         # where `stored` begins in the file
+    cdef Block scratch                  # the block that uncached ones are decoded into, one after the other
+    cdef Py_ssize_t scratch_index       # which block stands there; -1: none
+    cdef void* block                    # Block, borrowed: the current one; NULL: none
+    cdef Py_ssize_t block_index
+    cdef Py_ssize_t row
+    cdef uint8_t* key                   # the current user key, put together; owned
+    cdef Py_ssize_t key_capacity
+
+    cdef int open(self) except -1 nogil                             # has the meta read before the first move
+    cdef int enter(self, Py_ssize_t index) except -1 nogil          # makes block `index` the current one
+    cdef int take_prefix(self) except -1 nogil
+    cdef int fetch(self, Py_ssize_t index) except -1                # moves the window to block `index`
+    cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef int settle(self) except -1 nogil                           # shows `row`, or of the next block, or the end
+    cdef int show(self) noexcept nogil
+    cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil

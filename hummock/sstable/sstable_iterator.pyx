@@ -1,0 +1,192 @@
+"""SstableIterator: walks the blocks of one file, and takes the GIL only to have more of them at hand.
+
+A window of blocks is at hand: cached ones as they are, the others as stored bytes from one ranged read, each
+decoded when the walk reaches it, without the GIL, always into the same memory. The first block after a seek
+is read alone and cached, since small reads come back; each following window is twice as large, up to
+`prefetch_bytes`, and passes the cache by.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from hummock.state_store import DEFAULT
+
+from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
+from hummock.key cimport Slice, compare_bytes
+from hummock.sstable.block cimport Block
+from hummock.sstable.reader cimport load_block
+
+cdef Py_ssize_t WINDOW_BLOCKS = 256
+
+
+cdef class SstableIterator(HummockIterator):
+    """Invariant: while `valid`, `row` is a row of the current block; the window holds references to its blocks."""
+
+    def __cinit__(self, store, info, int direction=FORWARD, options=DEFAULT):
+        self.reader = store.reader(info)
+        self.direction = <Direction>direction
+        self.fills_cache = options.fill_cache
+        self.prefetch_bytes = store.prefetch_bytes
+        self.reads_ahead = options.read_ahead
+        self.scratch_index = -1
+        self.ready = <void**>PyMem_Malloc(WINDOW_BLOCKS * sizeof(void*))
+        if self.ready == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.ready)
+        free(self.key)
+
+    cdef int open(self) except -1 nogil:
+        if self.meta is None:
+            with gil:
+                self.meta = self.reader.opened()
+                self.scratch = Block(self.reader.data_path)
+        return 0
+
+    cdef int rewind(self) except -1 nogil:
+        self.open()
+        self.enter(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
+        self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
+        return self.settle()
+
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        cdef Py_ssize_t index
+        self.open()
+        index = self.meta.index.find_block(user_key, epoch)
+        if self.block == NULL or index != self.block_index:
+            self.enter(index)
+        self.row = (<Block>self.block).lower_bound(user_key, epoch)
+        if self.direction != FORWARD and not self.stands_at(user_key, epoch):
+            self.row -= 1
+        return self.settle()
+
+    cdef int next(self) except -1 nogil:
+        self.row += <int>self.direction
+        return self.settle()
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        if self.direction != FORWARD or not (<Block>self.block).unique_keys or (<Block>self.block).tombstones != NULL:
+            return False
+        out.prefix = (<Block>self.block).prefix
+        out.key_offsets, out.key_data = (<Block>self.block).suffix_offsets, (<Block>self.block).suffixes
+        out.value_offsets, out.value_data = (<Block>self.block).value_offsets, (<Block>self.block).values
+        out.row, out.end = self.row, (<Block>self.block).rows
+        out.max_epoch = (<Block>self.block).max_epoch
+        return True
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.row += rows
+        return self.settle()
+
+    cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil:
+        """Whether `row` is exactly (user_key, epoch)."""
+        cdef Slice suffix, rest
+        if self.row >= (<Block>self.block).rows or user_key.size < (<Block>self.block).prefix.size:
+            return False
+        suffix = (<Block>self.block).suffix_at(self.row)
+        rest.data = user_key.data + (<Block>self.block).prefix.size
+        rest.size = user_key.size - (<Block>self.block).prefix.size
+        return (compare_bytes(suffix, rest) == 0 and (<Block>self.block).epoch_at(self.row) == epoch)
+
+    cdef int settle(self) except -1 nogil:
+        cdef Py_ssize_t index
+        while not 0 <= self.row < (<Block>self.block).rows:
+            index = self.block_index + <int>self.direction
+            if not 0 <= index < self.meta.index.blocks:
+                self.valid = False
+                return 0
+            self.enter(index)
+            self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
+        return self.show()
+
+    cdef int show(self) noexcept nogil:
+        cdef Slice suffix = (<Block>self.block).suffix_at(self.row)
+        cdef Py_ssize_t prefix = (<Block>self.block).prefix.size
+        if prefix == 0:
+            self.user_key = suffix
+        else:
+            memcpy(self.key + prefix, suffix.data, <size_t>suffix.size)
+            self.user_key.data, self.user_key.size = self.key, prefix + suffix.size
+        self.epoch = (<Block>self.block).epoch_at(self.row)
+        self.value = (<Block>self.block).value_at(self.row)
+        self.valid = True
+        return 0
+
+    cdef int enter(self, Py_ssize_t index) except -1 nogil:
+        """Makes block `index` the current one; on an error there is none."""
+        self.block, self.valid = NULL, False
+        if not self.window_start <= index < self.window_end:
+            with gil:
+                self.fetch(index)
+        if self.ready[index - self.window_start] != NULL:
+            self.block = self.ready[index - self.window_start]
+        else:
+            if index != self.scratch_index:
+                self.scratch_index = -1
+                load_block(self.scratch, self.meta.index, index, self.stored_data, self.stored_offset)
+                self.scratch_index = index
+            self.block = <void*>self.scratch
+        self.block_index = index
+        self.take_prefix()
+        return 0
+
+    cdef int take_prefix(self) except -1 nogil:
+        """Puts the block's prefix in front of the key that is put together, and makes room for any suffix."""
+        cdef Slice prefix = (<Block>self.block).prefix
+        cdef Py_ssize_t wanted = prefix.size + (<Block>self.block).longest_suffix
+        cdef uint8_t* grown
+        if wanted > self.key_capacity:
+            grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))
+            if grown == NULL:
+                with gil:
+                    raise MemoryError
+            self.key, self.key_capacity = grown, 2 * wanted
+        if prefix.size > 0:
+            memcpy(self.key, prefix.data, <size_t>prefix.size)
+        return 0
+
+    cdef int fetch(self, Py_ssize_t index) except -1:
+        """Moves the window so that it begins, my way, with block `index`."""
+        cdef Py_ssize_t blocks = self.meta.index.blocks, start = index, end = index + 1, number
+        cdef const uint64_t* offsets = self.meta.index.offsets
+        cdef bint follows = (index == self.window_end if self.direction == FORWARD
+                             else index + 1 == self.window_start) and self.window_end > 0
+        if not follows:
+            self.ahead_bytes = self.prefetch_bytes if self.reads_ahead else 0
+        if self.direction == FORWARD:
+            while (end < blocks and end - start < WINDOW_BLOCKS
+                   and offsets[end + 1] - offsets[start] <= <uint64_t>self.ahead_bytes):
+                end += 1
+        else:
+            while (start > 0 and end - start < WINDOW_BLOCKS
+                   and offsets[end] - offsets[start - 1] <= <uint64_t>self.ahead_bytes):
+                start -= 1
+        self.window_start = self.window_end = 0
+        self.ahead_bytes = max(2 * self.ahead_bytes, 2 * <Py_ssize_t>(offsets[end] - offsets[start]))
+        if self.ahead_bytes > self.prefetch_bytes:
+            self.ahead_bytes = self.prefetch_bytes
+        if end - start == 1 and self.fills_cache:
+            self.cached = [self.reader.block(index)]
+        else:
+            self.cached = self.reader.cached_blocks(start, end)
+        self.read_missing(start, end)
+        for number in range(end - start):
+            self.ready[number] = <void*>self.cached[number] if self.cached[number] is not None else NULL
+        self.window_start, self.window_end = start, end
+        return 0
+
+    cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1:
+        """One read that spans all blocks of the window that are not cached."""
+        cdef Py_ssize_t first = start, last = end - 1
+        self.stored, self.stored_data, self.scratch_index = None, NULL, -1
+        while first <= last and self.cached[first - start] is not None:
+            first += 1
+        while last >= first and self.cached[last - start] is not None:
+            last -= 1
+        if first <= last:
+            self.stored = self.reader.stored(self.meta, first, last)
+            self.stored_data = <const uint8_t*><const char*>self.stored
+            self.stored_offset = self.meta.index.offsets[first]
+        return 0

@@ -1,0 +1,51 @@
+"""SstableStore: files by name, over an object store and two caches.
+
+A file is two objects, written once and never changed: `.data` first, then `.meta`, so that a meta that is
+there belongs to a whole file. Thread safe.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
+from hummock.options import StorageOptions
+from hummock.sstable.block import Block
+from hummock.sstable.block_cache import BlockCache
+from hummock.sstable.builder import SstableOutput
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.meta import SstableMeta
+from hummock.sstable.reader import SstableReader
+
+
+class SstableStore:
+    """Readers live as long as somebody holds them; what a file had cached goes with its reader."""
+
+    def __init__(self, object_store: ObjectStore, options: StorageOptions):
+        self.object_store = object_store
+        self.prefetch_bytes = options.prefetch_bytes
+        self.block_cache = BlockCache(options.block_cache_bytes)
+        self.meta_cache = BlockCache(options.meta_cache_bytes)
+        self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
+
+    def put(self, output: SstableOutput) -> None:
+        """Makes the file durable. Raises `ObjectExists` where one of its names is taken."""
+        self.object_store.put(sstable_data_path(output.name), output.data, if_absent=True)
+        self.object_store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
+
+    def reader(self, info: SstableInfo) -> SstableReader:
+        """The reader of the file; the same one for everybody who asks while it lives."""
+        reader = self._readers.get(info.name)
+        if reader is None:
+            reader = self._readers.setdefault(
+                info.name, SstableReader(info, self.object_store, self.block_cache, self.meta_cache)
+            )
+        return reader
+
+    def meta(self, info: SstableInfo) -> SstableMeta:
+        """The file's decoded meta. Raises `Corruption` naming the object when it is not what `info` says."""
+        return self.reader(info).meta
+
+    def block(self, info: SstableInfo, index: int) -> Block:
+        """Block `index` of the file, checked. Raises `Corruption` naming the object."""
+        return self.reader(info).read_block(index)
