@@ -17,6 +17,7 @@ cdef class SharedBufferBatch:
 
     cdef Py_ssize_t lower_bound(self, Slice user_key) noexcept nogil   # first row at or after the key; rows if none
     cdef Py_ssize_t find(self, Slice user_key) noexcept nogil          # row of that very key; -1 if none
+    cdef Slice value_at(self, Py_ssize_t row) noexcept nogil           # data is NULL for a delete
 
 
 cdef class SharedBufferBatchIterator(HummockIterator):

@@ -50,6 +50,12 @@ cdef class SharedBufferBatch:
         row = self.lower_bound(user_key)
         return row if compare_bytes(self.rows.keys.at(row), user_key) == 0 else -1
 
+    cdef Slice value_at(self, Py_ssize_t row) noexcept nogil:
+        cdef Slice value = self.rows.values.at(row)
+        if self.has_deletes and self.rows.values.is_null(row):
+            value.data, value.size = NULL, 0
+        return value
+
 
 cdef class SharedBufferBatchIterator(HummockIterator):
     """Walks one batch; holds it."""
@@ -96,7 +102,5 @@ cdef class SharedBufferBatchIterator(HummockIterator):
         if self.valid:
             self.user_key = self.batch.rows.keys.at(self.row)
             self.epoch = self.batch.epoch
-            self.value = self.batch.rows.values.at(self.row)
-            if self.batch.has_deletes and self.batch.rows.values.is_null(self.row):
-                self.value.data = NULL
+            self.value = self.batch.value_at(self.row)
         return 0

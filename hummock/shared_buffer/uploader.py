@@ -1,0 +1,40 @@
+"""Uploader: batches of the shared buffer become one sorted run of durable SSTs.
+
+All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
+wrote; of several operations on a key within one pure epoch only the newest is written. Runs on the caller's
+thread, without the GIL but for the puts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hummock.compaction.pipeline import run_pipeline
+from hummock.compaction.retention import RetentionIterator
+from hummock.iterator.merge import MergeIterator
+from hummock.options import StorageOptions
+from hummock.shared_buffer.batch import SharedBufferBatchIterator
+from hummock.shared_buffer.buffer import UploadTask
+from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.store import SstableStore
+
+
+class Uploader:
+    """Writes files under names from `mint_name`, each new; thread safe."""
+
+    def __init__(self, store: SstableStore, options: StorageOptions, mint_name: Callable[[], str]):
+        self._store, self._options, self._mint_name = store, options, mint_name
+
+    def upload(self, task: UploadTask) -> tuple[SstableInfo, ...]:
+        """The files of the run, ascending and disjoint, durable. After an error some may be orphans."""
+        merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in task.batches])
+        builder = SplitSstableBuilder(
+            self._options, filter_policy(self._options.filter_policy), self._mint_name
+        )
+        run_pipeline(RetentionIterator(merged), builder, flush=task.flush)
+        outputs = builder.finish()
+        for output in outputs:
+            self._store.put(output)
+        return tuple(output.info for output in outputs)
