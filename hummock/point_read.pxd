@@ -1,0 +1,59 @@
+"""Point reads: many keys at once, compiled from filter to value."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.key cimport Slice
+from hummock.read_view cimport ReadView, SortedRun
+from hummock.sstable.reader cimport OpenedSstable
+
+
+cdef enum ProbeState:
+    SEEKING                             # look at source `source`, then at those after it
+    SEEKING_NEXT                        # not in block `block_index - 1`: look whether the next one begins with the key
+    NEEDS_META                          # `reader` must be opened before its filter can be asked
+    NEEDS_BLOCK                         # block `block_index` of `reader` must be at hand
+    IN_BLOCK                            # `block` is at hand, to be searched
+    DONE                                # `value` is the answer
+
+
+cdef struct Probe:                      # one key on its way
+    Slice key                           # borrowed from the caller
+    uint64_t hash
+    Slice value                         # of the answer; data NULL: absent or deleted. Owner: a pinned block or a batch
+    void* reader                        # SstableReader, borrowed from the view
+    void* block                         # Block, borrowed from the pins
+    Py_ssize_t block_index
+    int source                          # position in the view's sources
+    ProbeState state
+
+
+cdef enum:
+    LANES = 32                          # searches whose memory accesses overlap
+
+
+cdef struct Lane:                       # one search inside a block
+    Probe* probe
+    const uint64_t* heads               # of the block; NULL: not to be used
+    Py_ssize_t rows
+    Py_ssize_t row                      # first a guess, then the first row whose head is not below `head`
+    uint64_t head                       # of the key less the block's prefix
+
+
+cdef class PointReader:
+    """One call's work on one view. What values point into lives as long as this does."""
+    cdef ReadView view
+    cdef uint64_t newest                # entries with a greater epoch are not seen
+    cdef list pins                      # blocks and opened files that probes point into
+
+    cdef int start(self, Probe* probe, Slice key) noexcept nogil
+    cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
+    cdef int advance(self, Probe* probe) except -1                          # to a block that may hold it, or DONE
+    cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
+    cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
+    cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1
+    cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1
+    cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil
+    cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil
+    cdef void settle(self, Lane* lane) noexcept nogil
+    cdef bint is_answer(self, Probe* probe, Py_ssize_t row) noexcept nogil
+

@@ -1,0 +1,336 @@
+"""Point reads: many keys at once, compiled from filter to value; a single get is a read of one.
+
+Each key walks down the sources, newest first, past batches and files whose key range or filter says no, to
+the first block that may hold it. All keys that got that far have their blocks fetched together, then all are
+searched; the few that a filter misled walk on. So a call costs one read for each file's missing blocks,
+whatever the number of keys.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.checksum cimport hash64
+from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.read_view cimport ReadView, SortedRun, Source
+from hummock.shared_buffer.batch cimport SharedBufferBatch
+from hummock.sstable.block cimport Block
+from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.reader cimport OpenedSstable, SstableReader
+
+cdef uint64_t SPILL_MASK = 0xFFFF
+cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together
+cdef Py_ssize_t RELEASE_KEYS = 512          # so many searches are worth a release of the GIL
+
+
+@cython.freelist(8)
+cdef class PointReader:
+
+    def __cinit__(self, ReadView view not None, uint64_t epoch):
+        view.check_epoch(epoch)
+        self.view, self.newest, self.pins = view, epoch | SPILL_MASK, []
+
+    cdef int start(self, Probe* probe, Slice key) noexcept nogil:
+        probe.key, probe.hash = key, hash64(key.data, key.size)
+        probe.value.data, probe.value.size = NULL, 0
+        probe.source, probe.state = 0, SEEKING
+        return 0
+
+    cdef int run(self, Probe* probes, Py_ssize_t count) except -1:
+        cdef Py_ssize_t position, left = count
+        while left > 0:
+            for position in range(count):
+                if probes[position].state in (SEEKING, SEEKING_NEXT):
+                    self.advance(&probes[position])
+            self.open_files(probes, count)
+            self.pin_blocks(probes, count)
+            if count >= RELEASE_KEYS:
+                with nogil:
+                    self.search(probes, count)
+            else:
+                self.search(probes, count)
+            left = 0
+            for position in range(count):
+                left += probes[position].state != DONE
+        return 0
+
+    cdef int advance(self, Probe* probe) except -1:
+        cdef Source* source
+        cdef PyObject* opened
+        cdef Py_ssize_t row
+        while probe.source < self.view.count:
+            source = &self.view.sources[probe.source]
+            if source.batch != NULL:
+                row = find_in_batch(source.batch, probe.key, self.newest)
+                if row >= 0:
+                    probe.value = (<SharedBufferBatch>source.batch).value_at(row)
+                    probe.state = DONE
+                    return 0
+            elif probe.state == SEEKING_NEXT or reader_for(source.run, probe, self.newest):
+                opened = (<SstableReader>probe.reader).metas.peek(0)
+                if opened == NULL:
+                    probe.state = NEEDS_META
+                    return 0
+                if self.may_hold(probe, <OpenedSstable>opened):
+                    probe.state = NEEDS_BLOCK
+                    return 0
+                probe.state = SEEKING
+            probe.source += 1
+        probe.state = DONE
+        return 0
+
+    cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
+        """Whether the file may hold the key; then `block_index` is the block to look into."""
+        if probe.state == SEEKING_NEXT:
+            return probe.block_index < opened.index.blocks and (
+                compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0)
+        if opened.bloom is not None:
+            if not opened.bloom.may_contain(probe.hash):
+                return False
+        elif opened.other_filter is not None and not opened.other_filter.contains(probe.hash):
+            return False
+        probe.block_index = opened.index.find_block(probe.key, self.newest)
+        return True
+
+    cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
+        """Opens what is missing; the probes that wait for it advance."""
+        cdef Py_ssize_t position
+        for position in range(count):
+            while probes[position].state == NEEDS_META:
+                self.pins.append((<SstableReader>probes[position].reader).opened())
+                probes[position].state = SEEKING
+                self.advance(&probes[position])
+        return 0
+
+    cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
+        cdef Probe* probe
+        cdef PyObject* found
+        cdef Py_ssize_t position
+        cdef dict missing = None
+        for position in range(count):
+            probe = &probes[position]
+            if probe.state != NEEDS_BLOCK:
+                continue
+            found = (<SstableReader>probe.reader).shelf.peek(probe.block_index)
+            if found != NULL:
+                self.pins.append(<object>found)
+                probe.block, probe.state = <void*>found, IN_BLOCK
+            else:
+                if missing is None:
+                    missing = {}
+                missing.setdefault(<SstableReader>probe.reader, set()).add(probe.block_index)
+        return 0 if missing is None else self.load_missing(probes, count, missing)
+
+    cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1:
+        """Has the blocks read, file by file, and gives them to the probes that wait for them."""
+        cdef SstableReader reader
+        cdef Probe* probe
+        cdef Py_ssize_t position
+        cdef dict loaded = {}
+        for reader, wanted in missing.items():
+            indexes = sorted(wanted)
+            blocks = reader.blocks(indexes)
+            self.pins.append(blocks)
+            loaded[reader] = dict(zip(indexes, blocks, strict=True))
+        for position in range(count):
+            probe = &probes[position]
+            if probe.state == NEEDS_BLOCK:
+                block = loaded[<SstableReader>probe.reader][probe.block_index]
+                probe.block, probe.state = <void*>block, IN_BLOCK
+        return 0
+
+    cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil:
+        cdef Lane lanes[LANES]
+        cdef Py_ssize_t position = 0, width
+        while position < count:
+            width = 0
+            while position < count and width < LANES:
+                if probes[position].state == IN_BLOCK:
+                    lanes[width].probe = &probes[position]
+                    width += 1
+                position += 1
+            self.search_lanes(lanes, width)
+
+    cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil:
+        """Searches that wait for memory together: each stage asks for what the next one reads, of all lanes."""
+        cdef Lane* lane
+        cdef Py_ssize_t i
+        for i in range(width):
+            prefetch_line(lanes[i].probe.block)
+            prefetch_line(&(<Block>lanes[i].probe.block).value_offsets)
+        for i in range(width):
+            lane = &lanes[i]
+            lane.rows = (<Block>lane.probe.block).rows
+            lane.heads = (<Block>lane.probe.block).ready_heads()
+            if lane.heads != NULL:
+                prefetch_line(lane.heads)
+                prefetch_line(lane.heads + lane.rows - 1)
+            prefetch_line((<Block>lane.probe.block).prefix.data)
+        for i in range(width):
+            lane = &lanes[i]
+            if lane.heads == NULL or not begins_with(lane.probe.key, (<Block>lane.probe.block).prefix):
+                lane.heads = NULL
+                continue
+            lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
+                                lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
+            lane.row = guess_row(lane.heads, lane.rows, lane.head)
+            prefetch_line(lane.heads + lane.row)
+        for i in range(width):
+            lane = &lanes[i]
+            if lane.heads != NULL:
+                lane.row = row_near(lane.heads, lane.rows, lane.head, lane.row)
+                prefetch_line((<Block>lane.probe.block).suffix_offsets + lane.row)
+                prefetch_line((<Block>lane.probe.block).value_offsets + lane.row)
+        for i in range(width):
+            lane = &lanes[i]
+            if lane.heads != NULL and lane.row < lane.rows:
+                prefetch_line((<Block>lane.probe.block).suffixes + (<Block>lane.probe.block).suffix_offsets[lane.row])
+                prefetch_line((<Block>lane.probe.block).values + (<Block>lane.probe.block).value_offsets[lane.row])
+                prefetch_line((<Block>lane.probe.block).values + (<Block>lane.probe.block).value_offsets[lane.row] + 64)
+        for i in range(width):
+            self.settle(&lanes[i])
+
+    cdef void settle(self, Lane* lane) noexcept nogil:
+        """Reads the answer where the heads led to it; where they say too little the block searches itself."""
+        cdef Probe* probe = lane.probe
+        cdef Py_ssize_t row = lane.row
+        if lane.heads == NULL or row == lane.rows or (
+                lane.heads[row] == lane.head and not self.is_answer(probe, row)):
+            row = (<Block>probe.block).lower_bound(probe.key, self.newest)
+            if row == lane.rows:
+                probe.block_index += 1
+                probe.state = SEEKING_NEXT
+                return
+        if self.is_answer(probe, row):
+            probe.value = (<Block>probe.block).value_at(row)
+            probe.state = DONE
+        else:
+            probe.source += 1
+            probe.state = SEEKING
+
+    cdef bint is_answer(self, Probe* probe, Py_ssize_t row) noexcept nogil:
+        """Whether the row is the newest version to be seen of the key. REQUIRES no such version before it."""
+        cdef Slice rest
+        rest.data = probe.key.data + (<Block>probe.block).prefix.size
+        rest.size = probe.key.size - (<Block>probe.block).prefix.size
+        return ((<Block>probe.block).epoch_at(row) <= self.newest
+                and begins_with(probe.key, (<Block>probe.block).prefix)
+                and compare_bytes((<Block>probe.block).suffix_at(row), rest) == 0)
+
+
+cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
+    return key.size >= prefix.size and (
+        prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
+
+
+cdef inline Py_ssize_t guess_row(const uint64_t* heads, Py_ssize_t rows, uint64_t head) noexcept nogil:
+    """Where `head` would stand if heads grew evenly from the first to the last: in [0, rows)."""
+    cdef uint64_t first = heads[0], last = heads[rows - 1]
+    if head <= first:
+        return 0
+    if head >= last:
+        return rows - 1
+    return <Py_ssize_t>(<double>(head - first) / <double>(last - first) * <double>(rows - 1))
+
+
+cdef inline Py_ssize_t row_near(
+    const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
+) noexcept nogil:
+    """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`."""
+    cdef Py_ssize_t low, high, stride = 8, probe
+    if heads[guess] < head:
+        low, high = guess + 1, rows
+        while low + stride <= rows:
+            probe = low + stride - 1
+            if heads[probe] >= head:
+                high = probe
+                break
+            low = probe + 1
+            stride *= 2
+    else:
+        low, high = 0, guess
+        while high - stride >= 0:
+            probe = high - stride
+            if heads[probe] < head:
+                low = probe + 1
+                break
+            high = probe
+            stride *= 2
+    while low < high:
+        probe = (low + high) >> 1
+        if heads[probe] < head:
+            low = probe + 1
+        else:
+            high = probe
+    return low
+
+
+cdef inline Py_ssize_t find_in_batch(void* batch, Slice key, uint64_t newest) noexcept nogil:
+    if (<SharedBufferBatch>batch).epoch > newest:
+        return -1
+    return (<SharedBufferBatch>batch).find(key)
+
+
+cdef inline bint reader_for(void* run, Probe* probe, uint64_t newest) noexcept nogil:
+    """Whether a file of the run may hold a version to be seen; then `reader` is its."""
+    if (<SortedRun>run).min_epoch > newest:
+        return False
+    probe.reader = (<SortedRun>run).reader_of(probe.key)
+    return probe.reader != NULL and (<SstableReader>probe.reader).min_epoch <= newest
+
+
+def read_one(ReadView view not None, bytes key not None, uint64_t epoch):
+    """The value of `key` at `epoch`, or None. Raises EpochTooOld, or Corruption naming the object."""
+    cdef PointReader reader = PointReader(view, epoch)
+    cdef Probe probe
+    cdef Slice wanted
+    wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
+    reader.start(&probe, wanted)
+    reader.run(&probe, 1)
+    if probe.value.data == NULL:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>probe.value.data, probe.value.size)
+
+
+def read_many(ReadView view not None, BinaryColumn keys not None, uint64_t epoch):
+    """The value of each key at `epoch`, null where there is none, as a BinaryColumn of as many rows.
+
+    A null key has no value. Raises what `read_one` raises, and OverflowError when the values pass 2 GiB.
+    """
+    cdef BinaryColumnBuilder values = BinaryColumnBuilder()
+    cdef Py_ssize_t first = 0, count, row
+    cdef Probe* probes = <Probe*>malloc(sizeof(Probe) * <size_t>min(keys.rows + 1, SLICE_KEYS))
+    cdef PointReader reader
+    if probes == NULL:
+        raise MemoryError
+    try:
+        while first < keys.rows:
+            count = min(SLICE_KEYS, keys.rows - first)
+            reader = PointReader(view, epoch)
+            for row in range(count):
+                reader.start(&probes[row], keys.at(first + row))
+                if keys.is_null(first + row):
+                    probes[row].state = DONE
+            reader.run(probes, count)
+            append_values(values, probes, count)
+            first += count
+    finally:
+        free(probes)
+    return values.finish()
+
+
+cdef int append_values(BinaryColumnBuilder values, Probe* probes, Py_ssize_t count) except -1 nogil:
+    cdef Py_ssize_t row, added = 0
+    for row in range(count):
+        added += probes[row].value.size
+    values.reserve(count, added)
+    for row in range(count):
+        if probes[row].value.data == NULL:
+            values.append_null()
+        else:
+            values.append(probes[row].value)
+    return 0

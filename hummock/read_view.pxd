@@ -1,0 +1,41 @@
+"""ReadView: one immutable picture of the store, as C arrays."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.key cimport Slice
+
+
+cdef struct FileFence:
+    Slice smallest                      # first and last user key of the file; owner: its reader
+    Slice largest
+    void* reader                        # SstableReader, borrowed from the run's `readers`
+
+
+cdef class SortedRun:
+    """Files with disjoint user keys, ascending. Shared by all views that contain it."""
+    cdef readonly tuple infos
+    cdef tuple readers                  # SstableReader of each info
+    cdef object store                   # SstableStore
+    cdef FileFence* files               # owned array
+    cdef readonly Py_ssize_t count
+    cdef uint64_t min_epoch             # of all entries, spill offset included
+
+    cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil  # the first file that ends at or after the key
+    cdef void* reader_of(self, Slice user_key) noexcept nogil       # of the one file that may hold the key, or NULL
+
+
+cdef struct Source:                     # where versions of a key may be; exactly one pointer is set
+    void* batch                         # SharedBufferBatch, borrowed from the view's `owners`
+    void* run                           # SortedRun, borrowed likewise
+
+
+cdef class ReadView:
+    cdef readonly object version        # HummockVersion
+    cdef readonly uint64_t safe_epoch
+    cdef readonly tuple runs            # SortedRuns of `version`, newest first
+    cdef readonly object hold           # keeps the version's files while the view lives
+    cdef tuple owners                   # the sources as objects, newest first
+    cdef Source* sources                # owned array
+    cdef readonly Py_ssize_t count
+
+    cdef int check_epoch(self, uint64_t epoch) except -1            # EpochTooOld below the safe epoch

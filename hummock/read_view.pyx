@@ -1,0 +1,155 @@
+"""ReadView: one immutable picture of the store: local batches, staged runs and the runs of one version.
+
+Sources stand in the order of time, newest first: where two hold the same user key, the earlier one holds the
+newer epochs, so a point read ends at the first that answers. A reader takes the current view by one
+reference and keeps it to its end; a write, a flush or a commit makes another view.
+"""
+
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport calloc, free
+
+from hummock.epoch import pure_epoch
+from hummock.errors import EpochTooOld
+from hummock.key import successor_of_prefix
+from hummock.state_store import DEFAULT
+
+from hummock.binary_column cimport BinaryColumn
+from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
+from hummock.iterator.merge cimport MergeIterator
+from hummock.iterator.user cimport UserIterator
+from hummock.key cimport Slice, compare_bytes
+from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
+from hummock.sstable.concat_iterator cimport ConcatIterator
+from hummock.sstable.reader cimport SstableReader
+from hummock.sstable.sstable_iterator cimport SstableIterator
+
+cdef uint64_t SPILL_MASK = 0xFFFF
+
+
+cdef class SortedRun:
+    """`infos` are SstableInfos with disjoint user keys, ascending; at least one."""
+
+    def __cinit__(self, store, infos):
+        cdef SstableReader reader
+        cdef Py_ssize_t position
+        self.store, self.infos = store, tuple(infos)
+        self.readers = tuple([store.reader(info) for info in self.infos])
+        self.count = len(self.readers)
+        self.files = <FileFence*>calloc(<size_t>self.count + 1, sizeof(FileFence))
+        if self.files == NULL:
+            raise MemoryError
+        self.min_epoch = 0xFFFFFFFFFFFFFFFF
+        for position, reader in enumerate(self.readers):
+            self.files[position].smallest, self.files[position].largest = reader.smallest, reader.largest
+            self.files[position].reader = <void*>reader
+            self.min_epoch = min(self.min_epoch, reader.min_epoch)
+
+    def __dealloc__(self):
+        free(self.files)
+
+    cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if compare_bytes(self.files[middle].largest, user_key) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef void* reader_of(self, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t position = self.file_from(user_key)
+        if position == self.count or compare_bytes(user_key, self.files[position].smallest) < 0:
+            return NULL
+        return self.files[position].reader
+
+    def overlapping(self, bytes start not None, bytes end, uint64_t newest) -> tuple:
+        """The infos of the files that may hold a version up to `newest` of a key of [start, end)."""
+        cdef Py_ssize_t first, last
+        cdef Slice bound
+        bound.data, bound.size = <const uint8_t*><const char*>start, len(start)
+        first = last = self.file_from(bound)
+        if end is None:
+            last = self.count
+        else:
+            bound.data, bound.size = <const uint8_t*><const char*>end, len(end)
+            while last < self.count and compare_bytes(self.files[last].smallest, bound) < 0:
+                last += 1
+        found = self.infos[first:last]
+        if all([info.min_epoch <= newest for info in found]):
+            return found
+        return tuple([info for info in found if info.min_epoch <= newest])
+
+
+cdef class ReadView:
+    """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`."""
+
+    def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None):
+        cdef Py_ssize_t position
+        self.version, self.safe_epoch, self.runs, self.hold = version, version.safe_epoch, runs, hold
+        self.owners = local + runs
+        self.count = len(self.owners)
+        self.sources = <Source*>calloc(<size_t>self.count + 1, sizeof(Source))
+        if self.sources == NULL:
+            raise MemoryError
+        for position, source in enumerate(self.owners):
+            if isinstance(source, SharedBufferBatch):
+                self.sources[position].batch = <void*>source
+            else:
+                self.sources[position].run = <void*>(<SortedRun?>source)
+
+    def __dealloc__(self):
+        free(self.sources)
+
+    def with_local(self, tuple local not None) -> ReadView:
+        """The same version under other local sources."""
+        return ReadView(self.version, local, self.runs, self.hold)
+
+    cdef int check_epoch(self, uint64_t epoch) except -1:
+        if epoch | SPILL_MASK < self.safe_epoch:
+            raise EpochTooOld(pure_epoch(epoch), self.safe_epoch)
+        return 0
+
+    def read(self, bytes start not None, bytes end, uint64_t epoch, bint reverse, options) -> UserIterator:
+        """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive it.
+
+        Raises EpochTooOld. Files that cannot hold such a row are not opened; the others when first needed.
+        """
+        cdef list children = []
+        cdef int direction = REVERSE if reverse else FORWARD
+        cdef uint64_t newest = epoch | SPILL_MASK
+        self.check_epoch(epoch)
+        if end is None or start < end:
+            for source in self.owners:
+                if isinstance(source, SharedBufferBatch):
+                    if is_within(<SharedBufferBatch>source, start, end, newest):
+                        children.append(SharedBufferBatchIterator(source, direction))
+                    continue
+                infos = (<SortedRun>source).overlapping(start, end, newest)
+                if len(infos) == 1:
+                    children.append(SstableIterator((<SortedRun>source).store, infos[0], direction, options))
+                elif infos:
+                    children.append(ConcatIterator((<SortedRun>source).store, infos, direction, options))
+        cdef HummockIterator child = children[0] if len(children) == 1 else MergeIterator(children, direction)
+        return UserIterator(child, start, end, epoch)
+
+    def read_around(self, BinaryColumn prefixes not None, uint64_t epoch, bint reverse) -> UserIterator:
+        """`read` of the narrowest range that holds every key under every prefix."""
+        cdef Py_ssize_t row
+        if prefixes.rows == 0:
+            return self.read(b"", b"", epoch, reverse, DEFAULT)
+        ends = [successor_of_prefix(prefixes[row]) for row in range(prefixes.rows)]
+        end = None if None in ends else max(ends)
+        return self.read(min(prefixes), end, epoch, reverse, DEFAULT)
+
+
+cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):
+    """Whether the batch may hold a version up to `newest` of a key of [start, end)."""
+    cdef Slice bound
+    bound.data, bound.size = <const uint8_t*><const char*>start, len(start)
+    if batch.epoch > newest or compare_bytes(batch.largest, bound) < 0:
+        return False
+    if end is None:
+        return True
+    bound.data, bound.size = <const uint8_t*><const char*>end, len(end)
+    return compare_bytes(batch.smallest, bound) < 0
