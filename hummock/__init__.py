@@ -1,0 +1,37 @@
+"""Hummock: an LSM state store on object storage; versioned bytes under user keys, committed epoch by epoch.
+
+A newcomer reads README.md beside this file first.
+"""
+
+from hummock.binary_column import BinaryColumn
+from hummock.epoch import Epoch, EpochGenerator, EpochPair
+from hummock.errors import HummockError
+from hummock.key import KeyRange, user_key
+from hummock.memory_store import MemoryStateStore
+from hummock.meta.hummock_manager import HummockManager
+from hummock.opening import open_storage as open
+from hummock.options import StorageOptions
+from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
+from hummock.storage import HummockStorage
+from hummock.write_batch import KvBatch, WriteBatch
+
+__all__ = [
+    "BinaryColumn",
+    "Epoch",
+    "EpochGenerator",
+    "EpochPair",
+    "HummockError",
+    "HummockManager",
+    "HummockStorage",
+    "KeyRange",
+    "KvBatch",
+    "MemoryStateStore",
+    "ReadOptions",
+    "StateStore",
+    "StateStoreIterator",
+    "StorageOptions",
+    "SyncResult",
+    "WriteBatch",
+    "open",
+    "user_key",
+]

@@ -7,7 +7,7 @@ compared with, and a store for tests that need no files; nothing here is fast.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left, insort, insort_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +25,7 @@ SCAN_BATCH_ROWS = 8192
 
 
 class MemoryStateStore:
-    """Invariant: `_versions[key]` is newest first, one operation per epoch; `_keys` is its sorted keys."""
+    """Invariant: `_versions[key]` is newest first, of an epoch the last written; `_keys` is sorted."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -48,8 +48,9 @@ class MemoryStateStore:
             for key, value in batch:
                 if key not in self._versions:
                     insort(self._keys, key)
-                older = [version for version in self._versions.get(key, ()) if version[0] != epoch]
-                insort(older, (epoch, value, local_only), key=lambda version: -version[0])
+                same = (epoch, local_only)
+                older = [v for v in self._versions.get(key, ()) if (v[0], v[2]) != same]
+                insort_left(older, (epoch, value, local_only), key=lambda version: -version[0])
                 self._versions[key] = older
             return batch.size_bytes
 

@@ -94,8 +94,9 @@ class StateStore(Protocol):
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         """Bytes taken; the batch is readable here at once. Within an epoch a later batch wins.
 
-        `local_only` rows are readable here until the epoch is committed, and never uploaded. Raises
-        InvalidEpoch at or below the sealed epoch, SharedBufferFull when no room came free in time.
+        `local_only` rows are readable here until the epoch is committed, and never uploaded. REQUIRES that
+        no key is written both ways within an epoch. Raises InvalidEpoch at or below the sealed epoch,
+        SharedBufferFull when no room came free in time.
         """
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from hummock.iterator.base import Direction, HummockIterator
 from hummock.iterator.collect import BatchCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
 from hummock.write_batch import WriteBatch
-
 from tests.suites.entry_cases import iterator_of, parse_epoch, parse_key, read_cases, show_entry
 
 FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE

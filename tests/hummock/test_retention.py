@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from hummock.compaction.retention import RetentionIterator
 from hummock.iterator.merge import MergeIterator
-
 from tests.suites.entry_cases import iterator_of, parse_epoch, read_cases, show_entry
 
 
