@@ -1,0 +1,93 @@
+"""StorageTable: epochs, chosen columns, prefixes, bounds and limits."""
+
+import pytest
+
+from hummock.epoch import EpochPair
+from hummock.memory_store import MemoryStateStore
+from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.chunk import DataChunk, StreamChunk
+from relational.table.state_table import StateTable
+from relational.table.storage_table import RowRange, StorageTable
+from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
+
+FIRST, SECOND, THIRD = (number << 16 for number in (100, 200, 300))
+
+
+def catalog_of(order, distribution):
+    columns = tuple(ColumnCatalog(name, at, DataType.INT) for at, name in enumerate("gkv"))
+    pk = (SortKey(0), SortKey(1, order))
+    return TableCatalog(9, "t", TableKind.TABLE, columns, pk, (0, 1), distribution, (2,))
+
+
+@pytest.fixture(params=[ASCENDING, DESCENDING], ids=["ascending", "descending"])
+def order(request):
+    return request.param
+
+
+@pytest.fixture(params=[(), (0,), (1,)], ids=["one vnode", "by group", "by key"])
+def table(request, order):
+    """Groups 0, 1 and NULL with keys 0..19 and NULL at FIRST; at SECOND group 1 is gone and (0, 3) changed."""
+    catalog, store = catalog_of(order, request.param), MemoryStateStore()
+    writer = StateTable(catalog, store)
+    writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
+    rows = [(group, key, 7) for group in (0, 1, None) for key in (*range(20), None)]
+    writer.write_chunk(StreamChunk.from_rows(catalog.schema, [(0, row) for row in rows]))
+    writer.commit(EpochPair(curr=SECOND, prev=FIRST))
+    gone = [(1, (1, key, 7)) for key in (*range(20), None)]
+    writer.write_chunk(StreamChunk.from_rows(catalog.schema, [*gone, (3, (0, 3, 7)), (2, (0, 3, 8))]))
+    writer.commit(EpochPair(curr=THIRD, prev=SECOND))
+    return StorageTable(catalog, store)
+
+
+def keys(chunks):
+    return [row[1] for chunk in chunks for row in chunk.rows()]
+
+
+def sorted_keys(order, *found):
+    found = sorted(key for key in found if key is not None)
+    return found[::-1] if order.descending else found
+
+
+def test_each_epoch_keeps_its_rows(table):
+    assert table.get_row((0, 3), FIRST) == (0, 3, 7) and table.get_row((0, 3), SECOND) == (0, 3, 8)
+    assert table.get_row((1, 3), FIRST) == (1, 3, 7) and table.get_row((1, 3), SECOND) is None
+    assert table.get_row((None, None), SECOND) == (None, None, 7)
+    assert table.to_arrow(FIRST).num_rows == 63 and table.to_arrow(SECOND).num_rows == 42
+    assert table.to_arrow(SECOND).schema == table.schema.arrow
+
+
+def test_chosen_columns_in_chosen_order(table):
+    chosen = StorageTable(table.catalog, table._store, (2, 0))
+    assert chosen.get_row((0, 3), SECOND) == (8, 0)
+    asked = DataChunk.from_rows(Schema.of(g="int", k="int"), [(0, 99), (0, 3)])
+    rows, found = chosen.get_rows(asked, SECOND)
+    assert found.tolist() == [0, 1] and list(rows.rows()) == [(None, 0), (8, 0)]
+    only_key = StorageTable(table.catalog, table._store, (1,))
+    assert only_key.get_row((0, 3), SECOND) == (3,) and only_key.to_arrow(SECOND).num_rows == 42
+
+
+def test_prefix_order_and_limit(table, order):
+    every = sorted_keys(order, *range(20))
+    every = [None, *every] if order.descending else [*every, None]
+    assert keys(table.scan(SECOND, (0,), ordered=True)) == every
+    assert keys(table.scan(SECOND, (0,), ordered=True, reverse=True)) == every[::-1]
+    assert keys(table.scan(SECOND, (0,), ordered=True, limit=5)) == every[:5]
+    assert keys(table.scan(SECOND, (1,))) == []
+    assert sorted(map(str, keys(table.scan(SECOND, (0,))))) == sorted(map(str, every))
+    assert len(keys(table.scan(SECOND, limit=11))) == 11
+
+
+@pytest.mark.parametrize(("bounds", "expected"), [
+    (RowRange(5, 8), [5, 6, 7]), (RowRange(5, 8, includes_lower=False, includes_upper=True), [6, 7, 8]),
+    (RowRange(lower=17), [17, 18, 19]), (RowRange(upper=2), [0, 1]), (RowRange(upper=2, includes_upper=True), [0, 1, 2]),
+    (RowRange(), range(20)), (RowRange(8, 5), []), (RowRange(lower=19, includes_lower=False), []),
+])
+def test_bounds_leave_null_out(table, order, bounds, expected):
+    assert keys(table.scan(SECOND, (0,), bounds, ordered=True)) == sorted_keys(order, *expected)
+
+
+def test_bounds_on_the_first_column(table):
+    rows = [row for chunk in table.scan(SECOND, (), RowRange(0, 1), ordered=True) for row in chunk.rows()]
+    assert {row[0] for row in rows} == {0} and len(rows) == 21
+    with pytest.raises(ValueError, match="bounds behind a prefix"):
+        list(table.scan(SECOND, (0, 1), RowRange(1)))
