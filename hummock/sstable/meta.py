@@ -156,7 +156,8 @@ def encode_samples(samples: Iterable[SplitSample]) -> bytes:
 
 def decode_samples(payload: bytes | memoryview, object_name: str) -> list[SplitSample]:
     """The split samples in a section's payload."""
-    samples, at = [], 0
+    samples: list[SplitSample] = []
+    at = 0
     while at < len(payload):
         if len(samples) == MOST_SAMPLES or at + SAMPLE.size > len(payload):
             raise Corruption(object_name, "split samples", f"at most {MOST_SAMPLES}", len(samples))
@@ -192,10 +193,10 @@ def _check_digest(data: bytes, info: SstableInfo, object_name: str) -> None:
 
 def _check_same_file(own: SstableInfo, info: SstableInfo, object_name: str) -> None:
     """The file's own record equals the version's, except for what only the latter can know."""
-    given = {"id": info.id, "global_epoch": info.global_epoch, "meta_bytes": info.meta_bytes,
-             "meta_digest": info.meta_digest}
-    if replace(own, **given) != info:
-        ours, theirs = asdict(replace(own, **given)), asdict(info)
+    own = replace(own, id=info.id, global_epoch=info.global_epoch, meta_bytes=info.meta_bytes,
+                  meta_digest=info.meta_digest)
+    if own != info:
+        ours, theirs = asdict(own), asdict(info)
         differing = {name for name in ours if ours[name] != theirs[name]}
         raise Corruption(
             object_name, "info", {name: theirs[name] for name in differing},
