@@ -140,7 +140,9 @@ cdef int write_blocks(
     block.start = 0
     while block.start < rows:
         block.count = min(<Py_ssize_t>BLOCK_ROWS, rows - block.start)
-        total = size_rows(format, views, count, prefix, &block, scratch)
+        total = most_bytes(format, views, count, prefix, &block)
+        if total <= INT32_MAX:              # sizes are int32, so they are added up only where they cannot wrap
+            total = size_rows(format, views, count, prefix, &block, scratch)
         if out.data_bytes + total > INT32_MAX:
             with gil:
                 raise OverflowError(f"row {block.start}: a column of bytes ends at 2 GiB - 1")
@@ -174,6 +176,22 @@ cdef Py_ssize_t estimate(
         else:
             total += rows * 10
     return min(total, <Py_ssize_t>INT32_MAX)
+
+
+cdef Py_ssize_t most_bytes(
+    RowFormat format, const ColumnView** views, int count, int prefix, const Block* block
+) noexcept nogil:
+    """An upper bound of the bytes of the block's rows."""
+    cdef Py_ssize_t total = block.count * prefix
+    cdef Py_ssize_t text
+    cdef int i
+    for i in range(count):
+        if views[i].kind == VARCHAR:
+            text = views[i].offsets[block.start + block.count] - views[i].offsets[block.start]
+            total += text + (text >> 3) + block.count * 11
+        else:
+            total += block.count * DECIMAL_SLOT
+    return total
 
 
 cdef Py_ssize_t size_rows(

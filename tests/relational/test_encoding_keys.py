@@ -182,6 +182,13 @@ def test_values_without_a_key_are_named():
         KeyEncoder([DataType.TIME]).encode([times])
 
 
+def test_rows_beyond_two_gigabytes_are_refused_before_anything_is_written():
+    text = pa.array(["x" * (1 << 20)])
+    wide = KeyEncoder([DataType.VARCHAR] * 2000)
+    with pytest.raises(OverflowError, match="2 GiB"):
+        wide.encode([text] * 2000)
+
+
 def test_wrong_columns_are_refused():
     encoder = KeyEncoder([DataType.BIGINT])
     with pytest.raises(ValueError, match="column 0"):
