@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorInfo:
-    """What flows out of an executor: its columns, those that identify a row, its name in messages."""
+    """What flows out of an executor: its columns, those that identify a row (None: a bag), its name."""
 
     schema: Schema
-    stream_key: tuple[int, ...]
+    stream_key: tuple[int, ...] | None
     identity: str
 
 

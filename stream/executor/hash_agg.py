@@ -56,6 +56,7 @@ class HashAggExecutor(Executor):
         self._is_global = not group_by
         self._state_table = state_table
         self._inputs = tuple(inputs)
+        self._is_complete = False  # a group that is not in memory exists nowhere
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
 
@@ -82,6 +83,7 @@ class HashAggExecutor(Executor):
         self._state_table.init_epoch(barrier.epoch)
         for kept in self._inputs:
             kept.init_epoch(barrier.epoch)
+        self._is_complete = next(self._state_table.scan_chunks(), None) is None
         if self._is_global:
             self._load(self._groups.open_global())
 
@@ -99,13 +101,15 @@ class HashAggExecutor(Executor):
 
     def _load(self, new_ids: np.ndarray) -> None:
         """The committed state of groups that were not in memory, in one read."""
-        if len(new_ids):
+        if len(new_ids) and not self._is_complete:
             self._groups.load(new_ids, *self._state_table.get_rows(self._groups.keys(new_ids)))
 
     def _flush(self) -> Iterator[StreamChunk]:
         for kept in self._inputs:
             kept.refill(self._groups)
+        before = self._groups.groups
         change = self._groups.flush()
+        self._is_complete = self._is_complete and self._groups.groups == before
         if change.state is not None:
             self._state_table.write_chunk(change.state)
         if change.output is not None:

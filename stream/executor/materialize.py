@@ -13,19 +13,22 @@ from collections.abc import Iterator
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
-from stream.errors import StatementError
+from stream.errors import InvalidStatement, StatementError
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
 from stream.executor.slices import slices
 from stream.executor.statement import StatementEvaluator
 from stream.message import STATEMENTS, Barrier, Message, Statement
 
+TRUSTED_CONNECTOR = "its rows come from a connector that promises legal changes; a statement would break that"
+
 
 class MaterializeExecutor(Executor):
     """Writes `table` and hands on its change stream.
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
-    already and is trusted. Statements follow the table's own rule always."""
+    already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
+    table's own rule."""
 
     def __init__(
         self,
@@ -41,6 +44,10 @@ class MaterializeExecutor(Executor):
         self._chunk_rows = chunk_rows
         self._resolver = None if conflict is None else ConflictResolver(table, conflict)
         self._statements = StatementEvaluator(table)
+        catalog = table.catalog
+        self._refuses_statements = (
+            conflict is None and catalog.connector is not None and catalog.row_id_index is None
+        )
 
     def execute(self) -> Iterator[Message]:
         messages = self._input.execute()
@@ -74,6 +81,8 @@ class MaterializeExecutor(Executor):
         if not statement.result.set_running_or_notify_cancel():
             return
         try:
+            if self._refuses_statements:
+                raise InvalidStatement(self._table.catalog.name, TRUSTED_CONNECTOR)
             resolved = self._statements.run(statement)
         except StatementError as error:
             statement.result.set_exception(error)

@@ -9,6 +9,7 @@ gives the same plan again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
@@ -61,6 +62,8 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
     root = _Planner(view, table_ids).plan(query)
     if root.schema.types != view.schema.types:
         raise PlanNotSupported("Materialize", f"the query gives {root.schema}, the view holds {view.schema}")
+    if root.stream_key is None:
+        raise PlanNotSupported(root.identity, "its output lacks columns that identify a row")
     return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None))
 
 
@@ -74,7 +77,7 @@ class _Planner:
 
     def plan(self, query: LogicalPlan) -> StreamNode:
         if isinstance(query, Scan):
-            return StreamScanNode(query.schema, _stream_key(query), query.table, query.columns or ())
+            return StreamScanNode(query.schema, query.stream_key, query.table, query.columns or ())
         if isinstance(query, Filter):
             return self._filter(query)
         if isinstance(query, Project):
@@ -97,9 +100,9 @@ class _Planner:
         if isinstance(child, ProjectNode) and _is_cheap_to_repeat(expressions, child.expressions):
             expressions = tuple(substitute(each, child.expressions) for each in expressions)
             child = child.input
-        if query.schema == child.schema and _passes_all(expressions):
-            return child
-        return ProjectNode(query.schema, _stream_key(query), child, expressions)
+        if len(query.schema) == len(child.schema) and _passes_all(expressions):
+            return replace(child, schema=query.schema)
+        return ProjectNode(query.schema, query.stream_key, child, expressions)
 
     def _aggregate(self, query: Aggregate) -> StreamNode:
         number = self._aggregations
@@ -118,22 +121,18 @@ class _Planner:
             for call in range(len(query.calls))
             if query.calls[call].keeps_inputs(query.input.is_append_only)
         )
-        key = _stream_key(query)
+        key = query.stream_key
         return HashAggNode(query.schema, key, child, query.group_by, query.calls, state_table, kept)
 
     def _kept_input(self, name: str, number: int, query: Aggregate, child: StreamNode) -> KeptInput:
         call, groups = query.calls[number], len(query.group_by)
+        if child.stream_key is None:
+            raise PlanNotSupported("Aggregate", f"{name} cannot tell its input rows apart")
         columns, argument = catalogs.input_columns(query.group_by, call, child.stream_key)
         table = catalogs.input_table(
             self._table_ids(name), name, self._job.id, child.schema, columns, groups, argument, call.kind
         )
         return KeptInput(number, table, columns, argument)
-
-
-def _stream_key(query: LogicalPlan) -> tuple[int, ...]:
-    if query.stream_key is None:
-        raise PlanNotSupported(type(query).__name__, "its output lacks columns that identify a row")
-    return query.stream_key
 
 
 def _passes_all(expressions: tuple[Expression, ...]) -> bool:

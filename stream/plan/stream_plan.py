@@ -19,10 +19,14 @@ from relational.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
-    """One executor to be. `stream_key`: the columns of `schema` that identify a row of what flows out."""
+    """One executor to be.
+
+    `stream_key`: the columns of `schema` that identify a row of what flows out; None below an aggregation to
+    which its input rows are a bag.
+    """
 
     schema: Schema
-    stream_key: tuple[int, ...]
+    stream_key: tuple[int, ...] | None
 
     @property
     def inputs(self) -> tuple[StreamNode, ...]:
