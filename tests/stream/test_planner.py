@@ -12,7 +12,6 @@ from stream.plan.planner import plan_table, plan_view
 from stream.plan.stream_plan import HashAggNode, MaterializeNode, RowIdGenNode, SourceNode
 from tests.suites.catalogs import table_catalog
 
-
 ORDERS = table_catalog("orders", Schema.of(id="bigint", region="varchar", amount="int"), (0,))
 
 
