@@ -271,10 +271,10 @@ class HummockStorage:
 
     def _upload(self, task: UploadTask, synced_at: Epoch | None) -> None:
         """REQUIRES the upload lock."""
-        sstables = self._uploader.upload(task)
+        readers = self._uploader.upload(task, self._open_view().version.prefix_bytes)
         with self._changed:
             self._open_view()
-            self._buffer.finish(task, sstables, synced_at)
+            self._buffer.finish(task, tuple(reader.info for reader in readers), synced_at)
             self._show()
             self._changed.notify_all()
 

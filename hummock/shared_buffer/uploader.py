@@ -7,7 +7,7 @@ thread, without the GIL but for the puts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
@@ -16,9 +16,11 @@ from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatchIterator
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.filter_policy import filter_policy
-from hummock.sstable.info import SstableInfo
+from hummock.sstable.reader import SstableReader
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
+
+NO_RULES: Mapping[int, int] = {}
 
 
 class Uploader:
@@ -27,14 +29,13 @@ class Uploader:
     def __init__(self, store: SstableStore, options: StorageOptions, mint_name: Callable[[], str]):
         self._store, self._options, self._mint_name = store, options, mint_name
 
-    def upload(self, task: UploadTask) -> tuple[SstableInfo, ...]:
-        """The files of the run, ascending and disjoint, durable. After an error some may be orphans."""
+    def upload(self, task: UploadTask, prefix_rules: Mapping[int, int] = NO_RULES) -> list[SstableReader]:
+        """Readers of the run's files, ascending and disjoint, durable. After an error some may be orphans.
+
+        `prefix_rules`: by table id, the bytes of its user keys whose hash is filtered too.
+        """
         merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in task.batches])
-        builder = SplitSstableBuilder(
-            self._options, filter_policy(self._options.filter_policy), self._mint_name
-        )
+        policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
+        builder = SplitSstableBuilder(self._options, policy, self._mint_name, dict(prefix_rules))
         run_pipeline(RetentionIterator(merged), builder, flush=task.flush)
-        outputs = builder.finish()
-        for output in outputs:
-            self._store.put(output)
-        return tuple(output.info for output in outputs)
+        return [self._store.put(output) for output in builder.finish()]

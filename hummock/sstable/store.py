@@ -28,10 +28,16 @@ class SstableStore:
         self.meta_cache = BlockCache(options.meta_cache_bytes)
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
-    def put(self, output: SstableOutput) -> None:
-        """Makes the file durable. Raises `ObjectExists` where one of its names is taken."""
+    def put(self, output: SstableOutput) -> SstableReader:
+        """Makes the file durable; its reader, which need not read the meta again while it is held.
+
+        Raises `ObjectExists` where one of its names is taken.
+        """
         self.object_store.put(sstable_data_path(output.name), output.data, if_absent=True)
         self.object_store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
+        reader = self.reader(output.info)
+        reader.keep_meta(bytes(output.meta))
+        return reader
 
     def reader(self, info: SstableInfo) -> SstableReader:
         """The reader of the file; the same one for everybody who asks while it lives."""
