@@ -79,7 +79,7 @@ def test_after_the_last_spill_offset_a_batch_is_refused():
 
 
 def test_sources_are_newest_first_however_they_came():
-    buffer = buffer_of((rows(b"a"), E2), (rows(b"a"), E1), (rows(b"a"), E2), (rows(b"a"), E3), (rows(b"a"), E1))
+    buffer = buffer_of(*[(rows(b"a"), epoch) for epoch in (E2, E1, E2, E3, E1)])
     assert [source.epoch for source in buffer.sources] == [E3, E2 + 1, E2, E1 + 1, E1]
 
 
@@ -108,7 +108,8 @@ def test_all_epochs_of_a_sync_become_one_run(store, uploader):
 
 
 def test_of_one_epoch_only_the_last_operation_on_a_key_is_written(store, uploader):
-    buffer = buffer_of((rows(b"a", b"b"), E1), (WriteBatch([(b"a", None), (b"b", b"2")]), E1), (rows(b"a"), E1))
+    second = WriteBatch([(b"a", None), (b"b", b"2")])
+    buffer = buffer_of((rows(b"a", b"b"), E1), (second, E1), (rows(b"a"), E1))
     (task,) = buffer.tasks_through(E1)
     infos = [reader.info for reader in uploader.upload(task)]
     assert content(store, infos) == [(b"a", 1, 0, b"1"), (b"b", 1, 0, b"2")]

@@ -1,8 +1,35 @@
 """HummockStorage keeps every promise of a StateStore, on memory and on disk; and what only it promises."""
 
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.epoch import Epoch
+from hummock.errors import (
+    Corruption,
+    EpochTooOld,
+    Fenced,
+    HummockError,
+    InvalidOption,
+    ObjectStoreError,
+    SharedBufferFull,
+    StoreClosed,
+    WaitEpochTimeout,
+)
+from hummock.key import user_key
+from hummock.meta import MemoryMetaStore
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import StorageOptions
+from hummock.storage import HummockStorage
+from hummock.write_batch import WriteBatch
 from tests.suites.state_store_suite import StateStoreSuite
 
 
@@ -30,3 +57,251 @@ class TestHummockStorageOfTinyFiles(StateStoreSuite):
             prefetch_bytes=1, scan_batch_rows=3, shared_buffer_bytes=64,
         ) as store:  # fmt: skip
             yield store
+
+
+E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))
+EVERYTHING = hummock.KeyRange(b"", None)
+
+
+class Cluster:
+    """Several stores, as nodes of one manager over one object store."""
+
+    def __init__(self, objects=None):
+        self.objects = objects or MemoryObjectStore()
+        self.meta = MemoryMetaStore()
+        self.manager = HummockManager(self.meta, self.objects)
+        self.session = self.manager.claim_writer()
+
+    def node(self, **options):
+        return HummockStorage(self.manager, self.objects, StorageOptions(**options), session=self.session)
+
+
+def batch(*pairs):
+    return WriteBatch(list(pairs))
+
+
+def test_a_nodes_writes_are_seen_elsewhere_after_wait_epoch():
+    cluster = Cluster()
+    with cluster.node() as one, cluster.node() as two:
+        one.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
+        one.ingest_batch(batch((b"a", b"3"), (b"b", b"4")), E2)
+        two.ingest_batch(batch((b"c", b"5"), (b"d", b"6")), E2)
+        assert [one.get(key, E2) for key in (b"a", b"b", b"c")] == [b"3", b"4", None]
+        assert [one.get(key, E1) for key in (b"a", b"b")] == [b"1", b"2"]
+        assert two.get(b"a", E2) is None
+        with pytest.raises(WaitEpochTimeout):
+            two.wait_epoch(E2, 1)
+        for store in (one, two):
+            store.seal_epoch(E2)
+        files = one.sync(E2).sstables + two.sync(E2).sstables
+        cluster.manager.commit_epoch(cluster.session, E2, files)
+        expected = [(b"a", b"3"), (b"b", b"4"), (b"c", b"5"), (b"d", b"6")]
+        for store in (one, two):
+            store.wait_epoch(E2, 10_000)
+            assert list(store.scan(EVERYTHING, E2)) == expected
+            assert list(store.scan(EVERYTHING, E1)) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_what_was_committed_is_there_after_opening_again(tmp_path):
+    url = f"file://{tmp_path}/store"
+    with hummock.open(url) as store:
+        store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
+        store.commit(E1)
+        store.ingest_batch(batch((b"a", b"lost")), E2)
+        store.seal_epoch(E2)
+        store.sync(E2)
+    with hummock.open(url) as store:
+        assert store.committed_epoch == E1
+        assert list(store.scan(EVERYTHING, E3)) == [(b"a", b"1"), (b"b", b"2")]
+        store.ingest_batch(batch((b"c", b"3")), E2)
+        store.commit(E2)
+    with hummock.open(url, role="reader") as store:
+        assert store.get_many(pa.array([b"c", b"a"]), E2).to_arrow().to_pylist() == [b"3", b"1"]
+        store.ingest_batch(batch((b"c", b"4")), E3)
+        with pytest.raises(HummockError, match="writer role"):
+            store.commit(E3)
+
+
+def test_opening_takes_the_writer_role_over(tmp_path):
+    url = f"file://{tmp_path}/store"
+    with hummock.open(url) as first, hummock.open(url) as second:
+        second.ingest_batch(batch((b"a", b"2")), E1)
+        second.commit(E1)
+        first.ingest_batch(batch((b"a", b"1")), E2)
+        with pytest.raises(Fenced):
+            first.commit(E2)
+
+
+def test_an_unknown_role_or_scheme_is_refused():
+    with pytest.raises(InvalidOption, match="role"):
+        hummock.open("memory://", role="owner")
+    with pytest.raises(InvalidOption, match="url"):
+        hummock.open("ftp://somewhere")
+
+
+def test_writers_beyond_the_budget_spill_and_lose_nothing():
+    rng = random.Random(3)
+    with Cluster().node(shared_buffer_bytes=2_000) as store:
+        expected = {}
+        for number in range(60):
+            epoch = (E1, E2)[number % 2]
+            rows = {b"%03d" % rng.randrange(100): b"%d" % number for _ in range(20)}
+            store.ingest_batch(batch(*sorted(rows.items())), epoch)
+            expected.update({(key, epoch): value for key, value in rows.items()})
+            assert store._buffer.waiting_bytes <= 2_000
+        at_one = {key: value for (key, epoch), value in expected.items() if epoch == E1}
+        at_two = at_one | {key: value for (key, epoch), value in expected.items() if epoch == E2}
+        for settle in (lambda: None, lambda: store.commit(E2)):
+            settle()
+            assert dict(store.scan(EVERYTHING, E1)) == at_one
+            assert dict(store.scan(EVERYTHING, E2)) == at_two
+            found = store.get_many(pa.array(sorted(at_two)), E2).to_arrow().to_pylist()
+            assert found == [at_two[key] for key in sorted(at_two)]
+
+
+def test_a_writer_that_finds_no_room_in_time_fails(monkeypatch):
+    monkeypatch.setattr("hummock.storage.ROOM_WAIT_SECONDS", 0.05)
+    with Cluster().node(shared_buffer_bytes=10) as store:
+        store.ingest_batch(batch((b"a", b"x" * 20)), E1)
+        with store._upload_lock, pytest.raises(SharedBufferFull):     # an upload that does not end
+            store.ingest_batch(batch((b"b", b"x" * 20)), E1)
+        store.ingest_batch(batch((b"b", b"x" * 20)), E1)
+
+
+def test_a_failed_sync_loses_nothing_and_may_be_tried_again():
+    for skip in range(4):
+        plan = FaultPlan([Fault(FaultKind.BEFORE, operation="put", skip=skip)])
+        with Cluster(FaultyObjectStore(MemoryObjectStore(), plan)).node(sstable_bytes=1) as store:
+            store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
+            store.seal_epoch(E1)
+            with pytest.raises(ObjectStoreError):
+                store.sync(E1)
+            assert list(store.scan(EVERYTHING, E1)) == [(b"a", b"1"), (b"b", b"2")]
+            store.commit(E1)
+            assert list(store.scan(EVERYTHING, E1)) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_reads_below_the_safe_epoch_are_refused():
+    with Cluster().node() as store:
+        store.ingest_batch(batch((b"a", b"1")), E1)
+        store.commit(E2)
+        version = store._view.version
+        store.install_version(replace(version, id=version.id + 1, safe_epoch=E2))
+        for read in (
+            lambda: store.get(b"a", E1),
+            lambda: store.get_many(pa.array([b"a"]), E1),
+            lambda: store.scan(EVERYTHING, E1),
+            lambda: store.scan_prefixes(pa.array([b"a"]), E1),
+        ):
+            with pytest.raises(EpochTooOld) as refused:
+                read()
+            assert (refused.value.epoch, refused.value.safe_epoch) == (E1, E2)
+        assert store.get(b"a", E2) == b"1"
+
+
+def test_a_version_stays_pinned_while_a_scan_reads_it():
+    with Cluster().node(scan_batch_rows=1) as store:
+        store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
+        store.commit(E1)
+        pinned = store._view.version.id
+        scan = store.scan(EVERYTHING, E1)
+        assert len(scan.next_batch()) == 1
+        for epoch in (E2, E3):
+            store.commit(epoch)
+        assert min(held.version.id for held in store._local._held) == pinned
+        assert len(scan.next_batch()) == 1
+        assert scan.next_batch() is None
+        del scan
+        store.commit(Epoch(4 << 16))
+        assert min(held.version.id for held in store._local._held) > pinned
+
+
+def test_closing_ends_scans_that_other_threads_are_reading():
+    store = Cluster().node(scan_batch_rows=1)
+    store.ingest_batch(batch(*[(b"%05d" % n, b"x") for n in range(20_000)]), E1)
+    errors = []
+
+    def read():
+        with pytest.raises(StoreClosed) as closed:
+            while True:
+                list(store.scan(EVERYTHING, E1))
+        errors.append(closed.value)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    store.close()
+    for reader in readers:
+        reader.join(30)
+    assert len(errors) == 3
+
+
+def test_reads_see_whole_batches_while_others_write_sync_and_commit():
+    """Every batch writes one number to all keys, so any consistent picture holds one number."""
+    keys = [b"%03d" % n for n in range(150)]
+    wanted = pa.array(keys)
+    done = threading.Event()
+    failures = []
+
+    def read(store, seed):
+        rng = random.Random(seed)
+        try:
+            while not done.is_set():
+                view_epoch = Epoch(rng.randint(1, 400) << 16)
+                if rng.random() < 0.5:
+                    rows = store.scan(EVERYTHING, view_epoch, reverse=rng.random() < 0.5)
+                    seen = {value for _, value in rows}
+                else:
+                    seen = set(store.get_many(wanted, view_epoch).to_arrow().to_pylist())
+                assert len(seen) <= 1, seen
+        except BaseException as error:
+            failures.append(error)
+
+    with Cluster().node(shared_buffer_bytes=60_000, block_bytes=700, sstable_bytes=3_000,
+                        block_cache_bytes=20_000, scan_batch_rows=40) as store:  # fmt: skip
+        threads = [threading.Thread(target=read, args=(store, seed)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        committer = None
+        for number in range(1, 80):
+            epoch = Epoch(number << 16)
+            for part in range(3):
+                store.ingest_batch(batch(*[(key, b"%d/%d" % (number, part)) for key in keys]), epoch)
+            if committer is not None:
+                committer.join()
+            committer = threading.Thread(target=store.commit, args=(epoch,))
+            committer.start()
+        committer.join()
+        done.set()
+        for thread in threads:
+            thread.join(30)
+        assert failures == []
+        assert {value for _, value in store.scan(EVERYTHING, Epoch(100 << 16))} == {b"79/2"}
+
+
+@pytest.mark.parametrize("part", [".data", ".meta"])
+def test_a_flipped_bit_is_found_by_every_read_that_touches_it(part):
+    rng = random.Random(11)
+    cluster = Cluster()
+    rows = [(user_key(1, 0, b"%05d" % n), rng.randbytes(30)) for n in range(1_000)]
+    with cluster.node(block_bytes=2_000) as store:
+        store.ingest_batch(batch(*rows), E1)
+        store.commit(E1)
+    (path,) = [found.path for found in cluster.objects.list("sst/") if found.path.endswith(part)]
+    whole = cluster.objects.get(path)
+    keys = pa.array([key for key, _ in rows])
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        cluster.objects.put(path, bytes(damaged))
+        with cluster.node() as store:
+            for read in (
+                lambda store: store.scan(EVERYTHING, E1).to_arrow(),
+                lambda store: list(store.scan(EVERYTHING, E1, reverse=True)),
+                lambda store: store.get_many(keys, E1),
+                lambda store: store.scan_prefixes(keys, E1),
+                lambda store: [store.get(key, E1) for key, _ in rows],
+            ):
+                with pytest.raises(Corruption) as found:
+                    read(store)
+                assert found.value.object_name == path
