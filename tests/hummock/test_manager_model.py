@@ -17,7 +17,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager
 
 PROGRAMS = 560
-ON_DISK = 30
+ON_DISK = 16
 STEPS = 40
 KINDS = [FaultKind.BEFORE, FaultKind.AFTER, FaultKind.TORN]
 

@@ -362,5 +362,5 @@ class TestDamage:
         directory.mkdir()
         for files in states:
             for name, data in files.items():
-                for size in range(0, len(data), 509):
+                for size in range(0, len(data), 2048):
                     assert self.outcome(directory, files, name, data[:size], rows) in ("right", "refused")
