@@ -16,12 +16,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     MetaStoreBusy,
     MetaStoreCorrupt,
@@ -39,6 +41,7 @@ from hummock.object_store.base import RandomBytes
 FORMAT = 1
 DIGEST_BYTES = 16
 TOTAL_MODULUS = 1 << (8 * DIGEST_BYTES)
+OPEN_PAUSE_SECONDS = 0.01
 AFTER_ALL_KEYS = "\x7f"                 # keys are printable ASCII
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID",
@@ -97,7 +100,7 @@ class SqliteMetaStore(MetaStore):
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
         try:
-            self._open(testimony, random_bytes)
+            self._open_patiently(testimony, random_bytes)
         except BaseException:
             self._connection.close()
             raise
@@ -156,6 +159,17 @@ class SqliteMetaStore(MetaStore):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
         return testimony
 
+    def _open_patiently(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+        """Opens within the busy timeout: SQLite itself does not wait where the journal's mode changes."""
+        deadline = monotonic_seconds() + self._timeout_ms / 1000
+        while True:
+            try:
+                return self._open(testimony, random_bytes)
+            except MetaStoreBusy:
+                if monotonic_seconds() >= deadline:
+                    raise
+                time.sleep(OPEN_PAUSE_SECONDS)
+
     def _open(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
         with self._session() as connection:
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
@@ -165,12 +179,20 @@ class SqliteMetaStore(MetaStore):
             connection.execute("BEGIN")
             summary = self._verified(connection)
         if testimony is None:
-            self._witness.write(Acknowledged(summary.store_id, summary.serial))
+            self._create_witness()
         elif summary.store_id != testimony.store_id:
             raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
                                    summary.store_id.hex())
         elif summary.serial < testimony.serial:
             raise MetaStoreCorrupt(str(self._path), "last transaction", testimony.serial, summary.serial)
+
+    def _create_witness(self) -> None:
+        """Makes the witness of a store that has none, under the lock that keeps others from doing so too."""
+        with self._session() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._witness.read() is None:
+                summary = self._read_summary(connection)
+                self._witness.write(Acknowledged(summary.store_id, summary.serial))
 
     def _initialise(self, connection: sqlite3.Connection, testimony: Acknowledged | None,
                     random_bytes: RandomBytes) -> None:

@@ -12,6 +12,7 @@ The serial of a slot is a transaction that was acknowledged; the database may be
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class Witness:
 
     def _create(self, testimony: Acknowledged) -> None:
         """Both slots at once and by rename: a crash leaves no file or a whole one."""
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             os.write(descriptor, testimony.encode() * 2)
             os.fsync(descriptor)

@@ -4,8 +4,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -238,6 +240,17 @@ class TestSqlite:
         assert errors == []
         assert len(SqliteMetaStore(path).list("k/")) == 6
 
+    @pytest.mark.parametrize("held", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+    def test_opening_waits_for_another_that_creates_the_store(self, path, held):
+        holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        holder.execute(held)
+        with pytest.raises(MetaStoreBusy):
+            SqliteMetaStore(path, busy_timeout_ms=50)
+        release = threading.Timer(0.1, holder.close)
+        release.start()
+        SqliteMetaStore(path).transaction(put(a=b"1"))
+        release.join()
+
     def test_acknowledged_transactions_survive_kill(self, path, tmp_path):
         program = (
             "import sys; from hummock.meta.sqlite import SqliteMetaStore; "
@@ -338,12 +351,17 @@ class TestDamage:
             store.close()
         return "right"
 
+    @pytest.fixture
+    def directory(self, tmp_path):
+        """Where damaged stores are opened: in memory where it can be, for thousands of syncs are slow."""
+        shared = Path("/dev/shm")
+        with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as directory:
+            yield Path(directory)
+
     @pytest.mark.parametrize("seed", [1])
-    def test_flipped_bits_give_right_answers_or_typed_errors(self, tmp_path, seed):
+    def test_flipped_bits_give_right_answers_or_typed_errors(self, tmp_path, directory, seed):
         rng, counts = random.Random(seed), {"right": 0, "refused": 0}
         states, rows = self.states(tmp_path)
-        directory = tmp_path / "damaged"
-        directory.mkdir()
         for number in range(2400):
             files = states[number % 2]
             name = rng.choices(list(files), [len(data) for data in files.values()])[0]
@@ -356,10 +374,8 @@ class TestDamage:
                 raise AssertionError(f"seed {seed}, flip {number}: {name} byte {place} bit {bit}") from error
         assert counts["refused"] > 200 and counts["right"] > 0
 
-    def test_truncations_give_right_answers_or_typed_errors(self, tmp_path):
+    def test_truncations_give_right_answers_or_typed_errors(self, tmp_path, directory):
         states, rows = self.states(tmp_path)
-        directory = tmp_path / "damaged"
-        directory.mkdir()
         for files in states:
             for name, data in files.items():
                 for size in range(0, len(data), 2048):

@@ -61,6 +61,14 @@ def read_until(process, count):
     return lines
 
 
+def read_rest(process):
+    """What the writer said until it ended; by its own stream, which may have read ahead."""
+    with process.stdout:
+        lines = process.stdout.read().splitlines()
+    process.wait(30)
+    return lines
+
+
 def named(lines, verb):
     return [line.split()[2] for line in lines if line.startswith(verb)]
 
@@ -83,7 +91,7 @@ def test_a_frozen_writer_is_fenced_when_it_wakes(tmp_path, seed):
     info = Files(f"successor {seed}").make(last)
     manager.commit_epoch(session, epoch_of(last), [info])
     process.send_signal(signal.SIGCONT)
-    rest = process.communicate(timeout=30)[0].splitlines()
+    rest = read_rest(process)
     assert rest[-1] == "fenced"
     committed = [*named(lines, "committed"), *named(rest, "committed")]
     tried = [*named(lines, "trying"), *named(rest, "trying")]
@@ -101,7 +109,7 @@ def test_killed_writers_lose_at_most_the_commit_under_way(tmp_path):
         process = start(tmp_path, round_number)
         lines = read_until(process, rng.randrange(1, 50))
         process.kill()
-        lines += process.communicate()[0].splitlines()
+        lines += read_rest(process)
         acknowledged += named(lines, "committed")
         tried |= set(named(lines, "trying"))
         manager, store = open_here(tmp_path)
