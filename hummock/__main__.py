@@ -23,7 +23,14 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.pins import read_leases
 from hummock.meta.store import MetaStore
 from hummock.object_store import open_object_store
-from hummock.object_store.base import ObjectStore
+from hummock.object_store.base import (
+    SSTABLE_PREFIX,
+    ObjectStore,
+    sstable_data_path,
+    sstable_meta_path,
+    sstable_name_of,
+)
+from hummock.sstable.dump import describe
 from hummock.sstable.info import SstableInfo
 from hummock.verify import unreferenced, verify_version
 from hummock.version import HummockVersion
@@ -63,6 +70,28 @@ def version(url: str) -> None:
                 for info in run.sstables:
                     table.add_row(str(level.number), str(run.id), *_file_cells(info))
         console.print(table)
+
+
+@main.command("sst-dump")
+@click.argument("url")
+@click.argument("name", required=False)
+@click.option("--entries", default=20, show_default=True, type=click.IntRange(0), help="Entries to show.")
+def sst_dump(url: str, name: str | None, entries: int) -> None:
+    """The file whose NAME begins like this, block by block; without NAME, all files that are stored."""
+    console = _console()
+    with _opened(console, url) as store:
+        sizes = {found.path: found.size_bytes for found in store.object_store.list(SSTABLE_PREFIX)}
+        names = sorted({part for path in sizes if (part := sstable_name_of(path)) is not None})
+        if name is None:
+            _print_files(console, store.version, names, sizes)
+            return
+        matching = [candidate for candidate in names if candidate.startswith(name)]
+        if len(matching) != 1:
+            raise click.UsageError(f"{len(matching)} files have a name that begins with {name!r}")
+        meta_path, data_path = sstable_meta_path(matching[0]), sstable_data_path(matching[0])
+        meta, data = store.object_store.get(meta_path), store.object_store.get(data_path)
+        for line in describe(meta, matching[0], data, entries):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @main.command()
@@ -121,6 +150,19 @@ def _print_levels(console: Console, version: HummockVersion) -> None:
                   sum(info.stale_rows for info in infos), sum(info.tombstones for info in infos))
         table.add_row(str(level.number), *(f"{count:,}" for count in counts), _bytes(stored), _bytes(raw),
                       f"{raw / stored:.2f}" if stored else "-")
+    console.print(table)
+
+
+def _print_files(console: Console, version: HummockVersion, names: list[str], sizes: dict[str, int]) -> None:
+    """Every stored file, and what the version knows of it."""
+    known = {info.name: info for info in version.sstables}
+    table = _table("stored files", "name", ">.data", ">.meta", ">rows", "tables", "newest row")
+    for name in names:
+        info = known.get(name)
+        facts = ("", "", "in no version") if info is None else (
+            f"{info.rows:,}", ", ".join(map(str, info.table_ids)), _moment(to_unix_ms(info.max_epoch)))
+        stored = (sizes.get(path) for path in (sstable_data_path(name), sstable_meta_path(name)))
+        table.add_row(name, *("missing" if size is None else _bytes(size) for size in stored), *facts)
     console.print(table)
 
 

@@ -63,6 +63,24 @@ def test_version_lists_epochs_and_files(url):
     assert "1/7/" + b"000000".hex() in text and "dropped tables  3" in text
 
 
+def test_sst_dump_lists_files_and_shows_one(url):
+    text = run("sst-dump", url)
+    assert all(f"{number:032x}" in text for number in range(1, 5)) and "in no version" in text
+    text = run("sst-dump", url, f"{2:032x}", "--entries", "3")
+    assert f"{ROWS:,}" in text and "entries are as written" in text and text.count("=>") == 3
+    assert "1/7/" + b"000001".hex() in text
+    assert "4 files" in run("sst-dump", url, "0000", status=2)
+
+
+def test_sst_dump_of_a_damaged_file_names_it(url):
+    objects = open_object_store(url)
+    path = sstable_data_path(f"{2:032x}")
+    data = bytearray(objects.get(path))
+    data[100] ^= 1
+    objects.put(path, bytes(data))
+    assert "Corruption" in run("sst-dump", url, f"{2:032x}", status=1)
+
+
 def test_stats_sum_levels_and_tables_and_count_strays(url):
     text = run("stats", url)
     assert f"{3 * ROWS:,}" in text and "90" in text
