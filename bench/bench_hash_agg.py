@@ -1,0 +1,118 @@
+"""Aggregation end to end: changes in, changed groups out, state written at every barrier, on one core.
+
+A million groups, count and sum; a quarter of the changes retract an earlier row; a barrier each million
+changes. Beside it stands what an engine without state would do: pyarrow's group_by over the rows that are
+left, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hummock
+from hummock.epoch import EpochGenerator, EpochPair
+from relational.chunk import StreamChunk
+from relational.expr.aggregates import AggCall, AggKind
+from relational.plan.logical import Aggregate, Scan
+from relational.table.state_table import StateTable
+from relational.types import DataType, Schema
+from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.hash_agg import HashAggExecutor
+from stream.message import Barrier, Message
+from stream.plan.planner import plan_view
+from tests.suites.catalogs import table_catalog
+
+SEED = 20130101
+GROUPS, CHANGES, EPOCH_CHANGES = 1_000_000, 4_000_000, 1_000_000
+SCHEMA = Schema.of(id="bigint", k="bigint", v="bigint")
+
+
+def changes(chunk_rows: int) -> tuple[list[StreamChunk], pa.Table]:
+    """Chunks whose last quarter retracts the last inserts of the chunk before; and the rows that are left."""
+    rng = np.random.default_rng(SEED)
+    chunks, left = [], []
+    before = [np.empty(0, np.int64)] * len(SCHEMA)
+    for first in range(0, CHANGES, chunk_rows):
+        taken = [column[-(chunk_rows // 4) :] for column in before]
+        left.append([column[: len(column) - len(taken[0])] for column in before])
+        rows = chunk_rows - len(taken[0])
+        fresh = [
+            np.arange(first, first + rows),
+            rng.integers(0, GROUPS, rows),
+            rng.integers(-1000, 1000, rows),
+        ]
+        columns = [np.concatenate(pair) for pair in zip(fresh, taken, strict=True)]
+        ops = np.repeat(np.array([0, 1], np.uint8), [rows, len(taken[0])])
+        chunks.append(StreamChunk([pa.array(column) for column in columns], ops))
+        before = fresh
+    arrays = [np.concatenate(column) for column in zip(*left, before, strict=True)]
+    return chunks, pa.table(arrays, names=list(SCHEMA.names))
+
+
+class Scripted(Executor):
+    """A barrier, then the chunks with a barrier each EPOCH_CHANGES changes."""
+
+    def __init__(self, chunks: list[StreamChunk], epochs: EpochGenerator) -> None:
+        self.info = ExecutorInfo(SCHEMA, (0,), "Scripted")
+        self._chunks = chunks
+        self._epochs = epochs
+
+    def execute(self) -> Iterator[Message]:
+        prev = self._epochs.next()
+        rows = EPOCH_CHANGES
+        for chunk in self._chunks:
+            if rows >= EPOCH_CHANGES:
+                yield Barrier(EpochPair(curr := self._epochs.next(), prev), checkpoint=True)
+                prev, rows = curr, 0
+            yield chunk
+            rows += chunk.capacity
+        yield Barrier(EpochPair(self._epochs.next(), prev), checkpoint=True)
+
+
+def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
+    calls = (
+        AggCall(AggKind.COUNT, None, None, False, DataType.BIGINT),
+        AggCall(AggKind.SUM, 2, None, False, DataType.numeric(38, 0)),
+    )
+    query = Aggregate(Scan(table_catalog("t", SCHEMA, (0,))), (1,), calls, ("rows", "total"))
+    view = table_catalog("mv", query.schema, (0,), table_id=2)
+    node: Any = plan_view(view, query, lambda name: 3).root.input
+    return HashAggExecutor(
+        ExecutorInfo(node.schema, node.stream_key, node.identity),
+        source,
+        node.group_by,
+        node.calls,
+        StateTable(node.state_table, store),
+        (),
+        cache_bytes=1 << 30,
+        flush_groups=GROUPS,
+        chunk_rows=4096,
+    )
+
+
+def consume(chunks: list[StreamChunk]) -> int:
+    """Rows that came out; the state of each epoch is in the store's shared buffer when its barrier leaves."""
+    with hummock.open("memory://", shared_buffer_bytes=1 << 30) as store:
+        source = Scripted(chunks, EpochGenerator(last=store.committed_epoch))
+        return sum(
+            each.capacity for each in hash_agg(source, store).execute() if isinstance(each, StreamChunk)
+        )
+
+
+def regroup(rows: pa.Table) -> int:
+    return rows.group_by("k", use_threads=False).aggregate([([], "count_all"), ("v", "sum")]).num_rows
+
+
+@pytest.mark.parametrize("chunk_rows", [4_096, 65_536])
+@pytest.mark.parametrize("engine", ["hummock", "pyarrow once"])
+def test_hash_agg(benchmark: Any, chunk_rows: int, engine: str) -> None:
+    chunks, rows = changes(chunk_rows)
+    run: Callable[[], int] = (lambda: consume(chunks)) if engine == "hummock" else (lambda: regroup(rows))
+    benchmark.group = f"1e6 groups, chunks of {chunk_rows}"
+    benchmark.extra_info |= {"engine": engine, "rows": sum(chunk.capacity for chunk in chunks)}
+    benchmark.pedantic(run, rounds=3, warmup_rounds=1)
