@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import hummock
 from hummock.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
@@ -127,6 +128,21 @@ class HashAggSuite(ExecutorSuite):
 
 class TestHashAgg(HashAggSuite):
     pass
+
+
+class TestHashAggOnHummock(HashAggSuite):
+    """Files and versions instead of a sorted list."""
+
+    @pytest.fixture(autouse=True)
+    def _close_stores(self):
+        self.stores = []
+        yield
+        for store in self.stores:
+            store.close()
+
+    def new_store(self):
+        self.stores.append(hummock.open("memory://"))
+        return self.stores[-1]
 
 
 class TestHashAggThatEvictsEveryGroup(HashAggSuite):
