@@ -28,7 +28,13 @@ OPERATIONS = {
     "modulo": kernels.MODULO,
 }
 _CHECKED = {"add": pc.add_checked, "subtract": pc.subtract_checked, "multiply": pc.multiply_checked}
-_PLAIN = {"add": pc.add, "subtract": pc.subtract, "multiply": pc.multiply}
+_FLOATING = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "modulo": np.fmod,
+}
 
 
 def arithmetic(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
@@ -74,25 +80,20 @@ def _integer_division(
 
 def _floating(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
     left, right = (evaluation.column(arg) for arg in args)
-    if operation in ("divide", "modulo"):
-        zero = numbers(right, data_type.arrow.to_pandas_dtype()) == 0
-        right = evaluation.reject(right, zero, DIVISION_BY_ZERO)
     dtype = data_type.arrow.to_pandas_dtype()
     valid = valid_rows(left) & valid_rows(right)
+    dividend, divisor = numbers(left, dtype), numbers(right, dtype)
+    if operation in ("divide", "modulo"):
+        zero = (divisor == 0) & valid
+        evaluation.fail(zero, DIVISION_BY_ZERO)
+        valid &= ~zero
     with np.errstate(all="ignore"):
-        if operation == "modulo":
-            result = from_numbers(
-                np.fmod(numbers(left, dtype), numbers(right, dtype)), data_type.arrow, valid
-            )
-        elif operation == "divide":
-            result = pc.divide(left, right)
-        else:
-            result = _PLAIN[operation](left, right)
-    values = numbers(result, dtype)
-    if np.isfinite(values).all():
-        return result
-    overflow = np.isinf(values) & np.isfinite(numbers(left, dtype)) & np.isfinite(numbers(right, dtype))
-    return evaluation.reject(result, overflow & valid, OUT_OF_RANGE)
+        values = _FLOATING[operation](dividend, divisor)
+    if not np.isfinite(values).all():
+        overflow = np.isinf(values) & np.isfinite(dividend) & np.isfinite(divisor) & valid
+        evaluation.fail(overflow, OUT_OF_RANGE)
+        valid &= ~overflow
+    return from_numbers(values, data_type.arrow, valid)
 
 
 def _numeric(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:

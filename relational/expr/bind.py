@@ -137,6 +137,8 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
     cast = Cast(operand, data_type)
     if not isinstance(operand, Literal):
         return cast
+    if operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind:
+        return Literal(operand.value, data_type)
     try:
         return Literal(evaluate_constant(cast), data_type)
     except EvaluationError as error:

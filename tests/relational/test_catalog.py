@@ -6,14 +6,16 @@ from hummock.errors import PreconditionFailed
 from hummock.meta.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import (
+    KEY_FORM_LOSES,
     ColumnCatalog,
     ConflictBehaviour,
     TableCatalog,
     TableKind,
     value_columns,
 )
+from relational.encoding import is_lossy
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
-from relational.types import DataType, OrderType, SortKey
+from relational.types import DataType, OrderType, SortKey, TypeKind
 
 
 def draft(name, kind=TableKind.TABLE, dependencies=(), **options):
@@ -47,6 +49,10 @@ def test_a_catalog_survives_its_json():
     assert TableCatalog.from_json(table.to_json()) == table
     with pytest.raises(ValueError, match="version 9"):
         TableCatalog.from_json(table.to_json() | {"version": 9})
+
+
+def test_columns_whose_key_loses_are_those_of_the_encoding():
+    assert {kind for kind in TypeKind if is_lossy(DataType(kind))} == KEY_FORM_LOSES
 
 
 def test_value_holds_what_the_key_does_not_give_back():

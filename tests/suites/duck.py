@@ -1,0 +1,75 @@
+"""DuckDB as the oracle of SQL answers: the same statements there, and comparison of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+
+RELATIVE_ERROR = 1e-9
+
+
+def oracle() -> duckdb.DuckDBPyConnection:
+    """A database in memory whose NULL order and zone are ours."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def rows_of(table: pa.Table) -> list[tuple]:
+    """Rows as tuples; columns may share a name."""
+    return (
+        list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else []
+    )
+
+
+def plain(value: object) -> object:
+    """A value in a form that both sides share."""
+    if isinstance(value, pa.MonthDayNano):
+        return (value.months * 30 + value.days) * 86_400_000_000 + value.nanoseconds // 1000
+    if isinstance(value, timedelta):
+        return (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    if getattr(value, "tzinfo", None) is not None and hasattr(value, "astimezone"):
+        return value.timestamp()
+    return value
+
+
+def same(ours: object, theirs: object) -> bool:
+    """SQL-equal; numbers of different types within a relative error."""
+    ours, theirs = plain(ours), plain(theirs)
+    if ours is None or theirs is None:
+        return ours is theirs
+    if isinstance(ours, float | Decimal | int) and isinstance(theirs, float | Decimal | int):
+        if isinstance(ours, float) or isinstance(theirs, float):
+            x, y = float(ours), float(theirs)
+            return (math.isnan(x) and math.isnan(y)) or math.isclose(
+                x, y, rel_tol=RELATIVE_ERROR, abs_tol=1e-9
+            )
+        return ours == theirs
+    return ours == theirs
+
+
+def assert_same_rows(ours: Sequence[tuple], theirs: Sequence[tuple], *, ordered: bool) -> None:
+    """The same rows, in the same order if `ordered`, else after sorting both by their text."""
+    assert len(ours) == len(theirs)
+    if not ordered:
+        ours, theirs = sorted(ours, key=by_text), sorted(theirs, key=by_text)
+    for mine, yours in zip(ours, theirs, strict=True):
+        assert all(map(same, mine, yours)), (mine, yours)
+
+
+def by_text(row: Iterable[object]) -> list[str]:
+    """A sort key that does not depend on the types of numbers."""
+    parts = []
+    for value in map(plain, row):
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            parts.append(str(value))
+        else:
+            parts.append(f"{float(value) + 0.0:.6g}")
+    return parts
