@@ -1,0 +1,18 @@
+"""Rows, columns, expressions and plans over a state store of bytes."""
+
+from relational.expr import fluent as functions
+from relational.expr.term import col, lit
+from relational.relation import Relation, TableRelation
+from relational.types import DataType, Field, Interval, Schema
+
+__all__ = [
+    "DataType",
+    "Field",
+    "Interval",
+    "Relation",
+    "Schema",
+    "TableRelation",
+    "col",
+    "functions",
+    "lit",
+]

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
-from relational.expr.bind import Scope, TermBinder, convert, is_unknown, place_of, span, unknown
-from relational.expr.coercion import can_assign
-from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.term import Place
+from relational.expr.bind import Scope, TermBinder, place_of, span
+from relational.expr.expression import Expression, InputRef
+from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
 from relational.sql.query import QueryBinder, resolved
 from relational.sql.statement import Delete, Insert, Update
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
-from relational.types.data_type import DataType
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
@@ -41,7 +39,7 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     for column, source in zip(columns, shown, strict=True):
         value = InputRef(source, query.schema.types[source])
         sources[column] = assigned(value, table, column, (rest.start, rest.end))
-    return Insert(table, Project(query, _row(table, sources), table.schema.names))
+    return Insert(table, Project(query, stored_row(table, sources), table.schema.names))
 
 
 def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
@@ -71,15 +69,9 @@ def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns:
             place = row[0][1] if row else None
             raise BindError(f"{len(row)} values for {len(columns)} columns", **span(place))
         cells = zip(columns, row, strict=True)
-        rows.append(_row(table, {column: assigned(cell, table, column, at) for column, (cell, at) in cells}))
+        values = {column: assigned(cell, table, column, at) for column, (cell, at) in cells}
+        rows.append(stored_row(table, values))
     return Values(table.schema, tuple(rows))
-
-
-def _row(table: TableCatalog, sources: dict[int, Expression]) -> tuple[Expression, ...]:
-    """One value per stored column; NULL where none is given."""
-    return tuple(
-        sources.get(index, Literal(None, column.data_type)) for index, column in enumerate(table.columns)
-    )
 
 
 def _check_count(count: int, columns: list[int], piece: Piece) -> None:
@@ -91,19 +83,13 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
     """UPDATE table SET column = value, … [WHERE condition]."""
     node, translate = piece.parse(), Translator(piece.start, context.now)
     translate.only(node, {"this", "expressions", "where"}, "UPDATE")
-    table, binder = _target(node, context, translate)
-    _refuse_append_only(table, "UPDATE", translate.place(node.this))
+    table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
     for each in node.expressions:
         if not isinstance(each, exp.EQ) or not isinstance(each.this, exp.Column):
             raise ParseError("SET takes column = value, …", **span(translate.place(each)))
         place = translate.place(each.this)
-        column = column_of(table, translate.identifier(each.this.this), place)
-        if column in table.pk_indices:
-            name = table.columns[column].name
-            raise BindError(
-                f"primary key column {name!r} cannot be updated: delete and insert", **span(place)
-            )
+        column = updatable(table, column_of(table, translate.identifier(each.this.this), place), place)
         if column in assignments:
             raise BindError(f"column {table.columns[column].name!r} is set twice", **span(place))
         value = translate.term(each.expression)
@@ -115,13 +101,12 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
     """DELETE FROM table [WHERE condition]."""
     node, translate = piece.parse(), Translator(piece.start, context.now)
     translate.only(node, {"this", "where"}, "DELETE")
-    table, binder = _target(node, context, translate)
-    _refuse_append_only(table, "DELETE", translate.place(node.this))
+    table, binder = _target(node, context, translate, "DELETE")
     return Delete(table, _condition(node, binder, translate))
 
 
 def _target(
-    node: exp.Expression, context: BindContext, translate: Translator
+    node: exp.Expression, context: BindContext, translate: Translator, statement: str
 ) -> tuple[TableCatalog, TermBinder]:
     """The table of an UPDATE or DELETE and a binder over its rows."""
     target = node.this
@@ -129,7 +114,7 @@ def _target(
         raise ParseError("a table's name is expected here", **span(translate.place(node)))
     translate.only(target, {"this", "alias"}, "a table")
     place = translate.place(target.this)
-    table = writable(resolved(context.catalog, translate.identifier(target.this), place), place)
+    table = retractable(resolved(context.catalog, translate.identifier(target.this), place), statement, place)
     alias = target.args.get("alias")
     name = table.name if alias is None else translate.identifier(alias.this)
     return table, TermBinder(Scope(table.schema, Scan(table).hidden, name))
@@ -138,37 +123,3 @@ def _target(
 def _condition(node: exp.Expression, binder: TermBinder, translate: Translator) -> Expression | None:
     where = node.args.get("where")
     return None if where is None else binder.condition(translate.term(where.this), "WHERE")
-
-
-def writable(table: TableCatalog, place: Place | None) -> TableCatalog:
-    """The table if statements may write it; BindError for a view and for a table fed by a connector."""
-    if table.kind is not TableKind.TABLE:
-        raise BindError(f"{table.name!r} is a {table.kind}: it changes with its query only", **span(place))
-    if table.connector is not None:
-        raise BindError(f"table {table.name!r} is written by its connector only", **span(place))
-    return table
-
-
-def _refuse_append_only(table: TableCatalog, statement: str, place: Place | None) -> None:
-    if table.is_append_only:
-        raise BindError(f"{statement} of append-only table {table.name!r}", **span(place))
-
-
-def column_of(table: TableCatalog, name: str, place: Place | None) -> int:
-    """The number of a visible column."""
-    for index in table.visible_indices:
-        if table.columns[index].name == name:
-            return index
-    known = [table.columns[index].name for index in table.visible_indices]
-    raise BindError(unknown("column", name, known), **span(place))
-
-
-def assigned(value: Expression, table: TableCatalog, column: int, place: Place | None) -> Expression:
-    """`value` in the type of the column it is stored in; BindError where it cannot be stored there."""
-    target: DataType = table.columns[column].data_type
-    if not is_unknown(value) and not can_assign(value.data_type, target):
-        name = table.columns[column].name
-        raise BindError(
-            f"column {name!r} is {target}, this is {value.data_type}: write a CAST", **span(place)
-        )
-    return convert(value, target, place)

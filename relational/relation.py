@@ -1,0 +1,250 @@
+"""The Python face of relations: lazy, immutable, each verb a few lines over a logical plan.
+
+The same `Relation` is a batch query (`to_arrow`) or the definition of a view; SQL makes the same plans.
+Nothing is read before `to_arrow`, `get` or their kin are called; a relation prints its schema, never
+its data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from relational.catalog.objects import TableCatalog
+from relational.errors import BindError
+from relational.expr.bind import Scope, TermBinder, convert, literal
+from relational.expr.expression import Expression, Literal
+from relational.expr.term import Constant, Name, Named, Ordered, Term, as_term
+from relational.plan.builder import Selection, Star, keep, ordered, select, sort
+from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
+from relational.plan.logical import Limit, LogicalPlan, PointGet, Scan, Values
+from relational.plan.optimizer import optimize
+from relational.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Column = str | Term | Named
+
+
+class Runner(Protocol):
+    """Who answers queries and carries out changes: a session."""
+
+    def query(self, plan: LogicalPlan) -> pa.Table:
+        """The visible columns of the plan's rows at one committed epoch."""
+
+    def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
+        """Insert the rows of `query`, one column per stored column of the table; how many."""
+
+    def update(
+        self,
+        table: TableCatalog,
+        assignments: Sequence[tuple[int, Expression]],
+        predicate: Expression | None,
+    ) -> int:
+        """Set columns of the rows for which `predicate` is true (None: all); how many."""
+
+    def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
+        """Delete the rows for which `predicate` is true (None: all); how many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Rows described by `plan`, read through `runner`."""
+
+    plan: LogicalPlan
+    runner: Runner
+
+    @property
+    def schema(self) -> Schema:
+        """The visible columns."""
+        shown = (place for place in range(len(self.plan.schema)) if place not in self.plan.hidden)
+        return self.plan.schema.project(shown)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.schema.names
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.schema}"
+
+    # ---- verbs ---------------------------------------------------------------------------------------------
+
+    def filter(self, *conditions: Term) -> Relation:
+        """The rows for which all conditions are true."""
+        plan = self.plan
+        if conditions:
+            together = conditions[0]
+            for condition in conditions[1:]:
+                together = together & condition
+            plan = keep(plan, together)
+        return Relation(plan, self.runner)
+
+    def select(self, *columns: Column, **named: object) -> Relation:
+        """Chosen columns: names, terms with `.alias`, or `name=term`."""
+        items = (*map(_item, columns), *_named(named))
+        return Relation(select(self.plan, Selection(items)), self.runner)
+
+    def with_columns(self, **named: object) -> Relation:
+        """All columns and further ones."""
+        return Relation(select(self.plan, Selection((Star(), *_named(named)))), self.runner)
+
+    def distinct(self) -> Relation:
+        """Each row once."""
+        return Relation(select(self.plan, Selection((Star(),), distinct=True)), self.runner)
+
+    def group_by(self, *columns: Column) -> GroupedRelation:
+        """Groups of rows with equal values; `.agg` says what is computed of each."""
+        return GroupedRelation(self, tuple(map(_item, columns)))
+
+    def agg(self, **summaries: Term) -> Relation:
+        """Aggregates of all rows: one row."""
+        return self.group_by().agg(**summaries)
+
+    def order_by(self, *keys: str | Term | Ordered) -> Relation:
+        """The rows in an order: names, terms, `.asc()`, `.desc()`."""
+        return Relation(sort(self.plan, [ordered(key) for key in keys]), self.runner)
+
+    def limit(self, count: int | None, offset: int = 0) -> Relation:
+        """At most `count` rows after `offset`."""
+        if (count is not None and count < 0) or offset < 0:
+            raise BindError(f"limit({count}, offset={offset}): neither can be negative")
+        return Relation(Limit(self.plan, count, offset), self.runner)
+
+    # ---- answers -------------------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """The optimized plan as text."""
+        return optimize(self.plan).explain()
+
+    def to_arrow(self) -> pa.Table:
+        """The rows at one committed epoch."""
+        return self.runner.query(self.plan)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """The same as a polars frame; needs polars installed."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as Python dicts, for small answers."""
+        return self.to_arrow().to_pylist()
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedRelation:
+    """A relation and the columns it is grouped by."""
+
+    relation: Relation
+    groups: tuple[Named, ...]
+
+    def agg(self, **summaries: Term) -> Relation:
+        """One row per group: its columns, then `name=aggregate` in order."""
+        items = (*self.groups, *_named(summaries))
+        selection = Selection(items, groups=tuple(group.term for group in self.groups))
+        return Relation(select(self.relation.plan, selection), self.relation.runner)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableRelation(Relation):
+    """A stored table or view: a relation with a key; a table takes changes too."""
+
+    @classmethod
+    def of(cls, table: TableCatalog, runner: Runner) -> TableRelation:
+        """All rows of a table."""
+        return cls(Scan(table), runner)
+
+    @property
+    def table(self) -> TableCatalog:
+        assert isinstance(self.plan, Scan)
+        return self.plan.table
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    def get(self, *key: object) -> dict[str, Any] | None:
+        """The row under a primary key, its columns in key order, or None."""
+        pk = self.table.pk_indices
+        if len(key) != len(pk):
+            names = ", ".join(self.table.columns[index].name for index in pk)
+            raise BindError(f"{self.name!r} has the key ({names}), {len(key)} values were given")
+        cells = []
+        for index, value in zip(pk, key, strict=True):
+            constant = convert(literal(Constant(value)), self.table.columns[index].data_type)
+            assert isinstance(constant, Literal)
+            cells.append(constant)
+        shown = self.table.visible_indices
+        found = self.runner.query(PointGet(self.table, shown, tuple(cells))).to_pylist()
+        return found[0] if found else None
+
+    def insert(self, rows: Iterable[Sequence[object] | Mapping[str, object]] | pa.Table) -> int:
+        """Insert rows: tuples of all visible columns, dicts of some, or an Arrow table by column names."""
+        table = writable(self.table)
+        given = rows.to_pylist() if isinstance(rows, pa.Table | pa.RecordBatch) else rows
+        cells = tuple(stored_row(table, self._row(row)) for row in given)
+        return self.runner.insert(table, Values(table.schema, cells)) if cells else 0
+
+    def update(self, set: Mapping[str, object], where: Term | None = None, **key: object) -> int:
+        """Set columns of the rows that `where` and `column=value` choose; how many."""
+        table = retractable(self.table, "UPDATE")
+        binder = self._binder()
+        assignments = []
+        for name, value in set.items():
+            column = updatable(table, column_of(table, name))
+            assignments.append((column, assigned(binder.bind(as_term(value)), table, column)))
+        return self.runner.update(table, tuple(assignments), self._predicate(where, key))
+
+    def delete(self, where: Term | None = None, **key: object) -> int:
+        """Delete the rows that `where` and `column=value` choose; how many."""
+        table = retractable(self.table, "DELETE")
+        return self.runner.delete(table, self._predicate(where, key))
+
+    def _binder(self) -> TermBinder:
+        return TermBinder(Scope(self.plan.schema, self.plan.hidden, self.name))
+
+    def _predicate(self, where: Term | None, key: Mapping[str, object]) -> Expression | None:
+        """`where` and equality with each of `key`; None chooses every row."""
+        condition = where
+        for name, value in key.items():
+            equal = Name(name) == value
+            condition = equal if condition is None else condition & equal
+        return None if condition is None else self._binder().condition(condition, "WHERE")
+
+    def _row(self, row: Sequence[object] | Mapping[str, object]) -> dict[int, Expression]:
+        """The given values by column number, converted."""
+        table = self.table
+        if isinstance(row, Mapping):
+            pairs = [(column_of(table, name), value) for name, value in row.items()]
+        else:
+            shown = table.visible_indices
+            if len(row) != len(shown):
+                raise BindError(f"{len(row)} values for the {len(shown)} columns of {table.name!r}: {row!r}")
+            pairs = list(zip(shown, row, strict=True))
+        binder = TermBinder(Scope(Schema()))
+        return {column: assigned(binder.bind(as_term(value)), table, column) for column, value in pairs}
+
+
+def _item(column: Column) -> Named:
+    """An output column: a name stands for itself, a term without an alias must be a name."""
+    if isinstance(column, str):
+        return Named(Name(column), column)
+    if isinstance(column, Named):
+        return column
+    if isinstance(column, Name):
+        return Named(column, column.name)
+    raise BindError("an expression needs a name here: use .alias(name) or name=expression")
+
+
+def _named(columns: Mapping[str, object]) -> tuple[Named, ...]:
+    return tuple(Named(as_term(value), name) for name, value in columns.items())

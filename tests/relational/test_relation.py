@@ -1,0 +1,214 @@
+"""The fluent face: the same plans as SQL, by pairs, and changes of tables."""
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from relational import Interval, col, lit
+from relational import functions as f
+from relational.errors import BindError
+from relational.plan.optimizer import optimize
+from relational.plan.view import view_of
+from relational.relation import TableRelation
+from relational.sql import bind_sql
+from tests.suites.batch_session import BatchSession
+from tests.suites.sql_cases import case_catalog
+
+CATALOG = case_catalog()
+ORDERS, PAIRS, PLAIN = (
+    TableRelation.of(CATALOG.resolve(name), BatchSession()) for name in ("orders", "pairs", "plain")
+)
+
+PAIRS_OF_FACES = [
+    ("SELECT * FROM orders", ORDERS),
+    ("SELECT v, w FROM plain", PLAIN.select("v", "w")),
+    ("SELECT id, region AS r FROM orders", ORDERS.select("id", r=col("region"))),
+    (
+        "SELECT id FROM orders WHERE amount > 0 AND region = 'a'",
+        ORDERS.filter(col("amount") > 0, col("region") == "a").select("id"),
+    ),
+    (
+        "SELECT id FROM orders WHERE amount > 0 AND region = 'a'",
+        ORDERS.filter(col("amount") > 0).filter(col("region") == "a").select(col("id")),
+    ),
+    (
+        "SELECT region, SUM(amount) AS revenue, COUNT(*) AS orders FROM orders WHERE amount "
+        "> 0 GROUP BY region",
+        ORDERS.filter(col("amount") > 0).group_by("region").agg(revenue=f.sum("amount"), orders=f.count()),
+    ),
+    (
+        "SELECT upper(region) AS u, max(amount * 2) + 1 AS m FROM orders GROUP BY upper(region)",
+        ORDERS.group_by(f.upper(col("region")).alias("u")).agg(m=f.max(col("amount") * 2) + 1),
+    ),
+    (
+        "SELECT count(*) AS n, avg(id) FILTER (WHERE region IS NULL) AS a, min(at) AS first FROM orders",
+        ORDERS.agg(n=f.count(), a=f.avg("id").filter(col("region").is_null()), first=f.min("at")),
+    ),
+    (
+        "SELECT * FROM (SELECT region, count(*) AS n FROM orders GROUP BY region) WHERE n > 1",
+        ORDERS.group_by("region").agg(n=f.count()).filter(col("n") > 1),
+    ),
+    (
+        "SELECT region, count(*) AS n FROM orders GROUP BY region ORDER BY n DESC, region LIMIT 3",
+        ORDERS.group_by("region").agg(n=f.count()).order_by(col("n").desc(), "region").limit(3),
+    ),
+    (
+        "SELECT * FROM orders ORDER BY at NULLS FIRST LIMIT 2 OFFSET 1",
+        ORDERS.order_by(col("at").asc(nulls_first=True)).limit(2, offset=1),
+    ),
+    ("SELECT DISTINCT region FROM orders", ORDERS.select("region").distinct()),
+    ("SELECT *, amount * 2 AS twice FROM orders", ORDERS.with_columns(twice=col("amount") * 2)),
+    ("SELECT * FROM orders WHERE at > '2020-01-01'", ORDERS.filter(col("at") > "2020-01-01")),
+    (
+        "SELECT * FROM orders WHERE at > TIMESTAMP '2020-01-01'",
+        ORDERS.filter(col("at") > datetime(2020, 1, 1)),
+    ),
+    ("SELECT at + INTERVAL '1 day' AS t FROM orders", ORDERS.select(t=col("at") + timedelta(days=1))),
+    ("SELECT at - INTERVAL '1 month' AS t FROM orders", ORDERS.select(t=col("at") - lit(Interval(1)))),
+    ("SELECT id IN (1, 2, NULL) AS x FROM orders", ORDERS.select(x=col("id").is_in([1, 2, None]))),
+    ("SELECT id BETWEEN 1 AND 9 AS x FROM orders", ORDERS.select(x=col("id").between(1, 9))),
+    (
+        "SELECT region LIKE 'a%' OR NOT region ILIKE 'B_' AS x FROM orders",
+        ORDERS.select(x=col("region").like("a%") | ~col("region").ilike("B_")),
+    ),
+    (
+        "SELECT CASE WHEN id > 1 THEN 'a' WHEN id > 0 THEN region ELSE 'c' END AS x FROM orders",
+        ORDERS.select(x=f.when(col("id") > 1, "a").when(col("id") > 0, col("region")).default("c")),
+    ),
+    (
+        "SELECT CAST(amount AS INT) / 2 AS x, -id % 3 AS y FROM orders",
+        ORDERS.select(x=col("amount").cast("int") / 2, y=-col("id") % 3),
+    ),
+    (
+        "SELECT coalesce(region, 'x') || '!' AS x, nullif(id, 1) AS y, substring(region, 2, "
+        "3) AS z FROM orders",
+        ORDERS.select(
+            x=f.concat(f.coalesce(col("region"), "x"), "!"),
+            y=f.nullif(col("id"), 1),
+            z=f.substring(col("region"), 2, 3),
+        ),
+    ),
+    (
+        "SELECT date_trunc('hour', at) AS h, extract(year FROM at) AS y, round(amount, 2) AS r FROM orders",
+        ORDERS.select(
+            h=f.date_trunc("hour", col("at")), y=f.extract("year", col("at")), r=f.round(col("amount"), 2)
+        ),
+    ),
+    (
+        "SELECT a IS DISTINCT FROM b AS x, greatest(a, b) AS y, 1 - a AS z FROM pairs",
+        PAIRS.select(x=col("a").is_distinct_from(col("b")), y=f.greatest(col("a"), col("b")), z=1 - col("a")),
+    ),
+    ("SELECT c FROM pairs WHERE a = 1 AND b = 2", PAIRS.filter(col("a") == 1, col("b") == 2).select("c")),
+]
+
+
+@pytest.mark.parametrize(("text", "relation"), PAIRS_OF_FACES, ids=[text for text, _ in PAIRS_OF_FACES])
+def test_both_faces_make_the_same_plan(text, relation):
+    (statement,) = bind_sql(text, CATALOG)
+    assert optimize(statement.plan) == optimize(relation.plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "relation"),
+    [
+        ("SELECT * FROM plain", PLAIN),
+        ("SELECT w FROM plain WHERE v > 1", PLAIN.filter(col("v") > 1).select("w")),
+        (
+            "SELECT region, max(id) AS m FROM orders GROUP BY region",
+            ORDERS.group_by("region").agg(m=f.max("id")),
+        ),
+    ],
+)
+def test_both_faces_make_the_same_view(text, relation):
+    (statement,) = bind_sql(f"CREATE MATERIALIZED VIEW v AS {text}", CATALOG)
+    assert view_of("v", relation.plan, statement.view.definition) == (statement.view, statement.plan)
+
+
+@pytest.fixture
+def session():
+    session = BatchSession()
+    session.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, s VARCHAR, n NUMERIC(10, 2), at TIMESTAMP, day DATE)")
+    return session
+
+
+def test_rows_come_as_tuples_dicts_and_arrow(session):
+    t = session.table("t")
+    assert t.insert([(1, "a", 2, datetime(2020, 1, 1), "2020-01-01")]) == 1
+    assert t.insert([{"k": 2, "n": Decimal("3.456")}, {"k": 3, "day": date(2020, 2, 2)}]) == 2
+    assert t.insert(pa.table({"k": [4], "s": ["d"]})) == 1
+    assert t.insert([]) == 0
+    assert t.order_by("k").to_arrow().to_pydict() == {
+        "k": [1, 2, 3, 4],
+        "s": ["a", None, None, "d"],
+        "n": [Decimal("2.00"), Decimal("3.46"), None, None],
+        "at": [datetime(2020, 1, 1), None, None, None],
+        "day": [date(2020, 1, 1), None, date(2020, 2, 2), None],
+    }
+
+
+def test_get_is_by_primary_key(session):
+    t = session.table("t")
+    t.insert([(1, "a", 2, None, None)])
+    assert t.get(1)["s"] == "a" and t.get(2) is None
+    with pytest.raises(BindError, match=r"has the key \(k\), 2 values"):
+        t.get(1, 2)
+
+
+def test_update_and_delete_choose_by_condition_and_by_value(session):
+    t = session.table("t")
+    t.insert([(k, "x", k, None, None) for k in range(6)])
+    assert t.update({"n": col("n") * 2, "s": "y"}, where=col("k") > 3) == 2
+    assert t.update({"s": None}, k=0) == 1
+    assert t.delete(where=col("n") > 8) == 1
+    assert t.delete(k=1, s="x") == 1
+    assert t.delete(k=1) == 0
+    assert t.order_by("k").select("k", "s", "n").to_arrow().to_pydict() == {
+        "k": [0, 2, 3, 4],
+        "s": [None, "x", "x", "y"],
+        "n": [Decimal(0), Decimal(2), Decimal(3), Decimal(8)],
+    }
+    assert t.delete() == 4
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (lambda t: t.insert([(1,)]), "1 values for the 5 columns"),
+        (lambda t: t.insert([{"kk": 1}]), "did you mean 'k'"),
+        (lambda t: t.insert([{"k": "x"}]), "'x' is no BIGINT"),
+        (lambda t: t.insert([{"at": 5}]), "write a CAST"),
+        (lambda t: t.insert([{"s": object()}]), "no SQL value"),
+        (lambda t: t.update({"k": 1}), "primary key column"),
+        (lambda t: t.filter(col("n")), "needs a BOOLEAN"),
+        (lambda t: t.filter(col("nn") > 1), "did you mean 'n'"),
+        (lambda t: t.select(col("n") + 1), "needs a name"),
+        (lambda t: t.group_by("s").agg(x=col("n")), "must stand in GROUP BY"),
+        (lambda t: t.limit(-1), "negative"),
+        (
+            lambda t: TableRelation.of(CATALOG.resolve("revenue"), t.runner).insert([]),
+            "changes with its query",
+        ),
+        (lambda t: TableRelation.of(CATALOG.resolve("log"), t.runner).delete(), "append-only"),
+    ],
+)
+def test_a_misuse_is_a_bind_error(action, message, session):
+    with pytest.raises(BindError, match=message):
+        action(session.table("t"))
+
+
+def test_a_relation_prints_its_schema(session):
+    assert repr(session.table("t").select("k", "s")) == "Relation(k BIGINT, s VARCHAR)"
+    assert (
+        session.table("t").filter(col("k") == 1).select("s").explain()
+        == "Project s\n  PointGet t [k = 1] (k, s)"
+    )
+
+
+def test_frames(session):
+    pytest.importorskip("pandas")
+    t = session.table("t")
+    t.insert([(1, "a", None, None, None)])
+    assert t.select("k", "s").to_pandas().to_dict("list") == {"k": [1], "s": ["a"]}
+    assert t.select("k").rows() == [{"k": 1}]

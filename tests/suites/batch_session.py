@@ -1,0 +1,127 @@
+"""The smallest session: statements run one by one against a store in memory, a committed epoch after
+each change.
+
+It has no streams: views are not kept, changes are done by reading the table and writing it again. For
+tests of the SQL front, the fluent face and batch queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from hummock.epoch import EpochPair
+from hummock.memory_store import MemoryStateStore
+from hummock.meta.memory import MemoryMetaStore
+from relational.batch.query import query_chunks, run_query
+from relational.catalog.manager import CatalogManager
+from relational.catalog.objects import TableCatalog
+from relational.chunk import Op, StreamChunk
+from relational.expr.expression import Expression, InputRef
+from relational.plan.logical import Filter, LogicalPlan, Project, Scan
+from relational.relation import TableRelation
+from relational.sql import bind_sql, describe, show
+from relational.sql.statement import CreateTable, Delete, Describe, Drop, Insert, Select, Show, Update
+from relational.table.state_table import StateTable
+
+NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
+
+
+class BatchSession:
+    """A `Runner`, and `sql`."""
+
+    def __init__(self) -> None:
+        self.catalog = CatalogManager(MemoryMetaStore())
+        self.store = MemoryStateStore()
+        self._epoch = 1
+        self._row_id = 0
+
+    @property
+    def epoch(self) -> int:
+        """The last committed epoch."""
+        return self._epoch << 16
+
+    def sql(self, text: str) -> pa.Table | int | None:
+        """Runs all statements; the answer of the last: rows of a query, rows changed, or None."""
+        answer = None
+        for statement in bind_sql(text, self.catalog, now=NOW):
+            answer = self._run(statement)
+        return answer
+
+    def table(self, name: str) -> TableRelation:
+        return TableRelation.of(self.catalog.resolve(name), self)
+
+    def query(self, plan: LogicalPlan) -> pa.Table:
+        return run_query(plan, self.store, self.epoch)
+
+    def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
+        rows = [row for chunk in query_chunks(query, self.store, self.epoch) for row in chunk.rows()]
+        if table.row_id_index is not None:
+            rows = [self._with_row_id(row, table.row_id_index) for row in rows]
+        return self._write(table, [(Op.INSERT, row) for row in rows])
+
+    def update(
+        self,
+        table: TableCatalog,
+        assignments: Sequence[tuple[int, Expression]],
+        predicate: Expression | None,
+    ) -> int:
+        columns: list[Expression] = [
+            InputRef(place, data_type) for place, data_type in enumerate(table.schema.types)
+        ]
+        for column, value in assignments:
+            columns[column] = value
+        old = self._rows(self._chosen(table, predicate))
+        new = self._rows(Project(self._chosen(table, predicate), tuple(columns), table.schema.names))
+        pairs = zip(old, new, strict=True)
+        self._write(
+            table, [op for before, after in pairs for op in ((Op.DELETE, before), (Op.INSERT, after))]
+        )
+        return len(old)
+
+    def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
+        return self._write(table, [(Op.DELETE, row) for row in self._rows(self._chosen(table, predicate))])
+
+    def _run(self, statement: object) -> pa.Table | int | None:
+        if isinstance(statement, CreateTable):
+            self.catalog.create(statement.table)
+            return None
+        if isinstance(statement, Insert):
+            return self.insert(statement.table, statement.query)
+        if isinstance(statement, Update):
+            return self.update(statement.table, statement.assignments, statement.predicate)
+        if isinstance(statement, Delete):
+            return self.delete(statement.table, statement.predicate)
+        if isinstance(statement, Select):
+            return self.query(statement.plan)
+        if isinstance(statement, Show):
+            return show(statement, self.catalog)
+        if isinstance(statement, Describe):
+            return describe(statement.table)
+        assert isinstance(statement, Drop), statement
+        if statement.table is not None:
+            self.catalog.drop(statement.name, cascade=statement.cascade)
+        return None
+
+    def _chosen(self, table: TableCatalog, predicate: Expression | None) -> LogicalPlan:
+        return Scan(table) if predicate is None else Filter(Scan(table), predicate)
+
+    def _rows(self, plan: LogicalPlan) -> list[tuple]:
+        return [row for chunk in query_chunks(plan, self.store, self.epoch) for row in chunk.rows()]
+
+    def _with_row_id(self, row: tuple, place: int) -> tuple:
+        self._row_id += 1
+        return (*row[:place], self._row_id, *row[place + 1 :])
+
+    def _write(self, table: TableCatalog, changes: list[tuple[Op, tuple]]) -> int:
+        state = StateTable(table, self.store)
+        now, last = self._epoch + 1, self._epoch
+        state.init_epoch(EpochPair(now << 16, last << 16))
+        if changes:
+            state.write_chunk(StreamChunk.from_rows(table.schema, changes))
+        state.commit(EpochPair((now + 1) << 16, now << 16))
+        self.store.commit(now << 16)
+        self._epoch = now
+        return len(changes)
