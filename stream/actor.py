@@ -1,7 +1,8 @@
 """Actor: one thread that pulls its chain of executors and pushes into its dispatcher.
 
-Nothing inside an actor runs in parallel. An actor never swallows an error: it reports it and ends, and
-recovery decides. It reports each barrier after everything before that barrier has been dispatched."""
+Nothing inside an actor runs in parallel, and only while it has a turn. An actor never swallows an error:
+it reports it and ends, and recovery decides. It reports each barrier after everything before that barrier
+has been dispatched."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import threading
 from typing import Protocol
 
 from stream.exchange.dispatch import Dispatcher
+from stream.exchange.turns import Turns
 from stream.executor.base import Executor
 from stream.message import Barrier, Watermark
 
@@ -29,7 +31,7 @@ class Actor:
     """Runs until it has passed a Stop mutation that names it, its input ends, or an error."""
 
     def __init__(
-        self, actor_id: int, executor: Executor, dispatcher: Dispatcher, observer: ActorObserver
+        self, actor_id: int, executor: Executor, dispatcher: Dispatcher, observer: ActorObserver, turns: Turns
     ) -> None:
         self.actor_id = actor_id
         self.rows = 0
@@ -38,6 +40,7 @@ class Actor:
         self._executor = executor
         self._dispatcher = dispatcher
         self._observer = observer
+        self._turns = turns
         self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
 
     def start(self) -> None:
@@ -52,6 +55,7 @@ class Actor:
 
     def run(self) -> None:
         """Pull messages until the end. Errors go to the observer, none leaves."""
+        self._turns.take()
         messages = self._executor.execute()
         try:
             for message in messages:
@@ -65,7 +69,9 @@ class Actor:
                 else:
                     self.rows += message.capacity
                     self._dispatcher.dispatch(message)
+                self._turns.share()
         except BaseException as error:
             self._observer.fail(self.actor_id, error)
         finally:
             messages.close()
+            self._turns.give()

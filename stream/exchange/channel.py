@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from hummock.epoch import monotonic_seconds
 from stream.errors import ChannelClosed
+from stream.exchange.turns import Turns, no_turns
 from stream.message import STATEMENTS, Barrier, InsertRows, Message, Watermark
 
 
@@ -30,9 +31,10 @@ def rows_of(message: Message) -> int:
 
 
 class Channel:
-    """Invariant: rows waiting <= permits_rows, or exactly one message with rows waits."""
+    """Invariant: rows waiting <= permits_rows, or exactly one message with rows waits. A thread that
+    waits here gives up its turn of `turns` meanwhile."""
 
-    def __init__(self, permits_rows: int, name: str = "channel") -> None:
+    def __init__(self, permits_rows: int, name: str = "channel", turns: Turns | None = None) -> None:
         self.name = name
         self._permits_rows = permits_rows
         self._queue: deque[tuple[Message, int]] = deque()
@@ -44,33 +46,27 @@ class Channel:
         self._readable = threading.Condition(lock)
         self._writable = threading.Condition(lock)
         self._lock = lock
+        self._parked = no_turns if turns is None else turns.parked
         self._watchers: list[threading.Event] = []
 
     def send(self, message: Message, timeout: float | None = None) -> Barrier | None:
         """Put `message` at the end, waiting for permits. The result is the barrier that was sent last before
         it: its curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
         rows = rows_of(message)
-        with self._lock:
-            if not self._fits(rows) and not self._wait(self._writable, lambda: self._fits(rows), timeout):
-                raise TimeoutError(f"{self.name}: no permit for {rows} rows in {timeout} s")
-            if self._closed:
-                raise self._closed_error()
-            before = self._last_barrier
-            if isinstance(message, Barrier):
-                self._last_barrier = message
-            self._queue.append((message, rows))
-            self._rows += rows
-            self._readable.notify()
-            self._wake_watchers()
-            return before
+        while True:
+            with self._lock:
+                if self._fits(rows):
+                    return self._put(message, rows)
+            self._wait(self._writable, lambda: self._fits(rows), timeout)
 
     def recv(self, timeout: float | None = None) -> Message:
         """The next message, waiting for one. ChannelClosed when the other end is gone, with its error as the
         cause if it had one; TimeoutError after `timeout` seconds."""
-        with self._lock:
-            if not self._is_ready() and not self._wait(self._readable, self._is_ready, timeout):
-                raise TimeoutError(f"{self.name}: no message in {timeout} s")
-            return self._take()
+        while True:
+            with self._lock:
+                if self._is_ready():
+                    return self._take()
+            self._wait(self._readable, self._is_ready, timeout)
 
     def try_recv(self) -> Message | None:
         """The next message, or None when there is none now. ChannelClosed as recv."""
@@ -100,10 +96,24 @@ class Channel:
         """Messages that nobody has taken yet."""
         return len(self._queue)
 
-    def _wait(self, condition: threading.Condition, ready: Callable[[], bool], timeout: float | None) -> bool:
-        """Park this thread until `ready()`; whether it became so. REQUIRES the lock. All waiting of send and
-        recv is here, so that a simulation may take turns instead."""
-        return condition.wait_for(ready, timeout)
+    def _wait(self, condition: threading.Condition, ready: Callable[[], bool], timeout: float | None) -> None:
+        """Let this thread wait until `ready()`, without a turn; TimeoutError after `timeout` seconds. The
+        turn is taken again after the lock is free: who has the turn may need the lock."""
+        with self._parked(), self._lock:
+            if not condition.wait_for(ready, timeout):
+                raise TimeoutError(f"{self.name}: nothing moved in {timeout} s")
+
+    def _put(self, message: Message, rows: int) -> Barrier | None:
+        if self._closed:
+            raise self._closed_error()
+        before = self._last_barrier
+        if isinstance(message, Barrier):
+            self._last_barrier = message
+        self._queue.append((message, rows))
+        self._rows += rows
+        self._readable.notify()
+        self._wake_watchers()
+        return before
 
     def _fits(self, rows: int) -> bool:
         return self._closed or not rows or not self._rows or self._rows + rows <= self._permits_rows
@@ -155,7 +165,8 @@ def select(channels: Sequence[Channel], timeout: float | None = None) -> int | N
             left = None if deadline is None else deadline - monotonic_seconds()
             if left is not None and left <= 0:
                 return None
-            event.wait(left)
+            with channels[0]._parked():
+                event.wait(left)
             event.clear()
             for index, channel in enumerate(channels):
                 if channel._is_ready():

@@ -15,6 +15,7 @@ from stream.connector.base import open_connector
 from stream.control import CONNECTOR_OPTION, ActorSpec
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
+from stream.exchange.turns import Turns
 from stream.executor.agg_state import MaterializedInput
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
@@ -52,12 +53,17 @@ class ActorBuilder:
         self.request_barrier = request_barrier
 
     def build(
-        self, spec: ActorSpec, control: Channel | None, upstreams: Sequence[Channel], observer: ActorObserver
+        self,
+        spec: ActorSpec,
+        control: Channel | None,
+        upstreams: Sequence[Channel],
+        observer: ActorObserver,
+        turns: Turns,
     ) -> Actor:
         """An actor that is not yet started. `control` brings barriers and statements to a head without
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
         executor = _Chain(self, spec, control, iter(upstreams)).build(spec.root)
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
 
 
 class _Chain:

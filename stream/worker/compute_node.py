@@ -17,6 +17,7 @@ from stream.control import ActorSpec, CollectedEpoch, StepObserver, unobserved
 from stream.errors import ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import Output
+from stream.exchange.turns import Turns
 from stream.message import STATEMENTS, Add, Barrier, Statement, Stop
 from stream.options import StreamOptions
 from stream.worker.barrier_worker import LocalBarrierManager
@@ -52,12 +53,14 @@ class ComputeNode:
         store: StateStore,
         builder: ActorBuilder,
         options: StreamOptions,
+        turns: Turns,
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
     ) -> None:
         self._store = store
         self._options = options
         self._builder = builder
+        self._turns = turns
         self._barriers = LocalBarrierManager(store, on_failure, observer)
         self.ledger = StatementLedger()
         self._changed = threading.Condition()
@@ -75,10 +78,13 @@ class ComputeNode:
         for spec in specs:
             permits = self._options.channel_permits_rows
             upstreams = tuple(
-                Channel(permits, f"actor {upstream} to {spec.actor_id}") for upstream in spec.upstreams
+                Channel(permits, f"actor {upstream} to {spec.actor_id}", self._turns)
+                for upstream in spec.upstreams
             )
-            control = None if upstreams else Channel(permits, f"control of actor {spec.actor_id}")
-            actor = self._builder.build(spec, control, upstreams, self._barriers)
+            control = (
+                None if upstreams else Channel(permits, f"control of actor {spec.actor_id}", self._turns)
+            )
+            actor = self._builder.build(spec, control, upstreams, self._barriers, self._turns)
             with self._changed:
                 self._built[spec.actor_id] = _Running(spec, actor, control, upstreams)
             actor.start()

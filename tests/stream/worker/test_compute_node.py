@@ -12,6 +12,7 @@ from stream.actor import Actor
 from stream.control import ActorSpec
 from stream.errors import ActorFailed, InvalidStatement, SessionClosed, StatementsLost
 from stream.exchange.dispatch import BroadcastDispatcher
+from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.receive import received
@@ -76,18 +77,18 @@ class Builder:
     def __init__(self):
         self.seen = {}
 
-    def build(self, spec, control, upstreams, observer):
+    def build(self, spec, control, upstreams, observer, turns):
         if control is not None:
             executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control))
         else:
             executor = View(upstreams[0], self.seen.setdefault(spec.actor_id, []))
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
 
 
 class Node:
     def __init__(self):
         self.store, self.builder, self.failures = FakeStore(), Builder(), []
-        self.node = ComputeNode(self.store, self.builder, StreamOptions(), self.failures.append)
+        self.node = ComputeNode(self.store, self.builder, StreamOptions(), Turns(1), self.failures.append)
         self.epoch = 0
 
     def barrier(self, mutation=None):
