@@ -249,11 +249,11 @@ class BarrierManager:
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
             self._policy.committed()
+            self._observer(Step.NOTIFY, epoch)
+            self._stats.finished(epoch)
         with self._changed:
             self._queue.popleft()
         if head.barrier.checkpoint:
-            self._observer(Step.NOTIFY, epoch)
-            self._stats.finished(epoch)
             for waiter in (*(each.result for each in head.ride.commands), *head.ride.flushes):
                 waiter.set_result(epoch)
 

@@ -44,10 +44,10 @@ class StreamManager:
             self._actors[job.job_id] = spec.actor_id
         return Add(frozenset({spec.actor_id}))
 
-    def prepare_drop(self, job_id: int) -> Stop:
-        """The mutation with which a job's actor ends. REQUIRES that no job reads it."""
+    def prepare_drop(self, job_ids: Iterable[int]) -> Stop:
+        """The mutation with which the jobs' actors end. REQUIRES that no other job reads them."""
         with self._lock:
-            return Stop(frozenset({self._actors.pop(job_id)}))
+            return Stop(frozenset(self._actors.pop(job_id) for job_id in job_ids))
 
     def rebuild(self, jobs: Iterable[Job]) -> Add:
         """Build the actors of all committed jobs anew; each job comes after those it reads."""

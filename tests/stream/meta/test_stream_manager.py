@@ -31,7 +31,7 @@ def test_a_view_reads_the_actors_of_its_tables():
 def test_a_dropped_job_stops_its_actor():
     manager = StreamManager(FakeWorker())
     manager.prepare_create(job(10))
-    assert manager.prepare_drop(10) == Stop(frozenset({1}))
+    assert manager.prepare_drop([10]) == Stop(frozenset({1}))
     assert manager.running_jobs == ()
 
 

@@ -1,0 +1,103 @@
+"""Playground: every role in one process over one store.
+
+It claims the writer role, so a process that had the store open as writer is fenced from its next commit
+on. The stores are handed in and belong to the playground from then on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hummock.epoch import Clock, EpochGenerator, wall_clock_ms
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.store import MetaStore
+from hummock.metrics import Metrics
+from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
+from hummock.storage import HummockStorage
+from relational.catalog.manager import CatalogManager
+from stream.control import StepObserver, unobserved
+from stream.exchange.turns import Turns
+from stream.meta.meta_node import HummockCommitter, MetaNode
+from stream.options import StreamOptions
+from stream.worker.actor_builder import ActorBuilder
+from stream.worker.compute_node import ComputeNode
+
+CLOSE_SECONDS = 60.0
+"""How long closing waits for a commit that is under way."""
+ACTORS_AT_ONCE = 2
+"""Actors that run at the same time; beyond two they wait for the interpreter more than they gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaygroundOptions:
+    """What the floors are configured with."""
+
+    stream: StreamOptions = field(default_factory=StreamOptions)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+
+
+class Playground:
+    """Meta side, compute node and storage, running from construction until close()."""
+
+    def __init__(
+        self,
+        object_store: ObjectStore,
+        meta_store: MetaStore,
+        options: PlaygroundOptions | None = None,
+        *,
+        observer: StepObserver = unobserved,
+        clock: Clock = wall_clock_ms,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        metrics: Metrics | None = None,
+    ) -> None:
+        options = options or PlaygroundOptions()
+        self.options = options
+        self.metrics = metrics or Metrics()
+        self.node_name = f"playground-{random_bytes(8).hex()}"
+        with contextlib.ExitStack() as undo:
+            undo.callback(object_store.close)
+            undo.callback(meta_store.close)
+            self.manager = HummockManager(
+                meta_store, object_store, clock, metrics=self.metrics, random_bytes=random_bytes
+            )
+            writer = self.manager.claim_writer(self.node_name)
+            self.storage = HummockStorage(
+                self.manager, object_store, options.storage, session=writer, node=self.node_name
+            )
+            undo.callback(self.storage.close)
+            self.catalog = CatalogManager(meta_store)
+            builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
+            self.node = ComputeNode(
+                self.storage,
+                builder,
+                options.stream,
+                Turns(ACTORS_AT_ONCE),
+                lambda error: self.meta.fail(error),
+                lambda step, epoch: self.meta.observe(step, epoch),
+            )
+            self.meta = MetaNode(
+                self.catalog,
+                HummockCommitter(self.manager, writer),
+                self.node,
+                EpochGenerator(clock, self.manager.committed_epoch),
+                options.stream,
+                observer,
+            )
+            undo.callback(self.meta.close, CLOSE_SECONDS)
+            self.meta.start()
+            self._undo = undo.pop_all()
+
+    def close(self) -> None:
+        """End everything; what was not committed is gone. Closing twice is fine."""
+        self._undo.close()
+
+
+def open_playground(url: str, options: PlaygroundOptions | None = None) -> Playground:
+    """A playground on `memory://` (a new store each time) or `file:///directory`. InvalidOption."""
+    metrics = Metrics()
+    return Playground(open_object_store(url, metrics=metrics), open_meta_store(url), options, metrics=metrics)
