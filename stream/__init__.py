@@ -1,0 +1,38 @@
+"""Hummock's streaming engine: materialized views that follow the changes of their tables.
+
+    import stream
+    from stream import col, functions as f
+
+    db = stream.connect("memory://")
+
+Everything a user needs is here; how it works stands in README.md and CHECKPOINT.md."""
+
+from relational.expr import fluent as functions
+from relational.expr.term import col, lit
+from relational.types import DataType, Interval, Schema
+from stream.connector.base import (
+    Connector,
+    SplitEnumerator,
+    SplitReader,
+    register_connector,
+)
+from stream.options import StreamOptions
+from stream.session import Session, connect
+from stream.table import Table
+
+__all__ = [
+    "Connector",
+    "DataType",
+    "Interval",
+    "Schema",
+    "Session",
+    "SplitEnumerator",
+    "SplitReader",
+    "StreamOptions",
+    "Table",
+    "col",
+    "connect",
+    "functions",
+    "lit",
+    "register_connector",
+]

@@ -1,0 +1,89 @@
+"""SessionRunner: the reads and data changes of a session, whichever face they come from.
+
+A read is at one committed epoch, none older than the read before it (R15). A change returns when the
+table's own actor has evaluated it on the table's current state (R14): then it is known to have succeeded,
+and which rows it met."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hummock.epoch import Epoch
+from relational.batch.query import query_chunks, run_query
+from relational.catalog.objects import TableCatalog
+from relational.chunk import DataChunk, StreamChunk
+from relational.expr.expression import Expression
+from relational.plan.logical import LogicalPlan
+from stream.errors import InvalidStatement
+from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+
+if TYPE_CHECKING:
+    from stream.playground import Playground
+
+
+class SessionRunner:
+    """The Runner of all relations of a session. Thread safe."""
+
+    def __init__(self, playground: Playground) -> None:
+        self._storage = playground.storage
+        self._manager = playground.manager
+        self._node = playground.node
+        self._node_name = playground.node_name
+        self._rows_limit = playground.options.stream.statement_rows
+
+    # -- reads -----------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> Epoch:
+        """The epoch that a read begun now sees; it never goes back."""
+        return self._storage.committed_epoch
+
+    def query(self, plan: LogicalPlan) -> pa.Table:
+        """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld."""
+        with self._pinned() as epoch:
+            return run_query(plan, self._storage, epoch)
+
+    @contextlib.contextmanager
+    def _pinned(self) -> Iterator[Epoch]:
+        """The newest committed epoch, kept readable while the block runs."""
+        epoch = self._manager.pin_snapshot(self._node_name, self._storage.committed_epoch)
+        try:
+            yield epoch
+        finally:
+            self._manager.unpin_snapshot(self._node_name, epoch)
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
+        """Insert the committed rows of `query`, which has one column per stored column of the table."""
+        with self._pinned() as epoch:
+            chunks = list(query_chunks(query, self._storage, epoch))
+        return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
+
+    def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
+        """Rows affected. DuplicateKey or InvalidStatement if the statement failed: it changed nothing
+        then."""
+        if rows.visible_rows > self._rows_limit:
+            raise InvalidStatement(
+                table.name, f"{rows.visible_rows} rows in one INSERT; the limit is {self._rows_limit}"
+            )
+        if not rows.visible_rows:
+            return 0
+        return self._send(table, InsertRows(self._node.ledger.next_id(), StreamChunk.inserts(rows)))
+
+    def update(
+        self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
+    ) -> int:
+        """Rows affected. Column number and its new value over the old row; `predicate` None: every row."""
+        return self._send(table, UpdateRows(self._node.ledger.next_id(), predicate, tuple(assignments)))
+
+    def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
+        """Rows affected; `predicate` None: every row."""
+        return self._send(table, DeleteRows(self._node.ledger.next_id(), predicate))
+
+    def _send(self, table: TableCatalog, statement: Statement) -> int:
+        return self._node.execute(table.id, table.name, statement)

@@ -1,0 +1,193 @@
+"""Session: what a user holds. SQL and the fluent face on one store.
+
+Statements are carried out in the order they are given. A read sees one committed epoch for all its
+tables, and no read sees an older one than the read before it (R15). What a statement changed is readable
+after `flush()`, or after the next barrier. Errors of a statement are typed and leave the session as it
+was. Thread safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from hummock.epoch import Epoch
+from hummock.errors import InvalidOption
+from hummock.options import StorageOptions
+from relational.plan.view import view_of
+from relational.relation import Relation
+from relational.sql.binder import bind_sql
+from relational.types import DataType
+from stream.errors import SessionClosed, StatementsLost
+from stream.meta.barrier_stats import BarrierFigures
+from stream.options import StreamOptions
+from stream.playground import Playground, PlaygroundOptions, open_playground
+from stream.runner import SessionRunner
+from stream.statements import StatementRunner, table_draft
+from stream.table import Table
+
+
+def connect(url: str, **options: Any) -> Session:
+    """A session on `memory://` (a new store, gone with the session) or `file:///directory`.
+
+    `options` are those of StreamOptions and StorageOptions by name. It takes the writer role: a session that
+    another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
+    """
+    return Session(open_playground(url, playground_options(options)))
+
+
+def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
+    """Options by name, given to the floor that knows them."""
+    parts = {kind: {field.name for field in fields(kind)} for kind in (StreamOptions, StorageOptions)}
+    known = set().union(*parts.values())
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
+    stream, storage = (
+        kind(**{name: value for name, value in options.items() if name in names})
+        for kind, names in parts.items()
+    )
+    return PlaygroundOptions(stream, storage)
+
+
+class Session:
+    """Owns its playground. Leaving a `with` block without an error flushes; with one it does not."""
+
+    def __init__(self, playground: Playground) -> None:
+        self._playground = playground
+        self._runner = SessionRunner(playground)
+        self._statements = StatementRunner(playground, self._runner, self.table, self.flush)
+        self._is_closed = False
+
+    # -- SQL -------------------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Relation | pa.Table | int | None:
+        """Run the statements of `text`; the answer of the last one.
+
+        SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
+        the Table. Others None. ParseError and BindError point at the text; StatementError when a statement
+        failed.
+        """
+        answer = None
+        self._check_open()
+        for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
+            answer = self._statements.run(statement)
+        return answer
+
+    def explain(self, query: str | Relation) -> str:
+        """How a statement or a relation would run: its logical plan, and what a view of it would run as."""
+        self._check_open()
+        if isinstance(query, Relation):
+            return self._statements.explain_query(query.plan)
+        return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
+
+    # -- tables and views ------------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        name: str,
+        columns: Mapping[str, str | DataType],
+        *,
+        primary_key: str | Sequence[str] | None = None,
+        append_only: bool = False,
+        on_conflict: str = "error",
+        connector: Mapping[str, str] | None = None,
+    ) -> Table:
+        """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
+
+        `on_conflict`: what an inserted row does to one of the same key: error, overwrite or ignore.
+        `connector`: options of the connector that feeds it, its name under "connector". Duplicate if the
+        name is taken."""
+        self._check_open()
+        draft = table_draft(name, columns, primary_key, append_only, on_conflict, connector)
+        self._playground.meta.create_table(draft)
+        return self.table(name)
+
+    def create_materialized_view(self, name: str, query: Relation) -> Table:
+        """A view that holds the rows of `query` when this returns and follows its changes from then on."""
+        self._check_open()
+        draft, plan = view_of(name, query.plan, "")
+        self._playground.meta.create_view(draft, plan)
+        return self.table(name)
+
+    def table(self, name: str) -> Table:
+        """The table or view of that name; NotFound."""
+        self._check_open()
+        return Table.of(self._playground.catalog.resolve(name), self._runner)
+
+    def drop(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a table or view, with `cascade` also what reads it. NotFound, DependencyError."""
+        self._check_open()
+        self._playground.meta.drop(name, cascade=cascade)
+
+    def names(self) -> tuple[str, ...]:
+        """All tables and views."""
+        return tuple(table.name for table in self._playground.catalog.list())
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def flush(self) -> Epoch:
+        """Wait until everything sent so far is committed; the epoch that holds it.
+
+        StatementsLost if a recovery has undone acknowledged statements since the last flush; what came after
+        them is committed all the same. Fenced, RecoveryFailed, Corruption if the session is at its end.
+        """
+        self._check_open()
+        epoch = self._playground.meta.flush().result()
+        lost = self._playground.node.ledger.take_lost()
+        if lost:
+            raise StatementsLost(lost)
+        return Epoch(epoch)
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        """The epoch that reads see now."""
+        return self._runner.epoch
+
+    @property
+    def figures(self) -> BarrierFigures:
+        """How long barriers take, and how many there were."""
+        return self._playground.meta.figures
+
+    def emitted_rows(self, *names: str) -> int:
+        """Changes that the jobs of these tables and views have emitted since they were started."""
+        jobs = [self._playground.catalog.resolve(name).id for name in names]
+        return self._playground.node.emitted_rows(jobs)
+
+    def check_alive(self) -> None:
+        """Raises what ended the session, if something did."""
+        self._check_open()
+        self._playground.meta.check_alive()
+
+    # -- end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same."""
+        if not self._is_closed:
+            try:
+                self.flush()
+            finally:
+                self.abandon()
+
+    def abandon(self) -> None:
+        """End without a flush: what is not committed is gone."""
+        self._is_closed = True
+        self._playground.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SessionClosed("the session is closed")

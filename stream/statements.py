@@ -1,0 +1,172 @@
+"""StatementRunner: bound SQL statements, carried out on a playground.
+
+One method per kind of statement, in one table. DDL returns when it is committed; a data change when the
+table's own actor has evaluated it, which is when it is known to have succeeded; a query does nothing
+until asked for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hummock.epoch import wall_clock_ms
+from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.errors import BindError
+from relational.plan.logical import LogicalPlan
+from relational.plan.optimizer import optimize
+from relational.plan.view import view_of
+from relational.relation import Relation
+from relational.sql import introspect
+from relational.sql import statement as bound
+from relational.sql.ddl import TableSyntax, table_of
+from relational.types import DataType
+from stream.errors import PlanNotSupported
+
+if TYPE_CHECKING:
+    from stream.playground import Playground
+    from stream.runner import SessionRunner
+    from stream.table import Table
+
+
+class StatementRunner:
+    """Thread safe: everything it changes is behind the meta node or a table's channel."""
+
+    def __init__(
+        self,
+        playground: Playground,
+        runner: SessionRunner,
+        table: Callable[[str], Table],
+        flush: Callable[[], Any],
+    ) -> None:
+        self._meta = playground.meta
+        self._catalog = playground.catalog
+        self._runner = runner
+        self._table = table
+        self._flush = flush
+
+    def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
+        """The answer of one statement, see Session.sql."""
+        return _RUNNERS[type(statement)](self, statement)
+
+    def now(self) -> datetime:
+        """What now() stands for in a query or data change that is bound now."""
+        return datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
+
+    # -- DDL -------------------------------------------------------------------------------------------
+
+    def _create_table(self, statement: bound.CreateTable) -> Table:
+        if not (statement.if_not_exists and self._catalog.find(statement.table.name)):
+            self._meta.create_table(statement.table)
+        return self._table(statement.table.name)
+
+    def _create_view(self, statement: bound.CreateMaterializedView) -> Table:
+        if not (statement.if_not_exists and self._catalog.find(statement.view.name)):
+            self._meta.create_view(statement.view, statement.plan)
+        return self._table(statement.view.name)
+
+    def _drop(self, statement: bound.Drop) -> None:
+        if statement.table is not None:
+            self._meta.drop(statement.name, cascade=statement.cascade)
+
+    # -- data ------------------------------------------------------------------------------------------
+
+    def _insert(self, statement: bound.Insert) -> int:
+        return self._runner.insert(statement.table, statement.query)
+
+    def _update(self, statement: bound.Update) -> int:
+        return self._runner.update(statement.table, statement.assignments, statement.predicate)
+
+    def _delete(self, statement: bound.Delete) -> int:
+        return self._runner.delete(statement.table, statement.predicate)
+
+    def _wait(self, statement: bound.Flush) -> None:
+        self._flush()
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def _select(self, statement: bound.Select) -> Relation:
+        return Relation(statement.plan, self._runner)
+
+    def _show(self, statement: bound.Show) -> pa.Table:
+        return introspect.show(statement, self._catalog)
+
+    def _describe(self, statement: bound.Describe) -> pa.Table:
+        return introspect.describe(statement.table)
+
+    def _explained(self, statement: bound.Explain) -> pa.Table:
+        return pa.table({"plan": self.explain(statement.statement).split("\n")})
+
+    def explain(self, statement: bound.Statement) -> str:
+        """How a statement would run."""
+        if isinstance(statement, bound.Explain):
+            return self.explain(statement.statement)
+        if isinstance(statement, bound.CreateMaterializedView):
+            return self._explain_view(statement.view, statement.plan)
+        if isinstance(statement, bound.Select):
+            return self.explain_query(statement.plan)
+        if isinstance(statement, bound.Insert):
+            return f"Insert {statement.table.name}\n  {_indented(optimize(statement.query).explain())}"
+        return type(statement).__name__
+
+    def explain_query(self, query: LogicalPlan) -> str:
+        """The batch plan of a query, and the stream plan that a view of it would have."""
+        text = "batch\n  " + _indented(optimize(query).explain())
+        try:
+            draft, plan = view_of("view", query, "")
+            return text + "\nas a view\n  " + _indented(self._meta.explain_view(draft, plan).explain())
+        except (BindError, PlanNotSupported) as refusal:
+            return f"{text}\nas a view\n  no: {refusal}"
+
+    def _explain_view(self, view: TableCatalog, query: LogicalPlan) -> str:
+        stream = self._meta.explain_view(view, query).explain()
+        return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
+
+
+_RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
+    bound.CreateTable: StatementRunner._create_table,
+    bound.CreateMaterializedView: StatementRunner._create_view,
+    bound.Drop: StatementRunner._drop,
+    bound.Insert: StatementRunner._insert,
+    bound.Update: StatementRunner._update,
+    bound.Delete: StatementRunner._delete,
+    bound.Flush: StatementRunner._wait,
+    bound.Select: StatementRunner._select,
+    bound.Show: StatementRunner._show,
+    bound.Describe: StatementRunner._describe,
+    bound.Explain: StatementRunner._explained,
+}
+
+
+def table_draft(
+    name: str,
+    columns: Mapping[str, str | DataType],
+    primary_key: str | Sequence[str] | None,
+    append_only: bool,
+    on_conflict: str,
+    connector: Mapping[str, str] | None,
+) -> TableCatalog:
+    """The draft of a table that the fluent face describes, as CREATE TABLE would make it. BindError."""
+    types = {
+        column: kind if isinstance(kind, DataType) else DataType.parse(kind)
+        for column, kind in columns.items()
+    }
+    key = (
+        [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
+    )
+    missing = [column for column in key or () if column not in types]
+    if missing:
+        raise BindError(f"primary key column {missing[0]!r} is no column of table {name!r}")
+    try:
+        conflict = ConflictBehaviour(on_conflict)
+    except ValueError:
+        raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
+    options = None if connector is None else dict(connector)
+    syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, options)
+    return table_of(syntax, "")
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")
