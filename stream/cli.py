@@ -15,6 +15,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
+from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from relational.relation import Relation
@@ -85,6 +86,9 @@ def playground(url: str) -> None:
         console.print()
         _prompt(session, console)
 
+
+for command in storage_commands.commands.values():
+    main.add_command(command)
 
 EXAMPLE = (
     "CREATE TABLE t (a BIGINT, b VARCHAR);",

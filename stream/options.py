@@ -33,6 +33,8 @@ class StreamOptions:
     """Memory of one aggregation's groups; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000
     """Dirty groups of one aggregation after which its changes are emitted before the barrier."""
+    snapshot_slice_rows: int = 65_536
+    """Rows that a backfill reads from the snapshot between two looks at its upstream."""
 
     def __post_init__(self) -> None:
         may_be_zero = {"checkpoint_rows", "recovery_backoff_ms"}

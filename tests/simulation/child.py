@@ -1,0 +1,121 @@
+"""A process that works on a store until a named point, and there ends at once, as `kill -9` would end it.
+
+    python child.py URL SEED ROUNDS POINT NTH
+
+POINT is a step of CHECKPOINT.md (`inject`, `collect`, `sync`, `commit`, `committed`, `notify`), or a call
+of a store, before or after its effect (`put:before`, `put:after`, `transaction:before`,
+`transaction:after`), or `none`. The NTH time it is reached the process ends. Each acknowledged round is
+written to standard output before the next one begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hummock.meta import open_meta_store
+from hummock.meta.store import MetaStore
+from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore
+from stream.options import StreamOptions
+from stream.playground import Playground, PlaygroundOptions
+from stream.session import Session
+from tests.simulation import workload
+
+NEVER_MS = 3_600_000
+KILLED = 137
+
+
+class Killer:
+    """Ends the process the n-th time its point is reached; armed once the session stands."""
+
+    def __init__(self, point: str, nth: int) -> None:
+        self.point, self.left, self.is_armed = point, nth, False
+
+    def reach(self, point: str) -> None:
+        if self.is_armed and point == self.point:
+            self.left -= 1
+            if self.left == 0:
+                os._exit(KILLED)
+
+    def around(self, name: str, call):
+        self.reach(f"{name}:before")
+        result = call()
+        self.reach(f"{name}:after")
+        return result
+
+
+class KilledObjectStore(ObjectStore):
+    def __init__(self, store: ObjectStore, killer: Killer) -> None:
+        self._store, self._killer = store, killer
+
+    @property
+    def url(self):
+        return self._store.url
+
+    def put(self, path, data, *, if_absent=False):
+        self._killer.around("put", lambda: self._store.put(path, data, if_absent=if_absent))
+
+    def get(self, path, byte_range=None):
+        return self._store.get(path, byte_range)
+
+    def head(self, path):
+        return self._store.head(path)
+
+    def list(self, prefix=""):
+        return self._store.list(prefix)
+
+    def delete(self, paths):
+        self._store.delete(paths)
+
+    def close(self):
+        self._store.close()
+
+
+class KilledMetaStore(MetaStore):
+    def __init__(self, store: MetaStore, killer: Killer) -> None:
+        self._store, self._killer = store, killer
+
+    @property
+    def url(self):
+        return self._store.url
+
+    def get(self, key):
+        return self._store.get(key)
+
+    def list(self, prefix):
+        return self._store.list(prefix)
+
+    def transaction(self, operations):
+        self._killer.around("transaction", lambda: self._store.transaction(operations))
+
+    def close(self):
+        self._store.close()
+
+
+def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
+    killer = Killer(point, nth)
+    playground = Playground(
+        KilledObjectStore(open_object_store(url), killer),
+        KilledMetaStore(open_meta_store(url), killer),
+        PlaygroundOptions(stream=StreamOptions(barrier_interval_ms=NEVER_MS)),
+        observer=lambda step, epoch: killer.reach(step.value),
+    )
+    with Session(playground) as session:
+        made = workload.rounds(seed, count)
+        is_new = not session.names()
+        killer.is_armed = True
+        if is_new:
+            workload.create(session)
+        done = workload.committed_round(session, made) if not is_new else 0
+        print(f"round {done}", flush=True)
+        for number in range(done + 1, len(made)):
+            for statement in made[number].statements:
+                session.sql(statement)
+            session.flush()
+            print(f"round {number}", flush=True)
+        killer.is_armed = False
+
+
+if __name__ == "__main__":
+    url, seed, count, point, nth = sys.argv[1:]
+    main(url, int(seed), int(count), point, int(nth))

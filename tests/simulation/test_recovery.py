@@ -1,0 +1,205 @@
+"""Faults inside a living session: it recovers by itself, and every view stays the answer over its table."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from hummock.errors import Fenced, HummockError
+from hummock.meta.faults import FaultyMetaStore
+from hummock.meta.memory import MemoryMetaStore
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.memory import MemoryObjectStore
+from stream.control import Step
+from stream.errors import StatementsLost, StreamError
+from stream.options import StreamOptions
+from stream.playground import Playground, PlaygroundOptions
+from stream.session import Session, connect
+from tests.simulation import workload
+
+NEVER_MS = 3_600_000
+pytestmark = pytest.mark.timeout(120)
+ROUNDS = 8
+SOON = 20.0
+
+
+class Trap:
+    """An observer that raises once, the next time `step` is reached after it was set."""
+
+    def __init__(self):
+        self.step = None
+        self.sprung = 0
+
+    def __call__(self, step, epoch):
+        if step is self.step:
+            self.step = None
+            self.sprung += 1
+            raise RuntimeError(f"injected at {step}")
+
+
+class Stage:
+    """A session over stores in memory that fail on demand."""
+
+    def __init__(self, **options):
+        options.setdefault("barrier_interval_ms", NEVER_MS)
+        options.setdefault("recovery_backoff_ms", 1)
+        self.objects, self.meta, self.trap = FaultPlan(), FaultPlan(), Trap()
+        self.playground = Playground(
+            FaultyObjectStore(MemoryObjectStore(), self.objects),
+            FaultyMetaStore(MemoryMetaStore(), self.meta),
+            PlaygroundOptions(stream=StreamOptions(**options)),
+            observer=self.trap,
+        )
+        self.session = Session(self.playground)
+
+    def play(self, round_):
+        """The statements of a round and a flush, again from its first statement while they are lost."""
+        for statement in round_.statements:
+            self.session.sql(statement)
+        self.session.flush()
+
+
+@pytest.fixture
+def stage():
+    made = []
+
+    def make(**options):
+        made.append(Stage(**options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.session.abandon()
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_a_failure_at_each_step_loses_whole_epochs_and_says_so(stage, step):
+    stage = stage()
+    made = workload.rounds(7, ROUNDS)
+    workload.create(stage.session)
+    stage.play(made[1])
+    number = 2
+    while number < len(made):
+        if number % 2 == 0 and stage.trap.sprung < number // 2:
+            stage.trap.step = step
+        try:
+            stage.play(made[number])
+        except StatementsLost:
+            assert workload.committed_round(stage.session, made) == number - 1
+            continue
+        assert workload.committed_round(stage.session, made, number) == number
+        number += 1
+    assert stage.trap.sprung >= 3
+
+
+@pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER, FaultKind.TORN])
+def test_a_failed_upload_is_repeated_by_the_recovery(stage, kind):
+    stage = stage()
+    made = workload.rounds(11, 4)
+    workload.create(stage.session)
+    stage.objects.add(Fault(kind, "put", "sst/", skip=2))
+    for number in range(1, len(made)):
+        try:
+            stage.play(made[number])
+        except StatementsLost:
+            stage.play(made[number])
+        assert workload.committed_round(stage.session, made, number) == number
+    assert stage.objects.hits == 1
+
+
+@pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
+def test_a_commit_of_unknown_outcome_is_looked_up(stage, kind):
+    stage = stage()
+    made = workload.rounds(13, 4)
+    workload.create(stage.session)
+    for number in range(1, len(made)):
+        stage.meta.add(Fault(kind, "transaction", skip=0))
+        try:
+            stage.play(made[number])
+        except StatementsLost:
+            assert kind is FaultKind.BEFORE
+            stage.play(made[number])
+        assert workload.committed_round(stage.session, made, number) == number
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_a_view_whose_creation_fails_exists_wholly_or_not_at_all(stage, step):
+    stage = stage()
+    made = workload.rounds(17, 3)
+    stage.session.sql(workload.TABLE)
+    for each in made[1:]:
+        stage.play(each)
+    stage.trap.step = step
+    try:
+        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {workload.VIEWS['totals']}")
+        is_created = True
+    except (StreamError, HummockError, RuntimeError):
+        is_created = False
+    assert stage.trap.sprung == 1
+    assert is_created == ("totals" in stage.session.names())
+    if is_created:
+        assert workload.shown(stage.session, "totals") == workload.answers(made[-1].after)["totals"]
+    else:
+        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {workload.VIEWS['totals']}")
+    stage.session.flush()
+    assert workload.shown(stage.session, "totals") == workload.answers(made[-1].after)["totals"]
+
+
+def test_reads_go_on_during_a_recovery_and_never_back(stage):
+    stage = stage(recovery_backoff_ms=200, recovery_attempts=3)
+    made = workload.rounds(19, 3)
+    workload.create(stage.session)
+    stage.play(made[1])
+    stage.objects.add(Fault(FaultKind.BEFORE, "put", "sst/", times=2))
+    for statement in made[2].statements:
+        stage.session.sql(statement)
+
+    def flush():
+        with contextlib.suppress(StreamError):
+            stage.session.flush()
+
+    failing = threading.Thread(target=flush, daemon=True)
+    failing.start()
+    seen = []
+    while failing.is_alive():
+        assert workload.committed_round(stage.session, made, 1) == 1
+        seen.append(stage.session.committed_epoch)
+    assert seen == sorted(seen)
+
+
+def test_a_slow_object_store_does_not_stop_the_epochs_behind_it(stage):
+    stage = stage(barrier_interval_ms=20, in_flight_barriers=4)
+    workload.create(stage.session)
+    stage.session.flush()
+    stage.objects.add(Fault(FaultKind.DELAY, "put", "sst/", times=10_000, delay_ms=150))
+    most, began = 0, time.monotonic()
+    for number in range(60):
+        stage.session.sql(f"INSERT INTO accounts VALUES ({number}, 'ASIA', {number})")
+        most = max(most, stage.session.figures.in_flight)
+        threading.Event().wait(0.01)
+    inserting = time.monotonic() - began
+    assert 2 <= most <= 4 + 1
+    assert inserting < SOON
+    stage.objects.clear()
+    stage.session.flush()
+    assert len(workload.shown(stage.session, "accounts")) == 60
+
+
+def test_a_second_session_fences_the_first(tmp_path):
+    url = f"file://{tmp_path}/store"
+    first = connect(url, barrier_interval_ms=NEVER_MS)
+    first.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    first.sql("INSERT INTO t VALUES (1)")
+    first.flush()
+    with connect(url, barrier_interval_ms=NEVER_MS) as second:
+        second.sql("INSERT INTO t VALUES (2)")
+        second.flush()
+        first.sql("INSERT INTO t VALUES (3)")
+        with pytest.raises(Fenced):
+            first.flush()
+        with pytest.raises(Fenced):
+            first.sql("INSERT INTO t VALUES (4)")
+        first.abandon()
+        second.flush()
+        assert second.sql("SELECT id FROM t ORDER BY id").to_arrow()["id"].to_pylist() == [1, 2]
