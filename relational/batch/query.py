@@ -9,7 +9,8 @@ state of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -130,8 +131,8 @@ class _Query:
         skip = plan.offset
         left = plan.count
         wanted = None if left is None else left + skip
-        plain = isinstance(plan.input, Scan)
-        source = self.scan(plan.input, wanted) if plain else self.run(plan.input)
+        child = plan.input
+        source = self.scan(child, wanted) if isinstance(child, Scan) else self.run(child)
         for chunk in source:
             if left == 0:
                 return
@@ -144,7 +145,7 @@ class _Query:
                 yield rows.slice(first, last - first)
 
 
-_RUNNERS = {
+_RUNNERS: dict[type[LogicalPlan], Callable[[_Query, Any], Chunks]] = {
     Scan: _Query.scan,
     PointGet: _Query.point_get,
     Values: _Query.values,

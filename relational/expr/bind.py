@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
+from typing import Any
 
 from relational.errors import BindError, EvaluationError
 from relational.expr.casting import can_cast
@@ -315,7 +316,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def span(place: Place | None) -> dict[str, int]:
+def span(place: Place | None) -> dict[str, Any]:
     """A place as the keyword arguments of an error; the text itself is added by the SQL front."""
     return {} if place is None else {"start": place[0], "end": place[1]}
 

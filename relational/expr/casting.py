@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.expr import arithmetic, text_values
-from relational.expr.coercion import WIDE
+from relational.expr.coercion import WIDE, digits
 from relational.expr.evaluation import (
     Evaluation,
     Value,
@@ -93,7 +93,7 @@ def _float_to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType)
     valid = valid_rows(array)
     values = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
-        unfit = (~np.isfinite(values) | (np.abs(values) >= 10.0 ** (target.precision - target.scale))) & valid
+        unfit = (~np.isfinite(values) | (np.abs(values) >= 10.0 ** digits(target)[0])) & valid
     fitting = evaluation.reject(array, unfit, f"{arithmetic.OUT_OF_RANGE} for {target}")
     texts = pc.replace_substring_regex(fitting.cast(pa.string()), r"^.*e-(3[89]|[4-9][0-9]|[0-9]{3})$", "0")
     return arithmetic.rescale_wide(evaluation, texts.cast(pa.decimal256(76, 38), safe=False), target)
@@ -167,7 +167,7 @@ def _spelled_out(evaluation: Evaluation, array: pa.Array, plain: np.ndarray, tar
     failed = np.zeros(len(texts), np.bool_)
     for row in np.flatnonzero(~plain):
         value = _decimal_or_none(texts[row])
-        failed[row] = value is None or value.copy_abs() >= Decimal(10) ** (target.precision - target.scale)
+        failed[row] = value is None or value.copy_abs() >= Decimal(10) ** digits(target)[0]
         texts[row] = None if failed[row] else f"{value.quantize(Decimal(1).scaleb(-38), context=WIDE):f}"
     evaluation.fail(failed, f"invalid text for {target}")
     return pa.array(texts, pa.string())

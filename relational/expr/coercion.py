@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context
-from functools import reduce
 
 from relational.expr.aggregates import MAX_PRECISION
 from relational.types.data_type import DataType, TypeKind
@@ -25,6 +24,7 @@ def is_exact(data_type: DataType) -> bool:
 def digits(data_type: DataType) -> tuple[int, int]:
     """Digits before and after the point that an exact type can hold."""
     if data_type.kind is TypeKind.NUMERIC:
+        assert data_type.precision is not None and data_type.scale is not None
         return data_type.precision - data_type.scale, data_type.scale
     return _INTEGER_DIGITS[data_type.kind], 0
 
@@ -35,8 +35,11 @@ def capped(whole: int, scale: int) -> DataType:
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The narrowest type that values of all `types` turn into; None where there is none."""
-    return reduce(lambda found, each: None if found is None else _common(found, each), types)
+    """The narrowest type that values of all `types` (one at least) turn into; None where there is none."""
+    found: DataType | None = types[0]
+    for data_type in types[1:]:
+        found = None if found is None else _common(found, data_type)
+    return found
 
 
 def _common(a: DataType, b: DataType) -> DataType | None:

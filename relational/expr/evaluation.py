@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from relational.errors import EvaluationError
 from relational.types.data_type import DataType
 from relational.types.interval import Interval
 
-Value = pa.Array | pa.Scalar
+Value: TypeAlias = pa.Array | pa.Scalar
 
 
 @dataclass(slots=True)

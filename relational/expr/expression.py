@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relational.types.data_type import DataType
 
@@ -41,6 +41,11 @@ class Expression:
     """A node of the tree. `data_type` is the type of its result; its children are evaluated over the
     same input.
     """
+
+    if TYPE_CHECKING:  # every node has it as a field; a property here would be taken for its default
+
+        @property
+        def data_type(self) -> DataType: ...
 
     @property
     def children(self) -> tuple[Expression, ...]:

@@ -71,7 +71,7 @@ class Scan(LogicalPlan):
     """Chosen columns of a table, in the order of `columns` (all of them where not given)."""
 
     table: TableCatalog
-    columns: tuple[int, ...] | None = None
+    columns: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below
 
     def __post_init__(self) -> None:
         if self.columns is None:

@@ -130,7 +130,7 @@ def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
         if CONNECTOR_OPTION not in table.options:
             raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **span(place))
     else:
-        raise reader.fail(f"{reader.peek().text} is not a clause of CREATE TABLE")
+        raise reader.fail("this is not a clause of CREATE TABLE")
 
 
 def _read_conflict(reader: TokenReader) -> ConflictBehaviour:
@@ -175,7 +175,7 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
         columns.append(ColumnCatalog(ROW_ID, row_id, DataType.BIGINT, is_hidden=True))
         key = [row_id]
     else:
-        key = [_position(name, syntax) for name in syntax.key]
+        key = [_position(name, syntax, syntax.key) for name in syntax.key]
     pk = tuple(map(SortKey, key))
     return TableCatalog(
         id=0,
@@ -194,11 +194,11 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
     )
 
 
-def _position(name: str, syntax: TableSyntax) -> int:
-    """The number of a key column."""
+def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
+    """The number of a column of the key."""
     names = [each for each, _ in syntax.columns]
     if name not in names:
         raise BindError(unknown("column", name, names), **span(syntax.key_place))
-    if syntax.key.count(name) > 1:
+    if key.count(name) > 1:
         raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **span(syntax.key_place))
     return names.index(name)

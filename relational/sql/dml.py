@@ -44,8 +44,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
 
 def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
     """The columns that values are given for: those written, else all visible ones."""
-    rest = reader.rest()
-    if reader.peek() is None or reader.peek().text != "(" or rest.source[1:].lstrip()[:6].upper() == "SELECT":
+    rest, token = reader.rest(), reader.peek()
+    if token is None or token.text != "(" or rest.source[1:].lstrip()[:6].upper() == "SELECT":
         return list(table.visible_indices)
     reader.expect("(")
     columns: list[int] = []

@@ -189,7 +189,7 @@ class QueryBinder:
     def cells(self, node: exp.Values) -> list[list[tuple[Expression, Place | None]]]:
         """The bound cells of VALUES row by row, each with its place; all rows have one length."""
         binder = TermBinder(Scope(Schema()))
-        rows = []
+        rows: list[list[tuple[Expression, Place | None]]] = []
         for row in node.expressions:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]
             terms = [self._translate.term(part) for part in parts]

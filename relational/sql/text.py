@@ -21,7 +21,7 @@ from relational.errors import ParseError
 
 DIALECT = "risingwave"
 MAX_TEXT_CHARACTERS = 16 << 20
-_SKIPPED = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BLANK = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9$]*")
 _PIECE = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|;|.", re.DOTALL
@@ -45,7 +45,7 @@ class Piece:
         found: list[str] = []
         at = self.start
         while len(found) < count:
-            match = _WORD.match(self.text, _SKIPPED.match(self.text, at).end(), self.end)
+            match = _WORD.match(self.text, after_blanks(self.text, at, self.end), self.end)
             if match is None:
                 break
             found.append(match[0].upper())
@@ -56,30 +56,33 @@ class Piece:
         """What follows the first `count` words. REQUIRES that there are so many."""
         at = self.start
         for _ in range(count):
-            at = _WORD.match(self.text, _SKIPPED.match(self.text, at).end()).end()
+            match = _WORD.match(self.text, after_blanks(self.text, at, self.end), self.end)
+            assert match is not None, count
+            at = match.end()
         return Piece(self.text, at, self.end)
 
     @property
     def is_empty(self) -> bool:
         """Nothing but blanks and comments."""
-        return _SKIPPED.match(self.text, self.start).end() >= self.end
+        return after_blanks(self.text, self.start, self.end) >= self.end
 
     def error(self, message: str) -> ParseError:
         """A ParseError at the first word."""
-        at = min(_SKIPPED.match(self.text, self.start).end(), self.end)
+        at = after_blanks(self.text, self.start, self.end)
         match = _WORD.match(self.text, at, self.end)
         return ParseError(message, start=at, end=match.end() if match else at + 1)
 
-    def parse(self, into: type[exp.Expression] | None = None) -> exp.Expression:
+    def parse(self) -> exp.Expression:
         """The tree of the piece; ParseError for what sqlglot does not understand."""
         try:
-            tree = sqlglot.parse_one(self.source, read=DIALECT, into=into)
+            tree = sqlglot.parse_one(self.source, read=DIALECT)
         except SqlglotParseError as error:
             raise self._located(error) from error
         except TokenError as error:
             raise self.error("a quote or comment is not closed") from error
         if isinstance(tree, exp.Command):
             raise self.error("this statement is not understood")
+        assert isinstance(tree, exp.Expression)
         return tree
 
     def tokens(self) -> list[Token]:
@@ -102,6 +105,13 @@ class Piece:
         return ParseError(
             f"syntax error{near}: {description}", start=max(end - len(shown), self.start), end=end
         )
+
+
+def after_blanks(text: str, start: int, end: int) -> int:
+    """Where the first character stands that is neither blank nor part of a comment."""
+    while (match := _BLANK.match(text, start, end)) is not None:
+        start = match.end()
+    return start
 
 
 def statements(text: str) -> Iterator[Piece]:

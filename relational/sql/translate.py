@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from sqlglot import exp
 
@@ -305,7 +306,7 @@ def number(text: str) -> int | Decimal | float:
     return Decimal(text) if "." in text else int(text)
 
 
-_HANDLERS: dict[type[exp.Expression], Callable[[Translator, exp.Expression], Term]] = {
+_HANDLERS: dict[type[exp.Expression], Callable[[Translator, Any], Term]] = {
     exp.Column: Translator._column,
     exp.Literal: Translator._literal,
     exp.Null: lambda self, node: Constant(None, place=self.place(node)),

@@ -1,5 +1,6 @@
 """SQL text to bound statements, and errors that point at the text."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -9,7 +10,7 @@ from relational.catalog.objects import ConflictBehaviour, TableKind
 from relational.errors import BindError, RelationalError
 from relational.expr.expression import Literal
 from relational.plan.logical import Scan
-from relational.plan.serialize import plan_from_text
+from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.sql import bind_sql, describe, show
 from relational.sql.statement import (
     CreateMaterializedView,
@@ -210,3 +211,21 @@ def test_drop(catalog):
 
 def test_a_select_without_from_is_one_row(catalog):
     assert isinstance(one("SELECT 1 AS one", catalog), Select)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 9}, "version 9"),
+        ({"root": {"node": "teleport", "input": {"node": "scan", "table": 1, "columns": [0]}}}, "teleport"),
+    ],
+)
+def test_a_plan_that_is_not_understood_is_refused(change, message, catalog):
+    text = one("CREATE MATERIALIZED VIEW v AS SELECT id FROM orders", catalog).view.plan
+    with pytest.raises(ValueError, match=message):
+        plan_from_text(json.dumps(json.loads(text) | change), catalog.get)
+
+
+def test_a_batch_plan_is_no_view_plan(catalog):
+    with pytest.raises(ValueError, match="Limit is not part of a view's plan"):
+        plan_to_text(one("SELECT id FROM orders LIMIT 1", catalog).plan)

@@ -29,8 +29,8 @@ def _inputs_done(plan: LogicalPlan) -> LogicalPlan:
 
 def _carrying_key(plan: LogicalPlan) -> LogicalPlan:
     if isinstance(plan, Scan):
-        missing = tuple(index for index in plan.table.stream_key if index not in plan.columns)
-        return Scan(plan.table, plan.columns + missing)
+        lacking = tuple(index for index in plan.table.stream_key if index not in plan.columns)
+        return Scan(plan.table, plan.columns + lacking)
     if not isinstance(plan, Project):
         return plan.with_inputs(tuple(map(add_stream_key, plan.inputs)))
     child = add_stream_key(plan.input)
