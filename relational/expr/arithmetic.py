@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.expr import kernels
+from relational.expr.coercion import digits
 from relational.expr.evaluation import Evaluation, Value, from_numbers, null_where, numbers, valid_rows
 from relational.types.data_type import DataType, TypeKind
 
@@ -148,7 +149,7 @@ def rescale(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.
 def rescale_wide(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
     """A decimal256 of up to 38 whole digits as NUMERIC of `data_type`, half away from zero."""
     rounded = pc.round(array, ndigits=data_type.scale, round_mode="half_towards_infinity")
-    limit = pa.scalar(Decimal(10) ** (data_type.precision - data_type.scale), array.type)
+    limit = pa.scalar(Decimal(10) ** digits(data_type)[0], array.type)
     outside = pc.greater_equal(pc.abs(rounded), limit).fill_null(False).to_numpy(zero_copy_only=False)
     fitting = evaluation.reject(rounded, outside, f"{OUT_OF_RANGE} for {data_type}")
     return fitting.cast(pa.decimal256(76, data_type.scale)).cast(data_type.arrow)
@@ -224,6 +225,6 @@ def _whole(evaluation: Evaluation, value: Value, data_type: DataType, function) 
 def square_root(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
     """The square root of a DOUBLE; a negative number has none."""
     array = evaluation.column(args[0])
-    negative = (numbers(array, np.float64) < 0) & valid_rows(array)
+    negative = (numbers(array, "<f8") < 0) & valid_rows(array)
     evaluation.fail(negative, "square root of a negative number")
     return pc.sqrt(null_where(array, negative))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from relational.expr.coercion import WIDE
+from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts
 from relational.plan.logical import Filter, LogicalPlan, PointGet, Scan
 from relational.types.data_type import DataType, TypeKind
@@ -50,8 +50,7 @@ def _as_type(value: Literal, data_type: DataType) -> Literal | None:
         return value
     if value.data_type.kind is not TypeKind.NUMERIC or data_type.kind is not TypeKind.NUMERIC:
         return None
-    scaled = value.value.quantize(Decimal(1).scaleb(-data_type.scale), context=WIDE)
-    fits = scaled == value.value and scaled.copy_abs() < Decimal(10) ** (
-        data_type.precision - data_type.scale
-    )
+    whole, scale = digits(data_type)
+    scaled = value.value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
+    fits = scaled == value.value and scaled.copy_abs() < Decimal(10) ** whole
     return Literal(scaled, data_type) if fits else None
