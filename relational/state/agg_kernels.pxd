@@ -20,7 +20,8 @@ cdef class AggKernel:
 
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1
     # weight 1 adds the row's argument to group ids[row], -1 takes it away, 0 leaves it out
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1
     # fills the records of `ids` from rows of the state columns, where found
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil

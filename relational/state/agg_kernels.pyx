@@ -98,7 +98,7 @@ cdef class AggKernel:
             memset(self.record(ids[row]), 0, self.width)
 
     def keep(self, const int32_t[::1] ids):
-        """The records of `ids` become groups 0, 1, 2 …; the others are forgotten. REQUIRES nothing saved."""
+        """The records of `ids` become groups 0, 1, 2 …, others are forgotten. REQUIRES nothing saved."""
         cdef Py_ssize_t row
         cdef ByteBuffer kept = ByteBuffer(ids.shape[0] * self.width)
         with nogil:
@@ -133,7 +133,8 @@ cdef class AggKernel:
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1:
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
@@ -221,7 +222,8 @@ cdef class CountKernel(AggKernel):
                     counts[ids[row]] += weights[row]
         return 0
 
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1:
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
         cdef Column count = columns[0]
         cdef Py_ssize_t row
         for row in range(rows):

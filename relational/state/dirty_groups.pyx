@@ -55,7 +55,7 @@ cdef class DirtyGroups:
         self.groups = groups
 
     def touch(self, const int32_t[::1] ids):
-        """Makes `ids` dirty (negative ones are skipped); returns those that were not before, int32[n], once each."""
+        """Makes `ids` (negative: skipped) dirty; returns those that were not before, once each, int32[n]."""
         cdef Py_ssize_t row, rows = ids.shape[0], before = self.dirty.size
         cdef GroupMark* marks = <GroupMark*>self.marks.data
         cdef int32_t* dirty
@@ -155,11 +155,12 @@ cdef class DirtyGroups:
         living = np.flatnonzero(touched >= 0)
         if len(living) > wanted:
             first = len(living) - wanted
-            living = np.sort(living[np.argpartition(touched[living], first)[first:]]) if wanted else living[:0]
+            oldest_first = np.argpartition(touched[living], first) if wanted else np.empty(0, np.int64)
+            living = np.sort(living[oldest_first[first:]])
         return living.astype(np.int32)
 
     def keep(self, const int32_t[::1] ids):
-        """The marks of `ids` become groups 0, 1, 2 …; the others are forgotten. REQUIRES that none is dirty."""
+        """The marks of `ids` become groups 0, 1, 2 …, others are forgotten. REQUIRES that none is dirty."""
         cdef ByteBuffer kept = ByteBuffer(ids.shape[0] * sizeof(GroupMark))
         cdef Py_ssize_t row
         for row in range(ids.shape[0]):

@@ -1,9 +1,8 @@
 """ExactSumKernel: SUM and AVG of SMALLINT, INT, BIGINT and NUMERIC, exact under any retraction.
 
-The sum is kept in 128 bits, which no rows of a table can fill with 64-bit integers; for NUMERIC every addition
-is checked. Whether a result fits its type is asked when it is read, so that a sum may leave the range of its
-type and come back. An average is rounded half away from zero to the scale of its type. Over no rows both are
-NULL.
+The sum is kept in 128 bits, which no rows of a table can fill with 64-bit integers; every addition is
+checked. Whether a result fits its type is asked when it is read, so that a sum may leave the range of its type
+and come back. An average is rounded half away from zero to the scale of its type. Over no rows both are NULL.
 """
 
 cimport cython
@@ -38,7 +37,7 @@ cdef class ExactSumKernel(AggKernel):
         if not self.is_bigint and spec.output_type.kind != NUMERIC:
             raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}")
         if self.more_digits < 0 or (self.more_digits > 0 and not self.is_average):
-            raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}: the scale does not fit")
+            raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}: wrong scale")
 
     def outputs(self, const int64_t[::1] picks):
         """The sums or averages; NULL for no rows and, unless strict, for what does not fit."""
@@ -138,7 +137,8 @@ cdef class ExactSumKernel(AggKernel):
             raise EvaluationError(f"{self.spec.kind} of {self.spec.input_type} leaves 128 bits", row=wrong)
         return 0
 
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1:
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
         cdef Column sums = columns[0], counts = columns[1]
         cdef ExactSum* states = <ExactSum*>self.states.data
         cdef Py_ssize_t row

@@ -2,8 +2,8 @@
 
 Keys compare as their values do, so one kernel serves every type, and a result is SQL-equal to a value that
 was added (1 month may come back as 30 days). Without retractions the extreme alone is the state. With them,
-taking the extreme away makes the group stale; it stays so until something at least as extreme arrives or
-its owner looks up the next extreme in the materialized input and refills it, which must happen before results are read.
+taking the extreme away makes the group stale; it stays so until something at least as extreme arrives or its
+owner looks up the next extreme in the materialized input and refills it, before results are read.
 """
 
 cimport cython
@@ -74,7 +74,7 @@ cdef class ExtremeKernel(AggKernel):
             if state.status != STALE:
                 continue
             if is_null(&values.view, row):
-                raise ConsistencyError(f"{self.spec.kind}: no input left for {state.count} arguments of a group")
+                raise ConsistencyError(f"{self.spec.kind}: no input left for {state.count} arguments")
             self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
 
     def forget_saved(self):
@@ -84,7 +84,7 @@ cdef class ExtremeKernel(AggKernel):
             self.pack()
 
     def keep(self, const int32_t[::1] ids):
-        """The records of `ids` become groups 0, 1, 2 …; the others are forgotten. REQUIRES nothing saved."""
+        """The records of `ids` become groups 0, 1, 2 …, others are forgotten. REQUIRES nothing saved."""
         AggKernel.keep(self, ids)
         self.pack()
 
@@ -173,7 +173,8 @@ cdef class ExtremeKernel(AggKernel):
             raise ConsistencyError(f"retraction from an append-only {self.spec.kind} in row {wrong}")
         return 0
 
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1:
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
         cdef Column extremes = columns[0], counts = columns[1]
         cdef BinaryColumn keys = self.encoder.encode([extremes])
         cdef Extreme* state

@@ -87,7 +87,7 @@ cdef class FloatSumKernel(AggKernel):
                 put_int64(nans, row, state.nans)
                 put_int64(positive, row, state.positive)
                 put_int64(negative, row, state.negative)
-        return [high.finish(), low.finish(), finite.finish(), nans.finish(), positive.finish(), negative.finish()]
+        return [column.finish() for column in (high, low, finite, nans, positive, negative)]
 
     cdef bint result(self, const FloatSum* state, double* out) noexcept nogil:
         cdef int64_t count = state.finite + state.nans + state.positive + state.negative
@@ -129,7 +129,8 @@ cdef class FloatSumKernel(AggKernel):
                     add_value(states + ids[row], (<const double*>values)[row], weights[row])
         return 0
 
-    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows, list columns) except -1:
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
         cdef Column high = columns[0], low = columns[1], finite = columns[2]
         cdef Column nans = columns[3], positive = columns[4], negative = columns[5]
         cdef FloatSum* state

@@ -54,9 +54,10 @@ cdef extern from * nogil:
     }
     #endif
     """
-    int add_int64 "hummock_add_int64"(void* sum, int64_t value, int sign) noexcept      # -1: does not fit 128 bits
+    # these two return -1, and change nothing, where the sum does not fit 128 bits
+    int add_int64 "hummock_add_int64"(void* sum, int64_t value, int sign) noexcept
     int add_int128 "hummock_add_int128"(void* sum, const void* value, int sign) noexcept
-    bint fits_digits "hummock_fits_digits"(const void* value, int digits) noexcept      # |value| < 10**digits, at most 38
+    bint fits_digits "hummock_fits_digits"(const void* value, int digits) noexcept      # |value| < 10**digits
     bint fits_int64 "hummock_fits_int64"(const void* value) noexcept
     int64_t low_int64 "hummock_low_int64"(const void* value) noexcept
     int average "hummock_average"(const void* sum, int64_t count, int more_digits, void* out) noexcept

@@ -1,8 +1,8 @@
 """KeyIndex: encoded keys as dense numbers.
 
-An open-addressed table of (tag, number) slots over an arena of key bytes. Keys are numbered 0, 1, 2 … in the
-order in which they first appear, so everything else known of a key is a column indexed by that number. Groups of
-an aggregation and entries of a mem table are numbered so.
+An open-addressed table of (tag, number) slots over an arena of key bytes. Keys are numbered 0, 1, 2 … in
+the order in which they first appear, so everything else known of a key is a column indexed by that number.
+Groups of an aggregation and entries of a mem table are numbered so.
 """
 
 cimport cython

@@ -43,7 +43,7 @@ cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
 
 @cython.final
 cdef class KeyIndex:
-    """Every key has one number, and every number below `count` one key. Only `keep` and `clear` change numbers."""
+    """A key has one number, a number below `count` one key. Only `keep` and `clear` change numbers."""
 
     def __init__(self):
         self.count = 0
@@ -74,7 +74,7 @@ cdef class KeyIndex:
             if visibility.shape[0] != keys.rows:
                 raise ValueError(f"visibility of {visibility.shape[0]} rows for {keys.rows} keys")
             visible = &visibility[0]
-        cdef Py_ssize_t first = 0, end, row
+        cdef Py_ssize_t first = 0, end, row, rows
         while first < keys.rows:
             end = min(keys.rows, first + ROOM)
             if is_adding:
@@ -82,8 +82,9 @@ cdef class KeyIndex:
             with nogil:
                 row = first
                 while row < end:
-                    self.find_block(keys, visible, row, min(end - row, <Py_ssize_t>BLOCK), &out[row], is_adding)
-                    row += BLOCK
+                    rows = min(end - row, <Py_ssize_t>BLOCK)
+                    self.find_block(keys, visible, row, rows, &out[row], is_adding)
+                    row += rows
             first = end
         return ids
 
@@ -110,7 +111,7 @@ cdef class KeyIndex:
         return builder.finish()
 
     def keep(self, const int32_t[::1] ids not None):
-        """Forgets every key but those of `ids`, which become 0, 1, 2 … in that order. REQUIRES them distinct."""
+        """Forgets every key but `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
         cdef KeyIndex kept = KeyIndex()
         cdef Py_ssize_t row, rows = ids.shape[0]
         cdef Slice key

@@ -14,7 +14,7 @@ cdef class BatchWriter:
 
     cdef int put(self, Slice key, Slice value) except -1 nogil
     cdef int copy_row(self, KvBatch source, Py_ssize_t row) except -1 nogil     # a null value stays null
-    cdef int cut(self, Py_ssize_t rows) noexcept nogil      # forgets the rows after the first `rows`, none of them null
+    cdef int cut(self, Py_ssize_t rows) noexcept nogil      # keeps the first `rows`; REQUIRES none null so far
     cdef KvBatch finish(self)
 
 

@@ -53,7 +53,9 @@ cdef Slice source_key(void* columns, int64_t row) noexcept nogil:
     return (<BinaryColumn>column).at(<uint32_t>row)
 
 
-def rows_until(KvBatch batch not None, Py_ssize_t start, bytes bound not None, Py_ssize_t skip, bint reverse=False):
+def rows_until(
+    KvBatch batch not None, Py_ssize_t start, bytes bound not None, Py_ssize_t skip, bint reverse=False
+):
     """The first row from `start` on whose key lies beyond the key `bound` in the batch's order."""
     cdef Py_ssize_t low = start, high = batch.keys.rows, middle
     cdef Slice limit
@@ -69,7 +71,7 @@ def rows_until(KvBatch batch not None, Py_ssize_t start, bytes bound not None, P
 
 
 def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=False):
-    """The rows [starts[i], ends[i]) of each KvBatch i as one KvBatch in order of their keys less `skip` bytes."""
+    """The rows [starts[i], ends[i]) of each KvBatch i as one, in order of their keys less `skip` bytes."""
     cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer(), keys = ByteBuffer(), values = ByteBuffer()
     cdef Py_ssize_t rows = 0, i, row, first, last
     cdef KeyItem* item

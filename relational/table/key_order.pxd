@@ -12,7 +12,8 @@ cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose 
 ctypedef Slice (*KeySource)(void* owner, int64_t row) noexcept nogil
 
 cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil
-cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner, Py_ssize_t skip) noexcept nogil
+cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
+                       Py_ssize_t skip) noexcept nogil
 # negative, 0 or positive; keys are read only where 16 bytes do not decide
 cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
                      Py_ssize_t skip) noexcept nogil

@@ -22,7 +22,8 @@ cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil:
     return item
 
 
-cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner, Py_ssize_t skip) noexcept nogil:
+cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
+                       Py_ssize_t skip) noexcept nogil:
     cdef Slice x, y
     if a.high != b.high:
         return -1 if a.high < b.high else 1
@@ -91,7 +92,8 @@ cdef void scatter(const KeyItem* source, KeyItem* target, Py_ssize_t count, int 
         starts[value] += 1
 
 
-cdef void insert_each(KeyItem* items, Py_ssize_t count, KeySource keys, void* owner, Py_ssize_t skip) noexcept nogil:
+cdef void insert_each(KeyItem* items, Py_ssize_t count, KeySource keys, void* owner,
+                      Py_ssize_t skip) noexcept nogil:
     cdef Py_ssize_t row, at
     cdef KeyItem item
     for row in range(1, count):

@@ -6,9 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
-from hummock.write_batch cimport KvBatch
 from relational.state.key_index cimport KeyIndex
-from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem
 
 cdef enum EntryState:       # what the operations of this epoch so far amount to
@@ -36,15 +34,15 @@ cdef class MemTable:
     cdef Py_ssize_t sorted_rows         # entries in `order`; the ones after them wait to be sorted
 
     cdef int add_entries(self) except -1
-    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, BinaryColumn values,
-                              int* operation) except -2 nogil
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows,
+                              BinaryColumn values, int* operation) except -2 nogil
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
-    cdef Py_ssize_t merge_prefix(self, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
-                                 Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil
     cdef int sort_all(self) except -1                                   # brings every entry into `order`
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
-    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil         # first place >= key; REQUIRES all sorted
+    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first place >= key; REQUIRES all sorted
+    cdef Slice key_at(self, Py_ssize_t place) noexcept nogil
     cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil
     cdef void prefetch(self, Py_ssize_t place) noexcept nogil
-    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys, BinaryColumnBuilder values) except -1 nogil
+    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys,
+                          BinaryColumnBuilder values) except -1 nogil

@@ -2,20 +2,17 @@
 
 Operations on a key fold as they arrive (insert then delete is nothing, delete then insert is an update), so a
 drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only
-when a scan or a drain asks, and then only those that came since. A contradiction (a second insert, a delete of
-what is absent) is a ConsistencyError; what the epoch does not know of a key is taken on trust, since the store
-is never read here. One writer, no locks.
+when a scan or a drain asks, and then only those that came since. A contradiction (a second insert, a delete
+of what is absent) is a ConsistencyError; what the epoch does not know of a key is taken on trust, since the
+store is never read here. One writer, no locks.
 """
 
 cimport cython
-from libc.string cimport memcmp, memcpy, memset
-
-import numpy as np
+from libc.string cimport memcpy, memset
 
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.key cimport compare_bytes
 from hummock.write_batch cimport KvBatch
-from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport compare_items, item_of, sort_items
 
 from hummock.write_batch import WriteBatch
@@ -34,7 +31,7 @@ cdef enum Operation:
 
 cdef enum:
     SHARED = 4              # bytes that every key of a table begins with: the table id
-    DRAIN_BYTES = 1 << 30   # keys or values of one drained batch; Arrow's offsets end at 2 GiB
+    DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
 
 _FAULTS = {
@@ -162,38 +159,9 @@ cdef class MemTable:
                 place += 1
         return KvBatch(keys.finish(), values.finish())
 
-    def first_rows(self, BinaryColumn prefixes not None, const int32_t[::1] owners, KvBatch stored not None,
-                   Py_ssize_t limit, Py_ssize_t fetched):
-        """(int32 prefix row of each result row, KvBatch, int32 unfinished prefixes): the first `limit` rows
-        under each prefix, this epoch's operations laid over `stored`.
-
-        `stored` has at most `fetched` rows under each prefix, in order; row i belongs to prefix owners[i],
-        ascending. A prefix is unfinished where deletes left fewer than `limit` of `fetched` rows: nothing is
-        returned of it, ask again with more.
-        """
-        cdef BatchWriter out = BatchWriter()
-        cdef ByteBuffer counts = ByteBuffer(prefixes.rows * sizeof(int64_t) + 1)
-        cdef int64_t* found = <int64_t*>counts.data
-        cdef Py_ssize_t prefix, start = 0, end = 0, rows = stored.keys.rows
-        self.sort_all()
-        with nogil:
-            for prefix in range(prefixes.rows):
-                while end < rows and owners[end] == prefix:
-                    end += 1
-                found[prefix] = self.merge_prefix(prefixes.at(prefix), stored, start, end, limit, fetched, out)
-                start = end
-        if end != rows:
-            raise ValueError(f"row {end} belongs to prefix {owners[end]} of {prefixes.rows}, or out of order")
-        numbers = np.empty(prefixes.rows, np.int64)
-        for prefix in range(prefixes.rows):
-            numbers[prefix] = found[prefix]
-        unfinished = np.flatnonzero(numbers < 0).astype(np.int32)
-        owned = np.repeat(np.arange(prefixes.rows, dtype=np.int32), np.maximum(numbers, 0))
-        return owned, out.finish(), unfinished
-
     def drain(self):
         """What this epoch changes, as a list of WriteBatches with ascending, disjoint keys (usually one, none
-        when nothing changed), and forgets it. Each batch stays below 1 GiB of keys or of values.
+        when nothing changed), and forgets it. A batch ends at 1 GiB.
         """
         cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
         cdef Py_ssize_t place = 0
@@ -201,7 +169,7 @@ cdef class MemTable:
         self.sort_all()
         while place < self.sorted_rows:
             with nogil:
-                while place < self.sorted_rows and keys.data_bytes < DRAIN_BYTES and values.data_bytes < DRAIN_BYTES:
+                while place < self.sorted_rows and keys.data_bytes + values.data_bytes < DRAIN_BYTES:
                     if place + 8 < self.sorted_rows:
                         self.prefetch(place + 8)
                     if self.entry_at(place).state != VANISHED:
@@ -230,8 +198,8 @@ cdef class MemTable:
         self.entries.size = after
         return 0
 
-    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, BinaryColumn values,
-                              int* operation) except -2 nogil:
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows,
+                              BinaryColumn values, int* operation) except -2 nogil:
         """The first row that contradicts its entry, with `operation` set; -1 when none does."""
         cdef Entry* entries = <Entry*>self.entries.data
         cdef Py_ssize_t row = 0
@@ -276,44 +244,6 @@ cdef class MemTable:
         memcpy(self.values.data + entry.value_start, value.data, <size_t>value.size)
         return 0
 
-    cdef Py_ssize_t merge_prefix(self, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
-                                 Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil:
-        """Appends the first rows under `prefix`, returns their number; -1, having appended none, if `stored`
-        may hold more rows that belong among them.
-        """
-        cdef bint is_whole = end - row < fetched
-        cdef Py_ssize_t place = self.lower_bound(prefix), kept_rows = out.keys.rows, count = 0
-        cdef const Entry* entry
-        cdef Slice key
-        cdef int order
-        while count < limit:
-            order = -1
-            if place < self.sorted_rows:
-                key = self.index.key((<const KeyItem*>self.order.data)[place].row)
-                if key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0:
-                    order = compare_bytes(stored.keys.at(row), key) if row < end else 1
-                elif row >= end:
-                    break
-            elif row >= end:
-                break
-            if order < 0:
-                out.copy_row(stored, row)
-                row += 1
-                count += 1
-                continue
-            if row >= end and not is_whole:
-                break
-            entry = self.entry_at(place)
-            if entry.state == INSERTED or entry.state == UPDATED:
-                out.put(key, self.value(entry))
-                count += 1
-            place += 1
-            row += order == 0
-        if count == limit or is_whole:
-            return count
-        out.cut(kept_rows)
-        return -1
-
     cdef int sort_all(self) except -1:
         cdef Py_ssize_t count = self.index.count, fresh = count - self.sorted_rows, row
         cdef ByteBuffer scratch
@@ -327,26 +257,31 @@ cdef class MemTable:
         with nogil:
             for row in range(self.sorted_rows, count):
                 items[row] = item_of(self.index.key(row), SHARED, row)
-            sort_items(items + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key, <void*>self.index, SHARED)
+            sort_items(items + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key, <void*>self.index,
+                       SHARED)
             if self.sorted_rows > 0:
                 self.merge_fresh(<KeyItem*>scratch.data)
         self.sorted_rows = count
         return 0
 
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil:
-        """Makes one order of the sorted rows and the fresh, sorted ones after them; from the back, in place."""
+        """Makes one order of the sorted rows and the fresh ones after them; from the back, in place."""
         cdef KeyItem* items = <KeyItem*>self.order.data
         cdef Py_ssize_t fresh = self.index.count - self.sorted_rows, old = self.sorted_rows - 1
         cdef Py_ssize_t new = fresh - 1, place = self.index.count - 1
         memcpy(scratch, items + self.sorted_rows, fresh * sizeof(KeyItem))
         while new >= 0:
-            if old >= 0 and compare_items(items + old, scratch + new, entry_key, <void*>self.index, SHARED) > 0:
+            if old >= 0 and compare_items(
+                    items + old, scratch + new, entry_key, <void*>self.index, SHARED) > 0:
                 items[place] = items[old]
                 old -= 1
             else:
                 items[place] = scratch[new]
                 new -= 1
             place -= 1
+
+    cdef Slice key_at(self, Py_ssize_t place) noexcept nogil:
+        return self.index.key((<const KeyItem*>self.order.data)[place].row)
 
     cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil:
         return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[place].row
@@ -356,9 +291,10 @@ cdef class MemTable:
         __builtin_prefetch(self.index.key(row).data)
         __builtin_prefetch(self.values.data + (<const Entry*>self.entries.data)[row].value_start)
 
-    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys, BinaryColumnBuilder values) except -1 nogil:
+    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys,
+                          BinaryColumnBuilder values) except -1 nogil:
         cdef const Entry* entry = self.entry_at(place)
-        keys.append(self.index.key((<const KeyItem*>self.order.data)[place].row))
+        keys.append(self.key_at(place))
         if entry.state == INSERTED or entry.state == UPDATED:
             values.append(self.value(entry))
         else:

@@ -26,6 +26,7 @@ from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.key_merge import merged, overlay
 from relational.table.mem_table import MemTable
+from relational.table.prefix_merge import first_rows
 from relational.table.row_serde import Row, RowSerde
 from relational.table.store_scan import concatenated, in_key_order
 
@@ -176,7 +177,7 @@ class StateTable:
                 )
             part = BinaryColumn.from_arrow(keys.to_arrow().take(asked)) if len(asked) < len(keys) else keys
             rows, stored = self._store.scan_prefixes(part, self.epoch.prev, limit=fetched)
-            found, batch, unfinished = self._mem.first_rows(part, rows, stored, limit, fetched)
+            found, batch, unfinished = first_rows(self._mem, part, rows, stored, limit, fetched)
             owners.append(asked[found])
             batches.append(batch)
             asked, fetched = asked[unfinished], fetched * 4

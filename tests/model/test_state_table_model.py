@@ -25,7 +25,8 @@ def random_catalog(rng):
     columns = tuple(
         ColumnCatalog(name, index, DataType.parse(text)) for index, (name, text) in enumerate(TYPES.items())
     )
-    order = [SortKey(index, OrderType(rng.random() < 0.5, rng.choice([None, True, False]))) for index in (0, 1, 2)]
+    orders = [OrderType(rng.random() < 0.5, rng.choice([None, True, False])) for _ in range(3)]
+    order = [SortKey(index, order) for index, order in enumerate(orders)]
     distribution = rng.choice([(), (0,), (1,), (0, 1), (2,), (0, 1, 2)])
     vnode_count = rng.choice([1, 3, 16])
     return TableCatalog(
@@ -148,7 +149,8 @@ class Program:
         self.open()
 
     def run(self, steps):
-        actions = [self.write] * 5 + [self.read_points, self.read_scan, self.read_first, self.commit, self.reopen]
+        reads = [self.read_points, self.read_scan, self.read_first]
+        actions = [self.write] * 5 + reads + [self.commit, self.reopen]
         for _ in range(steps):
             self.rng.choice(actions)()
         self.read_scan()

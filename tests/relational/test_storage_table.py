@@ -26,7 +26,7 @@ def order(request):
 
 @pytest.fixture(params=[(), (0,), (1,)], ids=["one vnode", "by group", "by key"])
 def table(request, order):
-    """Groups 0, 1 and NULL with keys 0..19 and NULL at FIRST; at SECOND group 1 is gone and (0, 3) changed."""
+    """Groups 0, 1, NULL with keys 0..19, NULL at FIRST; at SECOND group 1 is gone and (0, 3) changed."""
     catalog, store = catalog_of(order, request.param), MemoryStateStore()
     writer = StateTable(catalog, store)
     writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
@@ -77,11 +77,19 @@ def test_prefix_order_and_limit(table, order):
     assert len(keys(table.scan(SECOND, limit=11))) == 11
 
 
-@pytest.mark.parametrize(("bounds", "expected"), [
-    (RowRange(5, 8), [5, 6, 7]), (RowRange(5, 8, includes_lower=False, includes_upper=True), [6, 7, 8]),
-    (RowRange(lower=17), [17, 18, 19]), (RowRange(upper=2), [0, 1]), (RowRange(upper=2, includes_upper=True), [0, 1, 2]),
-    (RowRange(), range(20)), (RowRange(8, 5), []), (RowRange(lower=19, includes_lower=False), []),
-])
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (RowRange(5, 8), [5, 6, 7]),
+        (RowRange(5, 8, includes_lower=False, includes_upper=True), [6, 7, 8]),
+        (RowRange(lower=17), [17, 18, 19]),
+        (RowRange(upper=2), [0, 1]),
+        (RowRange(upper=2, includes_upper=True), [0, 1, 2]),
+        (RowRange(), range(20)),
+        (RowRange(8, 5), []),
+        (RowRange(lower=19, includes_lower=False), []),
+    ],
+)
 def test_bounds_leave_null_out(table, order, bounds, expected):
     assert keys(table.scan(SECOND, (0,), bounds, ordered=True)) == sorted_keys(order, *expected)
 
