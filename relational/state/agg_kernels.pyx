@@ -204,6 +204,8 @@ cdef class CountKernel(AggKernel):
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
+                if row + AHEAD < rows:
+                    __builtin_prefetch(self.record(picks[row + AHEAD]))
                 put_int64(out, row, (<int64_t*>self.record(picks[row]))[0])
         return out.finish()
 

@@ -15,7 +15,7 @@ cdef packed struct ExactSum:
 cdef class ExactSumKernel(AggKernel):
     cdef bint is_average
     cdef bint is_bigint         # the result is BIGINT, else NUMERIC
-    cdef int precision          # digits of a NUMERIC result
+    cdef int64_t limit[2]       # 128 bits: a NUMERIC result lies below it
     cdef int more_digits        # scale of the result less that of the argument
 
     cdef int put_result(self, ColumnBuilder out, Py_ssize_t row, const ExactSum* state) noexcept nogil

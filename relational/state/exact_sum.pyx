@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_int64, put_null
-from relational.state.int128 cimport add_int64, add_int128, average, fits_digits, fits_int64, low_int64
+from relational.state.int128 cimport add_int64, add_int128, average, fits_int64, lies_within, low_int64, power_of_ten
 
 from relational.errors import EvaluationError
 
@@ -32,7 +32,7 @@ cdef class ExactSumKernel(AggKernel):
         self.width = sizeof(ExactSum)
         self.is_average = spec.kind == "avg"
         self.is_bigint = spec.output_type.kind == BIGINT
-        self.precision = spec.output_type.precision or 0
+        power_of_ten(spec.output_type.precision or 0, self.limit)
         self.more_digits = (spec.output_type.scale or 0) - (spec.input_type.scale or 0)
         if not self.is_bigint and spec.output_type.kind != NUMERIC:
             raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}")
@@ -100,7 +100,7 @@ cdef class ExactSumKernel(AggKernel):
                 return -1
             put_int64(out, row, low_int64(result))
             return 0
-        if not fits_digits(result, self.precision):
+        if not lies_within(result, self.limit):
             return -1
         out.present[row] = 1
         memcpy(out.values + 16 * row, result, 16)

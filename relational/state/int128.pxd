@@ -28,9 +28,13 @@ cdef extern from * nogil:
         hummock_i128 x = hummock_i128_of(value);
         return hummock_i128_add(sum, sign < 0 ? -x : x);
     }
-    static inline int hummock_fits_digits(const void *value, int digits) {
-        hummock_i128 x = hummock_i128_of(value), limit = hummock_i128_power(digits);
-        return x > -limit && x < limit;
+    static inline void hummock_power_of_ten(int digits, void *out) {
+        hummock_i128 power = hummock_i128_power(digits);
+        memcpy(out, &power, 16);
+    }
+    static inline int hummock_lies_within(const void *value, const void *limit) {
+        hummock_i128 x = hummock_i128_of(value), most = hummock_i128_of(limit);
+        return x > -most && x < most;
     }
     static inline int hummock_fits_int64(const void *value) {
         hummock_i128 x = hummock_i128_of(value);
@@ -57,7 +61,8 @@ cdef extern from * nogil:
     # these two return -1, and change nothing, where the sum does not fit 128 bits
     int add_int64 "hummock_add_int64"(void* sum, int64_t value, int sign) noexcept
     int add_int128 "hummock_add_int128"(void* sum, const void* value, int sign) noexcept
-    bint fits_digits "hummock_fits_digits"(const void* value, int digits) noexcept      # |value| < 10**digits
+    void power_of_ten "hummock_power_of_ten"(int digits, void* out) noexcept            # digits at most 38
+    bint lies_within "hummock_lies_within"(const void* value, const void* limit) noexcept   # |value| < limit
     bint fits_int64 "hummock_fits_int64"(const void* value) noexcept
     int64_t low_int64 "hummock_low_int64"(const void* value) noexcept
     int average "hummock_average"(const void* sum, int64_t count, int more_digits, void* out) noexcept

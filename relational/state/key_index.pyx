@@ -172,16 +172,18 @@ cdef class KeyIndex:
                         int32_t* out, bint is_adding) except -1 nogil:
         cdef uint64_t hashes[BLOCK]
         cdef IndexSlot* slots = <IndexSlot*>self.slots.data
-        cdef IndexSlot seen
         cdef Slice key
         cdef Py_ssize_t row
+        cdef uint64_t at
         for row in range(rows):
             key = keys.at(first + row)
             hashes[row] = hash64(key.data, key.size)
             __builtin_prefetch(slots + (hashes[row] & self.mask))
         for row in range(rows):
-            seen = slots[hashes[row] & self.mask]
-            out[row] = seen.number if seen.tag == <uint32_t>(hashes[row] >> 32) else -1
+            at = hashes[row] & self.mask
+            while slots[at].number >= 0 and slots[at].tag != <uint32_t>(hashes[row] >> 32):
+                at = (at + 1) & self.mask
+            out[row] = slots[at].number
             if out[row] >= 0:
                 __builtin_prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
                                    else self.ends.data + 8 * <int64_t>out[row])

@@ -30,6 +30,7 @@ cdef enum Operation:
     UPSERT = 5              # U+ alone: insert or update, whichever it is
 
 cdef enum:
+    AHEAD = 32              # rows between asking for memory and using it
     SHARED = 4              # bytes that every key of a table begins with: the table id
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
@@ -167,11 +168,12 @@ cdef class MemTable:
         cdef Py_ssize_t place = 0
         cdef list batches = []
         self.sort_all()
+        keys.reserve(self.index.count, min(self.index.arena.size, <Py_ssize_t>DRAIN_BYTES))
+        values.reserve(self.index.count, min(self.values.size, <Py_ssize_t>DRAIN_BYTES))
         while place < self.sorted_rows:
             with nogil:
                 while place < self.sorted_rows and keys.data_bytes + values.data_bytes < DRAIN_BYTES:
-                    if place + 8 < self.sorted_rows:
-                        self.prefetch(place + 8)
+                    self.prefetch(place)
                     if self.entry_at(place).state != VANISHED:
                         self.append_entry(place, keys, values)
                     place += 1
@@ -206,8 +208,8 @@ cdef class MemTable:
         cdef int state
         cdef bint is_half
         while row < rows:
-            if row + 16 < rows and ids[row + 16] >= 0:
-                __builtin_prefetch(entries + ids[row + 16], 1)
+            if row + AHEAD < rows and ids[row + AHEAD] >= 0:
+                __builtin_prefetch(entries + ids[row + AHEAD], 1)
             if ids[row] < 0:
                 row += 1
                 continue
@@ -287,9 +289,12 @@ cdef class MemTable:
         return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[place].row
 
     cdef void prefetch(self, Py_ssize_t place) noexcept nogil:
-        cdef int64_t row = (<const KeyItem*>self.order.data)[place].row
-        __builtin_prefetch(self.index.key(row).data)
-        __builtin_prefetch(self.values.data + (<const Entry*>self.entries.data)[row].value_start)
+        """Asks for the entry AHEAD places on and, half as far, for its bytes."""
+        if place + AHEAD < self.sorted_rows:
+            __builtin_prefetch(self.entry_at(place + AHEAD))
+        if place + AHEAD // 2 < self.sorted_rows:
+            __builtin_prefetch(self.key_at(place + AHEAD // 2).data)
+            __builtin_prefetch(self.value(self.entry_at(place + AHEAD // 2)).data)
 
     cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys,
                           BinaryColumnBuilder values) except -1 nogil:

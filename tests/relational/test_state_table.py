@@ -1,5 +1,6 @@
 """StateTable: the examples of the design document word for word, then each promise by itself."""
 
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -283,3 +284,26 @@ def test_keys_that_cannot_be(store):
     with pytest.raises(ValueError, match="prefix of 2 values"):
         table = StateTable(table_of(THREE, [(0, ASC)]), store)
         table.scan((1, 2))
+
+
+def calls_of_a_write(store, epochs, rows):
+    """Python and C calls that writing one chunk and committing it cost."""
+    table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
+    store.ingest_batch = lambda *args: None
+    chunk = StreamChunk.from_rows(table.catalog.schema, [(0, (number, 1, 2)) for number in range(rows)])
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    epoch = epochs.step()
+    sys.setprofile(count)
+    table.write_chunk(chunk)
+    table.commit(epoch)
+    sys.setprofile(None)
+    return calls
+
+
+def test_python_calls_do_not_grow_with_rows(store, epochs):
+    assert calls_of_a_write(store, epochs, 1_024) == calls_of_a_write(store, epochs, 4_096)
