@@ -120,5 +120,5 @@ class SourceExecutor(Executor):
         for split, reader in self._readers.items():
             row = self._offset_table.get_row((split,))
             if row is not None:
-                self._stored[split] = row[1]
-                reader.seek(row[1])
+                self._stored[split] = str(row[1])
+                reader.seek(self._stored[split])
