@@ -8,7 +8,7 @@ from hummock.sstable.reader cimport OpenedSstable
 
 
 cdef enum ProbeState:
-    SEEKING                             # look at source `source`, then at those after it
+    SEEKING                             # look at the sources from `source` on
     SEEKING_NEXT                        # not in block `block_index - 1`: look whether the next one begins with the key
     NEEDS_META                          # `reader` must be opened before its filter can be asked
     NEEDS_BLOCK                         # block `block_index` of `reader` must be at hand
@@ -23,7 +23,7 @@ cdef struct Probe:                      # one key on its way
     void* reader                        # SstableReader, borrowed from the view
     void* block                         # Block, borrowed from the pins
     Py_ssize_t block_index
-    int source                          # position in the view's sources
+    int source                          # the first of the view's sources that is not ruled out
     ProbeState state
 
 
@@ -47,7 +47,9 @@ cdef class PointReader:
 
     cdef int start(self, Probe* probe, Slice key) noexcept nogil
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
-    cdef int advance(self, Probe* probe) except -1                          # to a block that may hold it, or DONE
+    cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
+    cdef void walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) noexcept nogil
+    cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1
@@ -55,5 +57,5 @@ cdef class PointReader:
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil
     cdef void settle(self, Lane* lane) noexcept nogil
-    cdef bint is_answer(self, Probe* probe, Py_ssize_t row) noexcept nogil
+    cdef bint is_answer(self, Probe* probe, Py_ssize_t row, Py_ssize_t known) noexcept nogil
 

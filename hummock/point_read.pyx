@@ -43,9 +43,7 @@ cdef class PointReader:
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1:
         cdef Py_ssize_t position, left = count
         while left > 0:
-            for position in range(count):
-                if probes[position].state in (SEEKING, SEEKING_NEXT):
-                    self.advance(&probes[position])
+            self.walk(probes, count)
             self.open_files(probes, count)
             self.pin_blocks(probes, count)
             if count >= RELEASE_KEYS:
@@ -58,29 +56,57 @@ cdef class PointReader:
                 left += probes[position].state != DONE
         return 0
 
-    cdef int advance(self, Probe* probe) except -1:
-        cdef Source* source
-        cdef PyObject* opened
-        cdef Py_ssize_t row
-        while probe.source < self.view.count:
-            source = &self.view.sources[probe.source]
-            if source.batch != NULL:
-                row = find_in_batch(source.batch, probe.key, self.newest)
+    cdef int walk(self, Probe* probes, Py_ssize_t count) except -1:
+        """Every probe goes on to the next block that may hold its key, source by source, or is DONE."""
+        cdef Py_ssize_t position
+        cdef int number
+        for number in range(self.view.count):
+            if self.view.sources[number].batch != NULL:
+                self.walk_batch(self.view.sources[number].batch, number, probes, count)
+            else:
+                self.walk_run(self.view.sources[number].run, number, probes, count)
+        for position in range(count):
+            if probes[position].state == SEEKING:
+                probes[position].state = DONE
+        return 0
+
+    cdef void walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) noexcept nogil:
+        cdef Py_ssize_t position, row
+        if (<SharedBufferBatch>batch).epoch > self.newest:
+            return
+        for position in range(count):
+            if probes[position].state == SEEKING and probes[position].source <= number:
+                row = (<SharedBufferBatch>batch).find(probes[position].key)
                 if row >= 0:
-                    probe.value = (<SharedBufferBatch>source.batch).value_at(row)
-                    probe.state = DONE
-                    return 0
-            elif probe.state == SEEKING_NEXT or reader_for(source.run, probe, self.newest):
+                    probes[position].value = (<SharedBufferBatch>batch).value_at(row)
+                    probes[position].state = DONE
+
+    cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
+        cdef Probe* probe
+        cdef PyObject* opened
+        cdef Py_ssize_t position
+        if (<SortedRun>run).min_epoch > self.newest:
+            return 0
+        for position in range(count):           # first ask for the lines of the filters, then look at them
+            probe = &probes[position]
+            if probe.state == SEEKING and probe.source <= number:
+                probe.reader = (<SortedRun>run).reader_of(probe.key)
+                if count > 1 and probe.reader != NULL:
+                    opened = (<SstableReader>probe.reader).metas.peek(0)
+                    if opened != NULL and (<OpenedSstable>opened).bloom is not None:
+                        (<OpenedSstable>opened).bloom.prefetch(probe.hash)
+        for position in range(count):
+            probe = &probes[position]
+            if (probe.state == SEEKING and probe.source <= number and probe.reader != NULL) or (
+                    probe.state == SEEKING_NEXT and probe.source == number):
                 opened = (<SstableReader>probe.reader).metas.peek(0)
+                probe.source = number
                 if opened == NULL:
                     probe.state = NEEDS_META
-                    return 0
-                if self.may_hold(probe, <OpenedSstable>opened):
+                elif self.may_hold(probe, <OpenedSstable>opened):
                     probe.state = NEEDS_BLOCK
-                    return 0
-                probe.state = SEEKING
-            probe.source += 1
-        probe.state = DONE
+                else:
+                    probe.state, probe.source = SEEKING, number + 1
         return 0
 
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
@@ -97,13 +123,12 @@ cdef class PointReader:
         return True
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
-        """Opens what is missing; the probes that wait for it advance."""
+        """Opens the files whose filters could not be asked; their probes look at them in the next round."""
         cdef Py_ssize_t position
         for position in range(count):
-            while probes[position].state == NEEDS_META:
+            if probes[position].state == NEEDS_META:
                 self.pins.append((<SstableReader>probes[position].reader).opened())
                 probes[position].state = SEEKING
-                self.advance(&probes[position])
         return 0
 
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
@@ -198,28 +223,33 @@ cdef class PointReader:
         """Reads the answer where the heads led to it; where they say too little the block searches itself."""
         cdef Probe* probe = lane.probe
         cdef Py_ssize_t row = lane.row
-        if lane.heads == NULL or row == lane.rows or (
-                lane.heads[row] == lane.head and not self.is_answer(probe, row)):
+        cdef bint is_found = lane.heads != NULL and row < lane.rows and lane.heads[row] == lane.head and (
+            self.is_answer(probe, row, 8))
+        if not is_found and (lane.heads == NULL or row == lane.rows or lane.heads[row] == lane.head):
             row = (<Block>probe.block).lower_bound(probe.key, self.newest)
             if row == lane.rows:
                 probe.block_index += 1
                 probe.state = SEEKING_NEXT
                 return
-        if self.is_answer(probe, row):
+            is_found = begins_with(probe.key, (<Block>probe.block).prefix) and self.is_answer(probe, row, 0)
+        if is_found:
             probe.value = (<Block>probe.block).value_at(row)
             probe.state = DONE
         else:
             probe.source += 1
             probe.state = SEEKING
 
-    cdef bint is_answer(self, Probe* probe, Py_ssize_t row) noexcept nogil:
-        """Whether the row is the newest version to be seen of the key. REQUIRES no such version before it."""
-        cdef Slice rest
-        rest.data = probe.key.data + (<Block>probe.block).prefix.size
-        rest.size = probe.key.size - (<Block>probe.block).prefix.size
-        return ((<Block>probe.block).epoch_at(row) <= self.newest
-                and begins_with(probe.key, (<Block>probe.block).prefix)
-                and compare_bytes((<Block>probe.block).suffix_at(row), rest) == 0)
+    cdef bint is_answer(self, Probe* probe, Py_ssize_t row, Py_ssize_t known) noexcept nogil:
+        """Whether the row is a version of the key that may be seen. REQUIRES that no such version is before it.
+
+        The block's prefix and the first `known` bytes of the suffixes, padded with zeros, are known to agree.
+        """
+        cdef Slice suffix = (<Block>probe.block).suffix_at(row)
+        cdef Py_ssize_t prefix = (<Block>probe.block).prefix.size
+        if suffix.size != probe.key.size - prefix or (<Block>probe.block).epoch_at(row) > self.newest:
+            return False
+        return suffix.size <= known or memcmp(
+            suffix.data + known, probe.key.data + prefix + known, <size_t>(suffix.size - known)) == 0
 
 
 cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
@@ -267,20 +297,6 @@ cdef inline Py_ssize_t row_near(
         else:
             high = probe
     return low
-
-
-cdef inline Py_ssize_t find_in_batch(void* batch, Slice key, uint64_t newest) noexcept nogil:
-    if (<SharedBufferBatch>batch).epoch > newest:
-        return -1
-    return (<SharedBufferBatch>batch).find(key)
-
-
-cdef inline bint reader_for(void* run, Probe* probe, uint64_t newest) noexcept nogil:
-    """Whether a file of the run may hold a version to be seen; then `reader` is its."""
-    if (<SortedRun>run).min_epoch > newest:
-        return False
-    probe.reader = (<SortedRun>run).reader_of(probe.key)
-    return probe.reader != NULL and (<SstableReader>probe.reader).min_epoch <= newest
 
 
 def read_one(ReadView view not None, bytes key not None, uint64_t epoch):

@@ -9,6 +9,14 @@ from libc.stdint cimport uint8_t, uint32_t
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes
 
+cdef extern from * nogil:
+    """
+    #define hummock_prefetch_ahead(address) __builtin_prefetch(address)
+    """
+    void prefetch_ahead "hummock_prefetch_ahead"(const void* address) noexcept
+
+cdef Py_ssize_t LINE_BYTES = 64
+
 
 cdef class SharedBufferBatch:
     """Invariant: at least one row; keys ascending; every row has `epoch`."""
@@ -103,4 +111,8 @@ cdef class SharedBufferBatchIterator(HummockIterator):
             self.user_key = self.batch.rows.keys.at(self.row)
             self.epoch = self.batch.epoch
             self.value = self.batch.value_at(self.row)
+            # a merge of many batches comes back here after many rows of others: too late for the hardware
+            prefetch_ahead(self.user_key.data + self.user_key.size + LINE_BYTES)
+            prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + LINE_BYTES)
+            prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + 2 * LINE_BYTES)
         return 0
