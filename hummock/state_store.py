@@ -33,7 +33,7 @@ KV_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary
 class ReadOptions:
     """How a read uses the caches; never what it returns."""
 
-    fill_cache: bool = True  # blocks that this read fetched stay in the block cache
+    fill_cache: bool = True  # the first block that a scan reads is cached; point reads always do
     read_ahead: bool = False  # from its first block on a scan reads `prefetch_bytes` at a time
 
 

@@ -1,7 +1,7 @@
 """The one way in which entries become files: an iterator is drained into a builder without the GIL.
 
 merge, retain, cut, build and compress are chained calls in C; a flush and a compaction differ only in the
-iterator they give and in what it retains.
+iterator they give and in what it retains. The GIL is taken when a file is finished, and not before.
 """
 
 from libc.stdint cimport uint64_t
@@ -12,22 +12,31 @@ from hummock.sstable.split_builder cimport SplitSstableBuilder
 cdef uint64_t SPILL_MASK = 0xFFFF
 
 
-def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, flush=None) -> int:
+def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
     """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
 
+    `take(output)` is called with each SstableOutput as soon as it is finished, in key order, on this thread.
     With `flush` (0..65535) every entry is stored under that spill offset of its pure epoch: REQUIRES that
     `source` has at most one operation on a key in a pure epoch.
     """
     cdef uint64_t cleared = 0 if flush is None else SPILL_MASK, offset = 0 if flush is None else flush
     cdef Py_ssize_t rows = 0
+    cdef void* file
     if source.direction != FORWARD:
         raise ValueError("files are built in ascending order: the source must walk forward")
     if not 0 <= offset <= SPILL_MASK:
         raise ValueError(f"flush {offset} does not fit into 16 bits")
     with nogil:
         source.rewind()
-        while source.valid:
-            builder.add(source.user_key, (source.epoch & ~cleared) | offset, source.value)
-            source.next()
-            rows += 1
+    while source.valid:
+        file = <void*>builder.current
+        with nogil:
+            while source.valid and <void*>builder.current == file:
+                builder.add(source.user_key, (source.epoch & ~cleared) | offset, source.value)
+                source.next()
+                rows += 1
+        for output in builder.take_outputs():
+            take(output)
+    for output in builder.finish():
+        take(output)
     return rows

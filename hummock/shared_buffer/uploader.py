@@ -1,13 +1,14 @@
 """Uploader: batches of the shared buffer become one sorted run of durable SSTs.
 
 All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
-wrote; of several operations on a key within one pure epoch only the newest is written. Runs on the caller's
-thread, without the GIL but for the puts.
+wrote; of several operations on a key within one pure epoch only the newest is written. Files are built on the
+caller's thread, without the GIL, and put on others as they are finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
@@ -20,6 +21,7 @@ from hummock.sstable.reader import SstableReader
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
 
+PUT_THREADS = 4  # files that leave at the same time, while the next one is built
 NO_RULES: Mapping[int, int] = {}
 
 
@@ -37,5 +39,12 @@ class Uploader:
         merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in task.batches])
         policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
         builder = SplitSstableBuilder(self._options, policy, self._mint_name, dict(prefix_rules))
-        run_pipeline(RetentionIterator(merged), builder, flush=task.flush)
-        return [self._store.put(output) for output in builder.finish()]
+        with ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="upload") as pool:
+            puts: list[Future[SstableReader]] = []
+            run_pipeline(
+                RetentionIterator(merged),
+                builder,
+                lambda output: puts.append(pool.submit(self._store.put, output)),
+                flush=task.flush,
+            )
+            return [put.result() for put in puts]

@@ -3,8 +3,6 @@
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
-from hummock.state_store import DEFAULT
-
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.sstable_iterator cimport SstableIterator
@@ -13,7 +11,7 @@ from hummock.sstable.sstable_iterator cimport SstableIterator
 cdef class ConcatIterator(HummockIterator):
     """Invariant: while `valid`, the entry is that of `current`, which walks file `position`."""
 
-    def __cinit__(self, store, infos, int direction=FORWARD, options=DEFAULT):
+    def __cinit__(self, store, infos, int direction=FORWARD, options=None):
         cdef bytes key
         self.store, self.options, self.infos = store, options, tuple(infos)
         self.direction = <Direction>direction

@@ -10,8 +10,6 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from hummock.state_store import DEFAULT
-
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
@@ -21,14 +19,17 @@ cdef Py_ssize_t WINDOW_BLOCKS = 256
 
 
 cdef class SstableIterator(HummockIterator):
-    """Invariant: while `valid`, `row` is a row of the current block; the window holds references to its blocks."""
+    """Invariant: while `valid`, `row` is a row of the current block; the window holds references to its blocks.
 
-    def __cinit__(self, store, info, int direction=FORWARD, options=DEFAULT):
+    `options` are ReadOptions; None: those of a plain read.
+    """
+
+    def __cinit__(self, store, info, int direction=FORWARD, options=None):
         self.reader = store.reader(info)
         self.direction = <Direction>direction
-        self.fills_cache = options.fill_cache
+        self.fills_cache = options is None or options.fill_cache
         self.prefetch_bytes = store.prefetch_bytes
-        self.reads_ahead = options.read_ahead
+        self.reads_ahead = options is not None and options.read_ahead
         self.scratch_index = -1
         self.ready = <void**>PyMem_Malloc(WINDOW_BLOCKS * sizeof(void*))
         if self.ready == NULL:

@@ -144,8 +144,8 @@ def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
 def pipeline_of(source, **how):
     names = count(1)
     builder = SplitSstableBuilder(StorageOptions(), filter_policy("none"), lambda: f"{next(names):032x}")
-    written = run_pipeline(source, builder, **how)
-    return written, builder.finish()
+    outputs = []
+    return run_pipeline(source, builder, outputs.append, **how), outputs
 
 
 def test_the_seeds_two_epochs_after_compaction_with_watermark_zero(store):
