@@ -1,5 +1,6 @@
 """Point reads: many keys at once, compiled from filter to value."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from hummock.key cimport Slice
@@ -43,7 +44,10 @@ cdef class PointReader:
     """One call's work on one view. What values point into lives as long as this does."""
     cdef ReadView view
     cdef uint64_t newest                # entries with a greater epoch are not seen
-    cdef list pins                      # blocks and opened files that probes point into
+    cdef list pins                      # opened files and fetched blocks that probes point into
+    cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
+    cdef Py_ssize_t held_count
+    cdef Py_ssize_t held_capacity
 
     cdef int start(self, Probe* probe, Slice key) noexcept nogil
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
@@ -52,6 +56,7 @@ cdef class PointReader:
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
+    cdef int hold(self, PyObject* block) except -1
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil

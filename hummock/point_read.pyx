@@ -10,7 +10,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
@@ -21,6 +21,10 @@ from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
+
+cdef extern from "Python.h":
+    void hold_reference "Py_INCREF"(PyObject*) noexcept
+    void drop_reference "Py_DECREF"(PyObject*) noexcept
 
 cdef uint64_t SPILL_MASK = 0xFFFF
 cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together
@@ -33,6 +37,12 @@ cdef class PointReader:
     def __cinit__(self, ReadView view not None, uint64_t epoch):
         view.check_epoch(epoch)
         self.view, self.newest, self.pins = view, epoch | SPILL_MASK, []
+
+    def __dealloc__(self):
+        cdef Py_ssize_t position
+        for position in range(self.held_count):
+            drop_reference(self.held[position])
+        free(self.held)
 
     cdef int start(self, Probe* probe, Slice key) noexcept nogil:
         probe.key, probe.hash = key, hash64(key.data, key.size)
@@ -131,6 +141,18 @@ cdef class PointReader:
                 probes[position].state = SEEKING
         return 0
 
+    cdef int hold(self, PyObject* block) except -1:
+        cdef PyObject** grown
+        if self.held_count == self.held_capacity:
+            grown = <PyObject**>realloc(self.held, sizeof(PyObject*) * <size_t>(2 * self.held_capacity + 8))
+            if grown == NULL:
+                raise MemoryError
+            self.held, self.held_capacity = grown, 2 * self.held_capacity + 8
+        hold_reference(block)
+        self.held[self.held_count] = block
+        self.held_count += 1
+        return 0
+
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
         cdef Probe* probe
         cdef PyObject* found
@@ -142,7 +164,7 @@ cdef class PointReader:
                 continue
             found = (<SstableReader>probe.reader).shelf.peek(probe.block_index)
             if found != NULL:
-                self.pins.append(<object>found)
+                self.hold(found)
                 probe.block, probe.state = <void*>found, IN_BLOCK
             else:
                 if missing is None:

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 
 from hummock.epoch import pure_epoch
 from hummock.errors import EpochTooOld
-from hummock.key import successor_of_prefix
+from hummock.iterator.prefixes import bounds_of
 from hummock.state_store import DEFAULT
 
 from hummock.binary_column cimport BinaryColumn
@@ -135,12 +135,8 @@ cdef class ReadView:
 
     def read_around(self, BinaryColumn prefixes not None, uint64_t epoch, bint reverse) -> UserIterator:
         """`read` of the narrowest range that holds every key under every prefix."""
-        cdef Py_ssize_t row
-        if prefixes.rows == 0:
-            return self.read(b"", b"", epoch, reverse, DEFAULT)
-        ends = [successor_of_prefix(prefixes[row]) for row in range(prefixes.rows)]
-        end = None if None in ends else max(ends)
-        return self.read(min(prefixes), end, epoch, reverse, DEFAULT)
+        start, end = bounds_of(prefixes) if prefixes.rows > 0 else (b"", b"")
+        return self.read(start, end, epoch, reverse, DEFAULT)
 
 
 cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):

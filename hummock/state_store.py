@@ -26,6 +26,7 @@ from hummock.write_batch import KvBatch, WriteBatch
 if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo
 
+TABLE_BATCH_ROWS = 1 << 20  # of one chunk of a table, where its bytes do not end it before
 KV_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
 
@@ -71,7 +72,7 @@ class StateStoreIterator(ABC):
         """All remaining rows as a table (key: binary, value: binary), one chunk per batch; closes."""
         batches = []
         with self:
-            while (batch := self.next_batch()) is not None:
+            while (batch := self.next_batch(TABLE_BATCH_ROWS)) is not None:
                 batches.append(batch.to_arrow())
         return pa.Table.from_batches(batches, schema=KV_SCHEMA)
 

@@ -9,6 +9,9 @@ cdef class BatchCollector:
     cdef UserIterator source            # None after `close`
     cdef BinaryColumnBuilder keys
     cdef BinaryColumnBuilder values     # as many rows as `keys`
+    cdef Py_ssize_t last_rows           # of the batch before: room that the next one begins with
+    cdef Py_ssize_t last_key_bytes
+    cdef Py_ssize_t last_value_bytes
     cdef bint started                   # `source` stands on a row or at its end
 
     cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil

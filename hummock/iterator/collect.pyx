@@ -69,6 +69,9 @@ cdef class BatchCollector:
         if not self.started:
             self.source.rewind()
             self.started = True
+        if self.keys.rows == 0 and self.last_rows > 0 and self.source.valid:
+            self.keys.reserve(self.last_rows, self.last_key_bytes)
+            self.values.reserve(self.last_rows, self.last_value_bytes)
         while self.source.valid and self.keys.rows < max_rows:
             if self.source.span(&span):
                 rows = rows_that_fit(&span, max_rows - self.keys.rows,
@@ -90,6 +93,8 @@ cdef class BatchCollector:
 
     cdef KvBatch finish(self):
         cdef KvBatch batch = KvBatch.__new__(KvBatch)
+        self.last_rows = self.keys.rows
+        self.last_key_bytes, self.last_value_bytes = self.keys.data_bytes, self.values.data_bytes
         batch.keys, batch.values = self.keys.finish(), self.values.finish()
         return batch
 

@@ -6,6 +6,7 @@ prefix, and all rows go into one pair of columns.
 
 import numpy as np
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -13,7 +14,7 @@ from libc.string cimport memcpy
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.collect cimport BatchCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport Slice
+from hummock.key cimport Slice, compare_bytes
 
 
 def collect_prefixes(UserIterator source not None, BinaryColumn prefixes not None, limit=None):
@@ -27,7 +28,7 @@ def collect_prefixes(UserIterator source not None, BinaryColumn prefixes not Non
     cdef int32_t[::1] counts = np.zeros(prefixes.rows, np.int32)
     cdef uint8_t* upper
     for row in range(prefixes.rows):
-        longest = max(longest, prefixes.at(row).size)
+        longest = prefixes.at(row).size if prefixes.at(row).size > longest else longest
     upper = <uint8_t*>malloc(<size_t>longest + 1)
     if upper == NULL:
         raise MemoryError
@@ -46,6 +47,37 @@ def collect_prefixes(UserIterator source not None, BinaryColumn prefixes not Non
     finally:
         free(upper)
     return np.repeat(np.arange(prefixes.rows, dtype=np.int32), counts), collector.finish()
+
+
+def bounds_of(BinaryColumn prefixes not None) -> tuple:
+    """(start, end) of the narrowest range of user keys that holds every key under every prefix; end None: none.
+
+    REQUIRES at least one prefix.
+    """
+    cdef Slice least = prefixes.at(0), end, found
+    cdef Py_ssize_t row, longest = 0
+    cdef uint8_t* memory
+    cdef uint8_t* other
+    cdef bint is_open = False
+    for row in range(prefixes.rows):
+        longest = prefixes.at(row).size if prefixes.at(row).size > longest else longest
+        least = prefixes.at(row) if compare_bytes(prefixes.at(row), least) < 0 else least
+    memory, other = <uint8_t*>malloc(<size_t>longest + 1), <uint8_t*>malloc(<size_t>longest + 1)
+    try:
+        if memory == NULL or other == NULL:
+            raise MemoryError
+        end = successor(least, memory)
+        for row in range(prefixes.rows):
+            found = successor(prefixes.at(row), other)
+            is_open = is_open or found.data == NULL
+            if not is_open and compare_bytes(found, end) > 0:
+                memory, other = other, memory
+                end = found
+        start = PyBytes_FromStringAndSize(<const char*>least.data, least.size)
+        return start, None if is_open else PyBytes_FromStringAndSize(<const char*>end.data, end.size)
+    finally:
+        free(memory)
+        free(other)
 
 
 cdef Slice successor(Slice prefix, uint8_t* memory) noexcept nogil:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from dataclasses import replace
 
@@ -305,3 +306,38 @@ def test_a_flipped_bit_is_found_by_every_read_that_touches_it(part):
                 with pytest.raises(Corruption) as found:
                     read(store)
                 assert found.value.object_name == path
+
+
+def calls_of(work):
+    """How many Python and C functions `work` calls, as sys.setprofile sees them."""
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_python_calls_do_not_grow_with_rows():
+    with Cluster().node(scan_batch_rows=100_000) as store:
+        keys = [user_key(1, 0, b"%06d" % n) for n in range(4_096)]
+        counts = {}
+        for number, rows in enumerate((1_024, 4_096), 1):
+            epoch = Epoch(number << 16)
+            columns = pa.array(keys[:rows], pa.binary()), pa.array([b"value"] * rows, pa.binary())
+            store.ingest_batch(WriteBatch(*columns), epoch)
+            store.commit(epoch)
+            for _ in range(2):      # the second time blocks and metas are at hand
+                counts[rows] = [
+                    calls_of(lambda columns=columns: WriteBatch(*columns)),
+                    calls_of(lambda columns=columns, e=epoch: store.get_many(columns[0], e).to_arrow()),
+                    calls_of(lambda columns=columns, e=epoch: store.scan_prefixes(columns[0], e)),
+                    calls_of(lambda rows=rows, e=epoch: store.scan(EVERYTHING, e, limit=rows).next_batch()),
+                ]
+        assert all(more <= few + 8 for few, more in zip(*counts.values(), strict=True)), counts
