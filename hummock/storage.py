@@ -220,7 +220,7 @@ class HummockStorage:
                 return
             self._buffer.drop_through(version.max_committed_epoch)
             self._show(ReadView(version, (), runs, hold))
-            shown = {tuple(info.name for info in run.infos) for run in self._view.runs}
+            shown = {tuple(info.name for info in run.infos) for run in runs}
             self._runs = {names: run for names, run in self._runs.items() if names in shown}
             self._changed.notify_all()
         self._release_retired()

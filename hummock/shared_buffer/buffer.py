@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hummock.epoch import SPILL_MASK, Epoch, check_pure, pure_epoch, with_spill
 from hummock.errors import InvalidEpoch
@@ -42,7 +43,7 @@ class StagedRun:
     synced_at: Epoch | None  # the sync that handed it out; None: spilled, and no sync has asked yet
 
 
-Source = SharedBufferBatch | StagedRun
+Source: TypeAlias = "SharedBufferBatch | StagedRun"
 
 
 class _EpochOrder:
