@@ -91,7 +91,8 @@ class HummockStorage:
         self._retired: deque[PinnedVersion] = deque()
         self._scans: WeakSet[HummockScan] = WeakSet()
         self._runs: dict[tuple[str, ...], SortedRun] = {}
-        self._view: ReadView | None = None
+        self._view: ReadView | None = None  # None before the first version and after `close`
+        self._is_closed = False
         self._local = LocalVersionManager(meta_client, node or f"store-{random_bytes(8).hex()}")
         self._buffer = SharedBuffer(self.options.shared_buffer_bytes, self._local.committed_epoch)
         self._local.subscribe(self.install_version)
@@ -214,10 +215,10 @@ class HummockStorage:
     def install_version(self, version: HummockVersion) -> None:
         """Reads see `version` from here on, and no longer the local data at or below its committed epoch."""
         hold = _VersionHold(self._local.pin(), self._retired)
-        runs = tuple(self._run_of(run.sstables) for run in version.runs)
         with self._changed:
-            if self._view is not None and version.id <= self._view.version.id:
+            if self._is_closed or (self._view is not None and version.id <= self._view.version.id):
                 return
+            runs = tuple(self._run_of(run.sstables) for run in version.runs)
             self._buffer.drop_through(version.max_committed_epoch)
             self._show(ReadView(version, (), runs, hold))
             shown = {tuple(info.name for info in run.infos) for run in runs}
@@ -230,7 +231,7 @@ class HummockStorage:
             with self._changed:
                 if self._view is None:
                     return
-                self._view = None
+                self._view, self._is_closed = None, True
                 scans = list(self._scans)
                 self._changed.notify_all()
             for scan in scans:
@@ -263,6 +264,7 @@ class HummockStorage:
         self._view = (base or self._open_view()).with_local(local)
 
     def _run_of(self, sstables: Sequence[SstableInfo]) -> SortedRun:
+        """The run of these files, the same one while it is shown. REQUIRES the lock."""
         names = tuple(info.name for info in sstables)
         run = self._runs.get(names)
         if run is None:

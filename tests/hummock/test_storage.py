@@ -217,6 +217,15 @@ def test_a_version_stays_pinned_while_a_scan_reads_it():
         assert min(held.version.id for held in store._local._held) > pinned
 
 
+def test_a_commit_elsewhere_does_not_open_a_closed_store():
+    cluster = Cluster()
+    store = cluster.node()
+    store.close()
+    cluster.manager.commit_epoch(cluster.session, E1, [])
+    with pytest.raises(StoreClosed):
+        store.get(b"a", E1)
+
+
 def test_closing_ends_scans_that_other_threads_are_reading():
     store = Cluster().node(scan_batch_rows=1)
     store.ingest_batch(batch(*[(b"%05d" % n, b"x") for n in range(20_000)]), E1)
