@@ -1,0 +1,240 @@
+"""The house's import table as data: which room may import which, and where foreign packages may stand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("hummock", "relational", "stream")
+
+BASE_MODULES = [
+    "errors",
+    "options",
+    "metrics",
+    "epoch",
+    "coding",
+    "arrow_c",
+    "byte_buffer",
+    "binary_column",
+    "value",
+    "key",
+    "write_batch",
+    "codec",
+    "checksum",
+]
+STORE_MODULES = ["state_store", "memory_store", "read_view", "point_read", "local_version", "storage"]
+
+# Room of each module that is not simply its folder; the longest name that a module begins with decides.
+ROOM_OF = {
+    **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
+    **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
+    "hummock.sstable.info": "hummock.sstable.info",
+    "hummock.compaction.task": "hummock.compaction.task",
+    "hummock.meta.store": "hummock.meta.store",
+    "hummock.meta.notification": "hummock.meta.store",
+    "stream.playground": "stream.node",
+    "stream.node": "stream.node",
+    "stream.flights_command": "stream.cli",
+    "stream.flights_views": "stream.cli",
+    "stream.terminal": "stream.cli",
+    "stream.__main__": "stream.cli",
+}
+
+# Errors and options of a package are open to all its rooms and to the floors above, and a room may import itself.
+OPEN = {
+    "hummock": set(),
+    "relational": {"relational.errors"},
+    "stream": {"stream.errors", "stream.options", "relational.errors"},
+}
+
+MAY_IMPORT: dict[str, str] = {
+    "hummock.base": "",
+    "hummock.object_store": "base",
+    "hummock.iterator": "base",
+    "hummock.sstable": "base iterator object_store",
+    "hummock.sstable.info": "base",
+    "hummock.shared_buffer": "base iterator sstable compaction meta_client object_store",
+    "hummock.version": "base sstable.info",
+    "hummock.compaction": "base iterator sstable version object_store",
+    "hummock.compaction.task": "base sstable.info version",
+    "hummock.meta_client": "base version compaction.task sstable.info",
+    "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",
+    "hummock.meta.store": "base",
+    "hummock.store": ("base iterator sstable shared_buffer version meta_client object_store compaction sstable.info"),
+    "hummock.compactor": "base compaction sstable object_store meta_client",
+    "hummock": (
+        "base object_store iterator sstable shared_buffer version compaction meta_client meta store "
+        "meta.store sstable.info compactor"
+    ),
+    "hummock.__main__": (
+        "base object_store iterator sstable shared_buffer version compaction meta_client meta store "
+        "meta.store sstable.info compactor"
+    ),
+    "relational.errors": "",
+    "relational.types": "",
+    "relational.chunk": "types hummock.base",
+    "relational.encoding": "types chunk hummock.base",
+    "relational.expr": "types chunk",
+    "relational.catalog": "types hummock.base hummock.meta.store",
+    "relational.state": "types chunk encoding expr hummock.base",
+    "relational.table": "types chunk encoding catalog hummock.base hummock.store state",
+    "relational.plan": "types expr catalog",
+    "relational.sql": "types expr catalog plan",
+    "relational.batch": "types chunk encoding expr catalog plan state table hummock.base hummock.store",
+    "relational.relation": "types expr plan catalog",
+    "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
+    "stream.errors": "",
+    "stream.options": "",
+    "stream.message": "relational.types relational.chunk relational.expr hummock.base",
+    "stream.exchange": "message relational.chunk hummock.base",
+    "stream.connector": "relational.types relational.chunk hummock.object_store",
+    "stream.executor": (
+        "message exchange connector relational.types relational.chunk relational.expr "
+        "relational.state relational.table relational.encoding relational.catalog hummock.base "
+        "hummock.store"
+    ),
+    "stream.backfill": (
+        "executor message relational.table relational.chunk relational.types relational.catalog "
+        "hummock.base hummock.store exchange"
+    ),
+    "stream.plan": "relational.types relational.plan relational.expr relational.catalog",
+    "stream.control": "message plan hummock.base",
+    "stream.actor": "message exchange executor control",
+    "stream.worker": (
+        "actor control plan executor backfill exchange connector message hummock.base hummock.store "
+        "relational.table relational.catalog"
+    ),
+    "stream.meta": (
+        "control plan connector message relational.catalog hummock.base hummock.meta "
+        "hummock.meta.store hummock.version hummock.meta_client"
+    ),
+    "stream.node": (
+        "meta worker plan control message hummock hummock.base hummock.meta hummock.meta.store "
+        "hummock.store hummock.compactor hummock.object_store hummock.version relational.catalog"
+    ),
+    "stream.session": (
+        "node plan meta control message relational.expr relational.types relational.sql "
+        "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
+        "relational.table hummock.base hummock.store relational"
+    ),
+    "stream.cli": (
+        "session node meta message connector hummock hummock.__main__ hummock.base relational.types "
+        "relational stream relational.relation"
+    ),
+    "stream": "session connector relational relational.expr relational.types",
+}
+
+COMMANDS = ("hummock.__main__", "stream.cli", "stream.terminal", "stream.flights_command")
+
+# Foreign packages and the only modules that may import them (numpy and pyarrow are free).
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "prometheus_client": ("hummock.metrics",),
+    "boto3": ("hummock.object_store.s3",),
+    "opendal": ("hummock.object_store.opendal",),
+    "pybloom_live": ("hummock.sstable.filter_policy",),
+    "pyspark": ("hummock.compaction.spark", "relational.spark", "stream.spark"),
+    "sqlite3": ("hummock.meta.sqlite",),
+    "psycopg": ("hummock.meta.postgres",),
+    "lz4": ("hummock.codec",),
+    "zstandard": ("hummock.codec",),
+    "sqlglot": ("relational.sql",),
+    "rich": COMMANDS,
+    "click": COMMANDS,
+    "pandas": ("relational.relation",),
+    "polars": ("relational.relation",),
+}
+FREE = {"numpy", "pyarrow", "cython", "libc", "cpython", "posix"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    importer: str  # dotted module
+    imported: str  # dotted module
+    where: str  # file:line
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The room that a module of the three packages belongs to."""
+    parts = module.split(".")
+    for size in range(len(parts), 0, -1):
+        name = ".".join(parts[:size])
+        if name in ROOM_OF:
+            return ROOM_OF[name]
+        if name in MAY_IMPORT and (size > 1 or len(parts) == 1):
+            return name
+    return ".".join(parts[:2])
+
+
+def python_imports(path: Path, text: str) -> Iterator[Import]:
+    importer = module_of(path)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(importer, alias.name, f"{path.relative_to(ROOT)}:{node.lineno}")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                target = full if is_module(full) else str(node.module)
+                yield Import(importer, target, f"{path.relative_to(ROOT)}:{node.lineno}")
+
+
+CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+([\w, ()]+)|c?import\s+([\w.]+))", re.MULTILINE)
+
+
+def cython_imports(path: Path, text: str) -> Iterator[Import]:
+    for match in CYTHON_IMPORT.finditer(text):
+        module = match[1] or match[3]
+        if module.split(".")[0] == "__future__":
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        yield Import(module_of(path), module, f"{path.relative_to(ROOT)}:{line}")
+
+
+def is_module(name: str) -> bool:
+    base = ROOT.joinpath(*name.split("."))
+    return base.is_dir() or any(base.with_suffix(suffix).exists() for suffix in (".py", ".pyx", ".pxd"))
+
+
+def all_imports() -> list[Import]:
+    found: list[Import] = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix == ".py":
+                found += python_imports(path, path.read_text())
+            elif path.suffix in (".pyx", ".pxd"):
+                found += cython_imports(path, path.read_text())
+    return found
+
+
+def allowed(room: str) -> set[str]:
+    package = room.split(".")[0]
+    names = MAY_IMPORT[room].split()
+    full = {name if name.split(".")[0] in PACKAGES else f"{package}.{name}" for name in names}
+    is_open = any(room in rooms for rooms in OPEN.values()) or room == "stream.options"
+    return full | (set() if is_open else OPEN[package]) | {room}
+
+
+def verdict(item: Import) -> str | None:
+    """Why an import is forbidden, or None."""
+    top = item.imported.split(".")[0]
+    if top in PACKAGES:
+        room, target = room_of(item.importer), room_of(item.imported)
+        if room not in MAY_IMPORT:
+            return f"{item.where}: {item.importer} stands in no room of the table"
+        if target not in allowed(room):
+            return f"{item.where}: {room} may not import {target} ({item.imported})"
+        return None
+    homes = FOREIGN.get(top)
+    if homes is not None and not any(item.importer == home or item.importer.startswith(home + ".") for home in homes):
+        return f"{item.where}: only {', '.join(homes)} may import {top}"
+    return None

@@ -1,0 +1,48 @@
+"""Sizes, docstrings and pairs that the house asks for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(path for package in ("hummock", "relational", "stream") for path in (ROOT / package).rglob("*.py*"))
+SOURCES = [path for path in FILES if path.suffix in (".py", ".pyx", ".pxd") and path.read_text().strip()]
+PYTHON = [path for path in SOURCES if path.suffix == ".py"]
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+DRAWERS = {"utils", "util", "common", "helpers", "misc"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_file_fits_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE_LINES
+    assert path.stem not in DRAWERS
+    assert text.lstrip().startswith(('"""', 'r"""', "# distutils")), "no module docstring"
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name)
+def test_functions_fit_on_a_screen(path: Path) -> None:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1}"
+        for node in functions
+        if node.end_lineno - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert not long
+
+
+def test_every_compiled_room_has_its_contract() -> None:
+    alone = [name(path) for path in SOURCES if path.suffix == ".pyx" and not path.with_suffix(".pxd").exists()]
+    assert not alone
