@@ -26,7 +26,7 @@ BASE_MODULES = [
     "codec",
     "checksum",
 ]
-STORE_MODULES = ["state_store", "memory_store", "read_view", "point_read", "local_version", "storage"]
+STORE_MODULES = ["scan", "memory_store", "read_view", "point_read", "local_version", "storage"]
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {
@@ -35,6 +35,7 @@ ROOM_OF = {
     "hummock.sstable.info": "hummock.sstable.info",
     "hummock.compaction.task": "hummock.compaction.task",
     "hummock.meta.store": "hummock.meta.store",
+    "hummock.state_store": "hummock.state_store",
     "hummock.meta.notification": "hummock.meta.store",
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
@@ -51,29 +52,33 @@ OPEN = {
     "stream": {"stream.errors", "stream.options", "relational.errors"},
 }
 
+EVERY_ROOM = (
+    "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client meta meta.store "
+    "store compactor"
+)
+
 MAY_IMPORT: dict[str, str] = {
     "hummock.base": "",
     "hummock.object_store": "base",
     "hummock.iterator": "base",
-    "hummock.sstable": "base iterator object_store",
+    "hummock.sstable": "base iterator object_store sstable.info state_store",
     "hummock.sstable.info": "base",
-    "hummock.shared_buffer": "base iterator sstable compaction meta_client object_store",
+    "hummock.state_store": "base sstable.info",
+    "hummock.shared_buffer": "base iterator sstable sstable.info compaction meta_client object_store",
     "hummock.version": "base sstable.info",
     "hummock.compaction": "base iterator sstable version object_store",
     "hummock.compaction.task": "base sstable.info version",
     "hummock.meta_client": "base version compaction.task sstable.info",
     "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",
     "hummock.meta.store": "base",
-    "hummock.store": ("base iterator sstable shared_buffer version meta_client object_store compaction sstable.info"),
+    "hummock.store": (
+        "base iterator sstable shared_buffer version meta_client object_store compaction sstable.info"
+    ),
     "hummock.compactor": "base compaction sstable object_store meta_client",
-    "hummock": (
-        "base object_store iterator sstable shared_buffer version compaction meta_client meta store "
-        "meta.store sstable.info compactor"
-    ),
-    "hummock.__main__": (
-        "base object_store iterator sstable shared_buffer version compaction meta_client meta store "
-        "meta.store sstable.info compactor"
-    ),
+    "hummock.opening": EVERY_ROOM,
+    "hummock.verify": "base object_store sstable sstable.info version",
+    "hummock": EVERY_ROOM + " opening",
+    "hummock.__main__": EVERY_ROOM + " opening verify",
     "relational.errors": "",
     "relational.types": "",
     "relational.chunk": "types hummock.base",
@@ -81,10 +86,10 @@ MAY_IMPORT: dict[str, str] = {
     "relational.expr": "types chunk",
     "relational.catalog": "types hummock.base hummock.meta.store",
     "relational.state": "types chunk encoding expr hummock.base",
-    "relational.table": "types chunk encoding catalog hummock.base hummock.store state",
+    "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog",
     "relational.sql": "types expr catalog plan",
-    "relational.batch": "types chunk encoding expr catalog plan state table hummock.base hummock.store",
+    "relational.batch": "types chunk encoding expr catalog plan state table hummock.base hummock.store hummock.state_store",
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
     "stream.errors": "",
@@ -95,17 +100,17 @@ MAY_IMPORT: dict[str, str] = {
     "stream.executor": (
         "message exchange connector relational.types relational.chunk relational.expr "
         "relational.state relational.table relational.encoding relational.catalog hummock.base "
-        "hummock.store"
+        "hummock.store hummock.state_store"
     ),
     "stream.backfill": (
         "executor message relational.table relational.chunk relational.types relational.catalog "
-        "hummock.base hummock.store exchange"
+        "hummock.base hummock.store hummock.state_store exchange"
     ),
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog",
     "stream.control": "message plan hummock.base",
     "stream.actor": "message exchange executor control",
     "stream.worker": (
-        "actor control plan executor backfill exchange connector message hummock.base hummock.store "
+        "actor control plan executor backfill exchange connector message hummock.base hummock.store hummock.state_store "
         "relational.table relational.catalog"
     ),
     "stream.meta": (
@@ -114,12 +119,12 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.node": (
         "meta worker plan control message hummock hummock.base hummock.meta hummock.meta.store "
-        "hummock.store hummock.compactor hummock.object_store hummock.version relational.catalog"
+        "hummock.store hummock.state_store hummock.compactor hummock.object_store hummock.version relational.catalog"
     ),
     "stream.session": (
         "node plan meta control message relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
-        "relational.table hummock.base hummock.store relational"
+        "relational.table hummock.base hummock.store hummock.state_store relational"
     ),
     "stream.cli": (
         "session node meta message connector hummock hummock.__main__ hummock.base relational.types "

