@@ -157,6 +157,17 @@ class Session:
         jobs = [self._playground.catalog.resolve(name).id for name in names]
         return self._playground.node.emitted_rows(jobs)
 
+    def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:
+        """How far the connector of table `name` was read: split -> offset, as committed at `epoch` or last.
+
+        {} for a table without a connector. NotFound, EpochTooOld.
+        """
+        self._check_open()
+        table = self._playground.catalog.resolve(name)
+        if table.connector is None:
+            return {}
+        return self._runner.source_offsets(self._playground.catalog.offset_table(table), epoch)
+
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""
         self._check_open()

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.store import MetaOperations, MetaStore
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 
 TABLE_PREFIX = "catalog/table/"
@@ -101,6 +101,11 @@ class CatalogManager:
         """The state tables of a table's or view's executors, by id."""
         tables = sorted(self._snapshot.tables.values(), key=lambda table: table.id)
         return tuple(t for t in tables if t.kind is TableKind.INTERNAL and job_id in t.dependencies)
+
+    def offset_table(self, table: TableCatalog) -> TableCatalog:
+        """Where the source of `table` keeps its offsets."""
+        name = offset_table_name(table)
+        return next(state for state in self.internal_tables(table.id) if state.name == name)
 
     def dependents(self, table_id: int) -> tuple[TableCatalog, ...]:
         """The views that read a table or view directly, by name."""

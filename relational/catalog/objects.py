@@ -172,3 +172,8 @@ def value_columns(columns: Sequence[ColumnCatalog], pk: Sequence[SortKey]) -> tu
         for index, column in enumerate(columns)
         if index not in keyed or column.data_type.kind in KEY_FORM_LOSES
     )
+
+
+def offset_table_name(table: TableCatalog) -> str:
+    """The name of the internal table that says how far the connector of `table` was read."""
+    return f"{table.name}.offsets"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from relational.catalog.objects import ConflictBehaviour, TableCatalog
+from relational.catalog.objects import ConflictBehaviour, TableCatalog, offset_table_name
 from relational.expr.aggregates import AggKind
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
@@ -46,7 +46,7 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
     if table.connector is None:
         node = DmlNode(schema, key, table.name)
     else:
-        name = f"{table.name}.offsets"
+        name = offset_table_name(table)
         node = SourceNode(schema, key, table, catalogs.offset_table(table_ids(name), name, table.id))
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
