@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """New actors begin with this barrier. `outputs`: upstream actor id -> channels it sends to from now on,
-    this barrier included."""
+    """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream
+    actor id -> channels it sends to from now on, this barrier included."""
 
     actors: frozenset[int]
+    is_paused: bool = False
     outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
 
 

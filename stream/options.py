@@ -33,6 +33,8 @@ class StreamOptions:
     """Memory of one aggregation's groups; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000
     """Dirty groups of one aggregation after which its changes are emitted before the barrier."""
+    sources_paused: bool = False
+    """Sources read nothing until `Session.resume()`, so that views can be made before the first row."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two looks at its upstream."""
 
@@ -40,5 +42,9 @@ class StreamOptions:
         may_be_zero = {"checkpoint_rows", "recovery_backoff_ms"}
         for field in fields(self):
             value = getattr(self, field.name)
+            if isinstance(field.default, bool):
+                if not isinstance(value, bool):
+                    raise ValueError(f"StreamOptions.{field.name} must be True or False, got {value!r}")
+                continue
             if not isinstance(value, int) or value < (0 if field.name in may_be_zero else 1):
                 raise ValueError(f"StreamOptions.{field.name} must be a positive integer, got {value!r}")

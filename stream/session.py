@@ -142,6 +142,16 @@ class Session:
             raise StatementsLost(lost)
         return Epoch(epoch)
 
+    def pause(self) -> None:
+        """Sources read nothing more from the next barrier on, which is committed when this returns."""
+        self._check_open()
+        self._playground.meta.pause(True)
+
+    def resume(self) -> None:
+        """Sources read again."""
+        self._check_open()
+        self._playground.meta.pause(False)
+
     @property
     def committed_epoch(self) -> Epoch:
         """The epoch that reads see now."""

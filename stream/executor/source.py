@@ -16,9 +16,15 @@ from stream.connector.base import SplitReader
 from stream.errors import ChannelClosed
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.message import Barrier, Message, Pause, Resume
+from stream.message import Add, Barrier, Message, Pause, Resume
 
 IDLE_SECONDS = 0.02  # between two looks at readers that have nothing now
+
+
+def begins_paused(barrier: Barrier) -> bool:
+    """Whether sources that begin with this barrier wait for a Resume."""
+    mutation = barrier.mutation
+    return isinstance(mutation, Pause) or (isinstance(mutation, Add) and mutation.is_paused)
 
 
 class SourceExecutor(Executor):
@@ -52,7 +58,7 @@ class SourceExecutor(Executor):
         barrier = first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
         self._seek_to_stored_offsets()
-        self._is_reading = not isinstance(barrier.mutation, Pause)
+        self._is_reading = not begins_paused(barrier)
         yield barrier
         try:
             for message in messages:

@@ -72,7 +72,7 @@ class MetaNode:
     ) -> None:
         self.catalog = catalog
         self._sources = SourceManager()
-        self._streams = StreamManager(worker)
+        self._streams = StreamManager(worker, sources_paused=options.sources_paused)
         self._stats = BarrierStats()
         self._observer = observer
         self._ddl = threading.Lock()
@@ -150,6 +150,16 @@ class MetaNode:
                 is_applied=lambda: not self._exists(jobs[-1]),
             )
             return dropped
+
+    def pause(self, is_paused: bool) -> None:
+        """All sources stop reading at the next barrier, or read again from it on; barriers and statements go on."""
+        with self._ddl:
+            self._carry_out(
+                lambda: self._streams.prepare_pause(is_paused),
+                JobChange(NONE),
+                in_new_epoch=False,
+                is_applied=lambda: True,
+            )
 
     def explain_view(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """What `create_view` would run; its state tables have the ids 0, -1, ..., as none is allocated."""

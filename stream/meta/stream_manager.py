@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stream.control import ActorSpec, Worker
-from stream.message import Add, Stop
+from stream.message import Add, Pause, Resume, Stop
 
 if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
@@ -30,8 +30,9 @@ class Job:
 class StreamManager:
     """Thread safe. What a view reads runs already when the view is prepared."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, sources_paused: bool = False) -> None:
         self._worker = worker
+        self._is_paused = sources_paused
         self._actor_ids = itertools.count(1)
         self._lock = threading.Lock()
         self._actors: dict[int, int] = {}  # job id -> actor id
@@ -42,7 +43,7 @@ class StreamManager:
             spec = self._spec(job, is_new=True)
             self._worker.build([spec])
             self._actors[job.job_id] = spec.actor_id
-        return Add(frozenset({spec.actor_id}))
+            return Add(frozenset({spec.actor_id}), self._is_paused)
 
     def prepare_drop(self, job_ids: Iterable[int]) -> Stop:
         """The mutation with which the jobs' actors end. REQUIRES that no other job reads them."""
@@ -59,7 +60,13 @@ class StreamManager:
                 self._actors[job.job_id] = spec.actor_id
                 specs.append(spec)
             self._worker.build(specs)
-        return Add(frozenset(spec.actor_id for spec in specs))
+            return Add(frozenset(spec.actor_id for spec in specs), self._is_paused)
+
+    def prepare_pause(self, is_paused: bool) -> Pause | Resume:
+        """The mutation with which all sources stop reading, or read again."""
+        with self._lock:
+            self._is_paused = is_paused
+        return Pause() if is_paused else Resume()
 
     @property
     def running_jobs(self) -> tuple[int, ...]:

@@ -95,7 +95,7 @@ class ComputeNode:
             self._last_epoch = barrier.epoch.curr
             stopped: list[_Running] = []
             if isinstance(barrier.mutation, Add):
-                barrier = replace(barrier, mutation=self._begin(barrier.mutation.actors))
+                barrier = replace(barrier, mutation=self._begin(barrier.mutation))
             expected = tuple(self._running)
             heads = [each.control for each in self._running.values() if each.control is not None]
             if isinstance(barrier.mutation, Stop):
@@ -173,14 +173,14 @@ class ComputeNode:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _begin(self, actors: frozenset[int]) -> Add:
+    def _begin(self, add: Add) -> Add:
         outputs: dict[int, tuple[Output, ...]] = {}
-        for actor_id in sorted(actors):
+        for actor_id in sorted(add.actors):
             beginning = self._built.pop(actor_id)
             self._running[actor_id] = beginning
             for upstream, channel in zip(beginning.spec.upstreams, beginning.upstreams, strict=True):
                 outputs[upstream] = (*outputs.get(upstream, ()), Output(actor_id, channel))
-        return Add(actors, outputs)
+        return replace(add, outputs=outputs)
 
     def _control_of(self, table_id: int, table_name: str) -> Channel:
         with self._changed:
