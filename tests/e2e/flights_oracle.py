@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from stream.connector.flights import ARRIVED, CANCELLED, DEPARTED, SCHEDULED, SCHEMA, Year
 from stream.flights_views import VIEWS
 
@@ -42,7 +43,7 @@ def expected_views(year: Year, offset: int) -> dict[str, pa.Table]:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("flights", state_after(year, offset))
-    return {name: connection.execute(sql).to_arrow_table() for name, sql in VIEWS.items()}
+    return {name: connection.sql(sql).to_arrow_table() for name, sql in VIEWS.items()}
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

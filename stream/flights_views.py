@@ -1,0 +1,59 @@
+"""What a traffic desk watches over the flights: one table and five views of it, as SQL.
+
+The SQL is also what DuckDB is asked in the tests, so it keeps to what both understand.
+"""
+
+from __future__ import annotations
+
+from stream.connector.flights import COLUMNS
+
+TABLE = "flights"
+PRIMARY_KEY = ("time_hour", "carrier", "flight")
+
+VIEWS = {
+    # Every carrier's year so far. Arrivals bring new extremes, and each departure and arrival is an update.
+    "carriers": """
+        SELECT carrier, count(*) AS flights, count(departed) AS departed, count(arrived) AS arrived,
+               count(*) FILTER (WHERE status = 'diverted') AS diverted,
+               avg(dep_delay) AS avg_dep_delay, avg(arr_delay) AS avg_arr_delay,
+               min(arr_delay) AS earliest, max(arr_delay) AS latest
+        FROM flights GROUP BY carrier""",
+    # Load and delay of each airport, hour by hour.
+    "airport_hours": """
+        SELECT origin, date_trunc('hour', scheduled) AS hour, count(*) AS flights, count(departed) AS departed,
+               sum(dep_delay) AS delay_minutes, max(dep_delay) AS worst_delay
+        FROM flights GROUP BY origin, date_trunc('hour', scheduled)""",
+    # Who leaves next: the extreme is retracted by every departure and cancellation.
+    "departure_board": """
+        SELECT origin, carrier, count(*) AS waiting, min(scheduled) AS next_departure, max(scheduled) AS last_departure
+        FROM flights WHERE status = 'scheduled' GROUP BY origin, carrier""",
+    # In the air towards each airport: groups appear with a departure and vanish with the last arrival.
+    "inbound": """
+        SELECT dest, count(*) AS in_the_air, min(departed) AS longest_out, max(dep_delay) AS worst_delay
+        FROM flights WHERE status = 'departed' GROUP BY dest""",
+    # In the air and at least an hour late.
+    "late": """
+        SELECT time_hour, carrier, flight, origin, dest, dep_delay
+        FROM flights WHERE status = 'departed' AND dep_delay >= 60""",
+}
+
+# What each view is shown in the order of, at the end of a run.
+ORDER = {
+    "carriers": "flights DESC",
+    "airport_hours": "delay_minutes DESC NULLS LAST",
+    "departure_board": "next_departure",
+    "inbound": "in_the_air DESC, dest",
+    "late": "dep_delay DESC",
+}
+
+
+def create_table(rows: int | None = None) -> str:
+    """The DDL of the table; `rows` limits its stream to that many changes."""
+    limit = "" if rows is None else f", rows = '{rows}'"
+    key = ", ".join(PRIMARY_KEY)
+    return f"CREATE TABLE {TABLE} ({COLUMNS.strip()}, PRIMARY KEY ({key})) WITH (connector = 'flights'{limit})"
+
+
+def create_view(name: str) -> str:
+    """The DDL of the view `name`."""
+    return f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {VIEWS[name].strip()}"
