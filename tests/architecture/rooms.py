@@ -37,6 +37,7 @@ ROOM_OF = {
     "hummock.meta.store": "hummock.meta.store",
     "hummock.state_store": "hummock.state_store",
     "hummock.meta.notification": "hummock.meta.store",
+    **{f"stream.{module}": "stream.session" for module in ("runner", "statements", "table", "rows")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",
@@ -53,8 +54,8 @@ OPEN = {
 }
 
 EVERY_ROOM = (
-    "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client meta meta.store "
-    "store compactor"
+    "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client "
+    "meta meta.store store compactor"
 )
 
 MAY_IMPORT: dict[str, str] = {
@@ -72,7 +73,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",
     "hummock.meta.store": "base",
     "hummock.store": (
-        "base iterator sstable shared_buffer version meta_client object_store compaction sstable.info"
+        "base state_store iterator sstable shared_buffer version meta_client object_store compaction sstable.info"
     ),
     "hummock.compactor": "base compaction sstable object_store meta_client",
     "hummock.opening": EVERY_ROOM,
@@ -89,7 +90,9 @@ MAY_IMPORT: dict[str, str] = {
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog",
     "relational.sql": "types expr catalog plan",
-    "relational.batch": "types chunk encoding expr catalog plan state table hummock.base hummock.store hummock.state_store",
+    "relational.batch": (
+        "types chunk encoding expr catalog plan state table hummock.base hummock.store hummock.state_store"
+    ),
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
     "stream.errors": "",
@@ -110,15 +113,15 @@ MAY_IMPORT: dict[str, str] = {
     "stream.control": "message plan hummock.base",
     "stream.actor": "message exchange executor control",
     "stream.worker": (
-        "actor control plan executor backfill exchange connector message hummock.base hummock.store hummock.state_store "
-        "relational.table relational.catalog"
+        "actor control plan executor backfill exchange connector message hummock.base hummock.store "
+        "hummock.state_store relational.table relational.catalog"
     ),
     "stream.meta": (
-        "control plan connector message relational.catalog hummock.base hummock.meta "
+        "control plan connector message relational.catalog relational.plan hummock.base hummock.meta "
         "hummock.meta.store hummock.version hummock.meta_client"
     ),
     "stream.node": (
-        "meta worker plan control message hummock hummock.base hummock.meta hummock.meta.store "
+        "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "
         "hummock.store hummock.state_store hummock.compactor hummock.object_store hummock.version relational.catalog"
     ),
     "stream.session": (

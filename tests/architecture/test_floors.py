@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rooms import FOREIGN, FREE, MAY_IMPORT, ROOT, Import, all_imports, allowed, python_imports, verdict
+from tests.architecture.rooms import (
+    FOREIGN,
+    FREE,
+    MAY_IMPORT,
+    ROOT,
+    Import,
+    all_imports,
+    allowed,
+    python_imports,
+    verdict,
+)
 
 
 def test_every_import_is_in_the_table() -> None:
