@@ -25,8 +25,8 @@ class Add:
     actor id -> channels it sends to from now on, this barrier included."""
 
     actors: frozenset[int]
-    is_paused: bool = False
     outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
+    is_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

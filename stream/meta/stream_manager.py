@@ -43,7 +43,7 @@ class StreamManager:
             spec = self._spec(job, is_new=True)
             self._worker.build([spec])
             self._actors[job.job_id] = spec.actor_id
-            return Add(frozenset({spec.actor_id}), self._is_paused)
+            return Add(frozenset({spec.actor_id}), is_paused=self._is_paused)
 
     def prepare_drop(self, job_ids: Iterable[int]) -> Stop:
         """The mutation with which the jobs' actors end. REQUIRES that no other job reads them."""
@@ -60,7 +60,7 @@ class StreamManager:
                 self._actors[job.job_id] = spec.actor_id
                 specs.append(spec)
             self._worker.build(specs)
-            return Add(frozenset(spec.actor_id for spec in specs), self._is_paused)
+            return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused)
 
     def prepare_pause(self, is_paused: bool) -> Pause | Resume:
         """The mutation with which all sources stop reading, or read again."""

@@ -92,8 +92,8 @@ def orphans(data: Path) -> int:
 
 def await_upload(data: Path) -> None:
     """Until a file appears that was not there: an upload has just begun or ended, its commit is still to come."""
-    before, until = set(os.listdir(data / "sst")), time.monotonic() + 5
-    while set(os.listdir(data / "sst")) <= before and time.monotonic() < until:
+    before, until = set((data / "sst").iterdir()), time.monotonic() + 5
+    while set((data / "sst").iterdir()) <= before and time.monotonic() < until:
         pass
 
 
