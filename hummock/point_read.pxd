@@ -52,7 +52,7 @@ cdef class PointReader:
     cdef int start(self, Probe* probe, Slice key) noexcept nogil
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
-    cdef void walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) noexcept nogil
+    cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1

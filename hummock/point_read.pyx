@@ -80,16 +80,24 @@ cdef class PointReader:
                 probes[position].state = DONE
         return 0
 
-    cdef void walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) noexcept nogil:
-        cdef Py_ssize_t position, row
+    cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1:
+        cdef Py_ssize_t position, row, searched = 0
         if (<SharedBufferBatch>batch).epoch > self.newest:
-            return
+            return 0
+        if count > 1 and (<SharedBufferBatch>batch).filter is not None:
+            for position in range(count):
+                (<SharedBufferBatch>batch).filter.prefetch(probes[position].hash)
         for position in range(count):
-            if probes[position].state == SEEKING and probes[position].source <= number:
+            if probes[position].state == SEEKING and probes[position].source <= number and (
+                    (<SharedBufferBatch>batch).filter is None
+                    or (<SharedBufferBatch>batch).filter.may_contain(probes[position].hash)):
+                searched += 1
                 row = (<SharedBufferBatch>batch).find(probes[position].key)
                 if row >= 0:
                     probes[position].value = (<SharedBufferBatch>batch).value_at(row)
                     probes[position].state = DONE
+        (<SharedBufferBatch>batch).count_probes(searched)
+        return 0
 
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
         cdef Probe* probe

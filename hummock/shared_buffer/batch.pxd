@@ -4,6 +4,7 @@ from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
 from hummock.key cimport Slice
+from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.write_batch cimport WriteBatch
 
 
@@ -14,10 +15,16 @@ cdef class SharedBufferBatch:
     cdef bint has_deletes
     cdef Slice smallest                 # first and last user key; owner: `rows`
     cdef Slice largest
+    cdef Py_ssize_t shared              # bytes that all user keys begin with
+    cdef readonly Py_ssize_t probes     # keys looked for so far, as far as somebody counts them
+    cdef readonly BloomFilter filter    # of all user keys; None until so many were looked for that it pays
 
     cdef Py_ssize_t lower_bound(self, Slice user_key) noexcept nogil   # first row at or after the key; rows if none
     cdef Py_ssize_t find(self, Slice user_key) noexcept nogil          # row of that very key; -1 if none
     cdef Slice value_at(self, Py_ssize_t row) noexcept nogil           # data is NULL for a delete
+    cdef uint64_t head_at(self, Py_ssize_t row) noexcept nogil         # of a user key, behind what all share
+    cdef Py_ssize_t row_near(self, uint64_t head) noexcept nogil       # the first row whose head is not below
+    cdef count_probes(self, Py_ssize_t count)                          # makes the filter when it pays
 
 
 cdef class SharedBufferBatchIterator(HummockIterator):

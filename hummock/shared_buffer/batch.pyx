@@ -4,10 +4,17 @@ The rows stay in the memory in which they arrived: sorted columns need no tree o
 from any thread without the GIL by whoever holds a reference.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+import numpy as np
 
+from hummock.sstable.bloom_filter import build_filter
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from hummock.checksum cimport hash64
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.sstable.bloom_filter cimport BloomFilter
 
 cdef extern from * nogil:
     """
@@ -16,6 +23,26 @@ cdef extern from * nogil:
     void prefetch_ahead "hummock_prefetch_ahead"(const void* address) noexcept
 
 cdef Py_ssize_t LINE_BYTES = 64
+cdef Py_ssize_t FIRST_STRIDE = 4        # rows around a guess that are looked at first
+cdef Py_ssize_t MIN_PROBES = 64         # a filter costs about as much as
+cdef Py_ssize_t PROBES_SHARE = 16       # a search for each 16th row
+FILTER_BITS = 10                        # per key
+
+
+cdef inline int compare_prefix(Slice key, Slice prefix) noexcept nogil:
+    """0 when `key` begins with `prefix`, else negative or positive as it is before or after all keys that do."""
+    cdef Py_ssize_t size = key.size if key.size < prefix.size else prefix.size
+    cdef int order = memcmp(key.data, prefix.data, <size_t>size) if size > 0 else 0
+    return order if order != 0 else (-1 if key.size < prefix.size else 0)
+
+
+cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, Py_ssize_t rows) noexcept nogil:
+    """Where `head` would stand among rows whose heads grow evenly from `first` to `last`: in [0, rows)."""
+    if head <= first:
+        return 0
+    if head >= last:
+        return rows - 1
+    return <Py_ssize_t>(<double>(head - first) / <double>(last - first) * <double>(rows - 1))
 
 
 cdef class SharedBufferBatch:
@@ -28,6 +55,9 @@ cdef class SharedBufferBatch:
         self.has_deletes = rows.values.null_count > 0
         self.smallest = rows.keys.at(0)
         self.largest = rows.keys.at(rows.keys.rows - 1)
+        while (self.shared < self.smallest.size and self.shared < self.largest.size
+               and self.smallest.data[self.shared] == self.largest.data[self.shared]):
+            self.shared += 1
 
     @property
     def size_bytes(self) -> int:
@@ -41,8 +71,51 @@ cdef class SharedBufferBatch:
     def largest_key(self) -> bytes:
         return self.rows.keys[self.rows.keys.rows - 1]
 
+    cdef uint64_t head_at(self, Py_ssize_t row) noexcept nogil:
+        cdef Slice key = self.rows.keys.at(row)
+        return head_of(key.data + self.shared, key.size - self.shared)
+
+    cdef Py_ssize_t row_near(self, uint64_t head) noexcept nogil:
+        cdef Py_ssize_t low = 0, high = self.rows.keys.rows, stride = FIRST_STRIDE, row
+        row = even_guess(self.head_at(0), self.head_at(high - 1), head, high)
+        if self.head_at(row) < head:
+            low = row + 1
+            while low + stride <= high:
+                row = low + stride - 1
+                if self.head_at(row) >= head:
+                    high = row
+                    break
+                low, stride = row + 1, 2 * stride
+        else:
+            high = row
+            while high - stride >= 0:
+                row = high - stride
+                if self.head_at(row) < head:
+                    low = row + 1
+                    break
+                high, stride = row, 2 * stride
+        while low < high:
+            row = (low + high) >> 1
+            if self.head_at(row) < head:
+                low = row + 1
+            else:
+                high = row
+        return low
+
     cdef Py_ssize_t lower_bound(self, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t low = 0, high = self.rows.keys.rows, middle
+        cdef Slice start
+        cdef Py_ssize_t low, high, middle, stride = 1
+        cdef uint64_t head
+        cdef int order
+        start.data, start.size = self.smallest.data, self.shared
+        order = compare_prefix(user_key, start)
+        if order != 0:
+            return 0 if order < 0 else self.rows.keys.rows
+        head = head_of(user_key.data + self.shared, user_key.size - self.shared)
+        low = high = self.row_near(head)
+        while high < self.rows.keys.rows and self.head_at(high) == head:    # keys that only whole ones tell apart
+            high = min(high + stride, self.rows.keys.rows)
+            stride *= 2
         while low < high:
             middle = (low + high) >> 1
             if compare_bytes(self.rows.keys.at(middle), user_key) < 0:
@@ -57,6 +130,21 @@ cdef class SharedBufferBatch:
             return -1
         row = self.lower_bound(user_key)
         return row if compare_bytes(self.rows.keys.at(row), user_key) == 0 else -1
+
+    cdef count_probes(self, Py_ssize_t count):
+        self.probes += count
+        if self.filter is None and self.probes >= MIN_PROBES and self.probes * PROBES_SHARE >= self.rows.keys.rows:
+            self.filter = BloomFilter.load(build_filter(self.hashes(), FILTER_BITS), "a batch")
+
+    def hashes(self) -> np.ndarray:
+        """uint64[rows]: the key hash of each user key."""
+        cdef uint64_t[::1] out = np.empty(self.rows.keys.rows, np.uint64)
+        cdef Py_ssize_t row
+        cdef Slice key
+        for row in range(self.rows.keys.rows):
+            key = self.rows.keys.at(row)
+            out[row] = hash64(key.data, key.size)
+        return np.asarray(out)
 
     cdef Slice value_at(self, Py_ssize_t row) noexcept nogil:
         cdef Slice value = self.rows.values.at(row)
