@@ -188,20 +188,21 @@ class AggGroups:
         ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
         """
         dirty = self._dirty.dirty_from(0)
-        exists = self._exists(dirty)
+        exists = self._gather(dirty)
         state_changed, output_changed = np.zeros((2, len(dirty)), np.uint8)
-        self._rows.compare(dirty, state_changed, np.zeros(len(dirty), np.uint8))
+        self._rows.compare(state_changed, np.zeros(len(dirty), np.uint8))
         for kernel in self._calls:
-            kernel.compare(dirty, state_changed, output_changed)
+            kernel.compare(state_changed, output_changed)
+        keys = self.keys(dirty)
         picks, ops = self._dirty.plan(exists, output_changed, False)
-        output = self._chunk(picks, ops, [kernel.outputs(picks) for kernel in self._calls])
+        output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
         picks, ops = self._dirty.plan(exists, state_changed, True)
         states = [column for kernel in self._kernels for column in kernel.state_columns(picks)]
-        change = AggChange(output, self._chunk(picks, ops, states))
+        change = AggChange(output, _chunk(keys, picks, ops, states))
         vanished = dirty[exists == 0]
         for kernel in self._kernels:
             kernel.reset(vanished)
-            kernel.forget_saved()
+            kernel.forget()
         self._dirty.finish(exists)
         self._evict(len(vanished))
         return change
@@ -209,10 +210,9 @@ class AggGroups:
     def results(self) -> DataChunk:
         """The groups that exist with their results, in the order in which they appeared."""
         ids = np.arange(self._index.count, dtype=np.int32)
-        ids = ids[self._exists(ids) == 1]
-        picks = ids.astype(np.int64)
+        picks = np.flatnonzero(self._gather(ids)).astype(np.int32)
         columns = [kernel.outputs(picks) for kernel in self._calls]
-        return DataChunk([*self.keys(ids).columns, *columns], capacity=len(ids))
+        return DataChunk([*self.keys(ids[picks]).columns, *columns], capacity=len(picks))
 
     def _grow(self, before: int) -> np.ndarray:
         """Room in every part for the groups numbered from `before` on; their numbers."""
@@ -234,23 +234,19 @@ class AggGroups:
         """The group without columns is dirty before it is loaded: what was loaded is its former state."""
         dirty = self._dirty.dirty_from(0)
         for kernel in self._kernels:
-            kernel.forget_saved()
+            kernel.forget()
             kernel.save(dirty)
 
-    def _exists(self, ids: np.ndarray) -> np.ndarray:
-        """Which of `ids` have rows, uint8[ids]."""
-        counts = self._rows.outputs(ids.astype(np.int64)).to_numpy()
+    def _gather(self, ids: np.ndarray) -> np.ndarray:
+        """Gathers the states of `ids`; which of them exist, uint8[ids]."""
+        for kernel in self._kernels:
+            kernel.gather(ids)
+        counts = self._rows.outputs(np.arange(len(ids), dtype=np.int32)).to_numpy()
         if len(counts) and counts.min() < 0:
             wrong = ids[int(counts.argmin())]
             key = next(iter(self.keys(np.array([wrong], np.int32)).rows()))
             raise ConsistencyError(f"{-counts.min()} rows more were retracted than came", key=key)
         return (counts > 0).astype(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
-
-    def _chunk(self, picks: np.ndarray, ops: np.ndarray, columns: list[pa.Array]) -> StreamChunk | None:
-        """Planned rows as a chunk that begins with the group columns; None without rows."""
-        if len(picks) == 0:
-            return None
-        return StreamChunk([*self.keys(self._dirty.groups_of(picks)).columns, *columns], ops)
 
     def _evict(self, vanished: int) -> None:
         """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""
@@ -274,3 +270,15 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     if spec.is_extreme:
         return ExtremeKernel(spec, strict)
     return (FloatSumKernel if spec.input_type.is_float else ExactSumKernel)(spec, strict)
+
+
+def _chunk(
+    keys: DataChunk, picks: np.ndarray, ops: np.ndarray, columns: list[pa.Array]
+) -> StreamChunk | None:
+    """Planned rows as a chunk that begins with the group columns; None without rows. `keys`: those of the
+    dirty groups.
+    """
+    if len(picks) == 0:
+        return None
+    group_columns = keys.take(np.where(picks < 0, ~picks, picks)).columns
+    return StreamChunk([*group_columns, *columns], ops)

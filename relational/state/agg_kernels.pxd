@@ -16,8 +16,10 @@ cdef class AggKernel:
     cdef Py_ssize_t width               # bytes of a record; an all-zero record is the state of no rows
     cdef ByteBuffer states              # one record per group
     cdef ByteBuffer saved               # records of the dirty groups before this epoch, in dirty order
+    cdef ByteBuffer gathered            # records that the last `gather` copied, in its order
     cdef ByteBuffer weights             # int8 per row of the chunk at hand
 
+    cdef int copy_records(self, const int32_t[::1] ids, ByteBuffer target) except -1
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1
     # weight 1 adds the row's argument to group ids[row], -1 takes it away, 0 leaves it out
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
@@ -26,10 +28,14 @@ cdef class AggKernel:
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil
 
-    cdef inline void* record(self, int64_t pick) noexcept nogil:
-        """The record of group `pick`; where negative, saved record ~pick. Lives until records are added."""
+    cdef inline void* state(self, int64_t group) noexcept nogil:
+        """The record of a group. Lives until groups are added."""
+        return self.states.data + group * self.width
+
+    cdef inline void* picked(self, int64_t pick) noexcept nogil:
+        """Gathered record `pick`; where negative, saved record ~pick."""
         if pick >= 0:
-            return self.states.data + pick * self.width
+            return self.gathered.data + pick * self.width
         return self.saved.data + ~pick * self.width
 
 
@@ -39,7 +45,7 @@ cdef class CountKernel(AggKernel):
 
 
 cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # room for `rows`, which are to be put
-cdef int check_picks(AggKernel kernel, const int64_t[::1] picks) except -1
+cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1   # IndexError
 cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil     # REQUIRES BIGINT; NULL is 0
 
 cdef inline void put_null(ColumnBuilder column, Py_ssize_t row) noexcept nogil:

@@ -1,14 +1,14 @@
 """AggKernel: the states of one aggregate call, one fixed-size record per group; and CountKernel.
 
 A kernel keeps no notion of epochs or dirt; `AggGroups` tells it which groups are touched for the first time
-(`save`) and when the epoch ends (`forget_saved`). Rows of the results are chosen by picks: a group number for
-its present state, ~i for the state that the i-th dirty group had before the epoch. Only `record`-sized memory
-moves here, so saving, comparing, keeping and resetting are the same for every kind; a kind says how a row is
-added, and how records become columns and come back from them.
+(`save`) and when the epoch ends (`forget`). Records of groups lie anywhere in memory, so whoever wants results
+first has them gathered, once; rows of the results are then chosen by picks: i for the i-th gathered record, ~i
+for the i-th saved one. Only records move here, so saving, comparing, keeping and resetting are the same for
+every kind; a kind says how a row is added, and how records become columns and come back from them.
 """
 
 cimport cython
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from hummock.byte_buffer cimport ByteBuffer
 from relational.chunk.column cimport as_column, is_null
@@ -27,12 +27,13 @@ cdef class AggKernel:
 
     def __init__(self, spec, bint strict=False):
         self.spec, self.strict = spec, strict
-        self.states, self.saved, self.weights = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.states, self.saved, self.gathered = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.weights = ByteBuffer()
 
     @property
     def size_bytes(self):
         """Memory taken by the records."""
-        return self.states.size + self.saved.size
+        return self.states.size + self.saved.size + self.gathered.size
 
     def grow(self, Py_ssize_t groups):
         """Makes empty records for the groups up to `groups`."""
@@ -61,50 +62,38 @@ cdef class AggKernel:
 
     def save(self, const int32_t[::1] ids):
         """Appends the present records of `ids` to the saved ones."""
-        cdef Py_ssize_t row, rows = ids.shape[0]
-        cdef uint8_t* out
-        self.saved.reserve(rows * self.width)
-        out = self.saved.data + self.saved.size
-        with nogil:
-            for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(ids[row + AHEAD]))
-                memcpy(out + row * self.width, self.record(ids[row]), self.width)
-        self.saved.size += rows * self.width
+        self.copy_records(ids, self.saved)
 
-    def compare(self, const int32_t[::1] ids, uint8_t[::1] state_changed, uint8_t[::1] output_changed):
-        """Sets both flags (uint8[dirty], not cleared here) where the i-th dirty group, ids[i], differs from
-        what was saved of it.
-        """
-        cdef Py_ssize_t row, rows = ids.shape[0]
-        if rows * self.width > self.saved.size:
-            raise ValueError(f"{rows} groups, {self.saved.size // self.width} saved records")
+    def gather(self, const int32_t[::1] ids):
+        """Makes the present records of `ids` the gathered ones."""
+        self.gathered.size = 0
+        self.copy_records(ids, self.gathered)
+
+    def compare(self, uint8_t[::1] state_changed, uint8_t[::1] output_changed):
+        """Sets both flags (uint8[gathered], not cleared here) where gathered and saved record differ."""
+        cdef Py_ssize_t row, rows = state_changed.shape[0]
+        if rows * self.width > min(self.saved.size, self.gathered.size):
+            raise ValueError(f"{rows} flags, {self.saved.size // self.width} saved records")
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(ids[row + AHEAD]))
-                if not self.same_state(self.record(~row), self.record(ids[row])):
+                if not self.same_state(self.picked(~row), self.picked(row)):
                     state_changed[row] = 1
-                    output_changed[row] |= not self.same_output(self.record(~row), self.record(ids[row]))
+                    output_changed[row] |= not self.same_output(self.picked(~row), self.picked(row))
 
-    def forget_saved(self):
-        """The epoch ended: nothing is saved any more."""
-        self.saved.size = 0
+    def forget(self):
+        """The epoch ended: nothing is saved or gathered any more."""
+        self.saved.size = self.gathered.size = 0
 
     def reset(self, const int32_t[::1] ids):
         """Gives `ids` empty records."""
         cdef Py_ssize_t row
         for row in range(ids.shape[0]):
-            memset(self.record(ids[row]), 0, self.width)
+            memset(self.state(ids[row]), 0, self.width)
 
     def keep(self, const int32_t[::1] ids):
         """The records of `ids` become groups 0, 1, 2 …, others are forgotten. REQUIRES nothing saved."""
-        cdef Py_ssize_t row
-        cdef ByteBuffer kept = ByteBuffer(ids.shape[0] * self.width)
-        with nogil:
-            for row in range(ids.shape[0]):
-                memcpy(kept.data + row * self.width, self.record(ids[row]), self.width)
-        kept.size = ids.shape[0] * self.width
+        cdef ByteBuffer kept = ByteBuffer()
+        self.copy_records(ids, kept)
         self.states = kept
         self.groups = ids.shape[0]
 
@@ -122,13 +111,29 @@ cdef class AggKernel:
         if rows:
             self.read_states(&ids[0], NULL if found is None else &found[0], rows, states)
 
-    def outputs(self, const int64_t[::1] picks):
+    def outputs(self, const int32_t[::1] picks):
         """The results of the picked states, a pa.Array of `spec.output_type`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
-    def state_columns(self, const int64_t[::1] picks):
+    def state_columns(self, const int32_t[::1] picks):
         """The picked states as a list of pa.Arrays of `spec.state_types`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
+
+    cdef int copy_records(self, const int32_t[::1] ids, ByteBuffer target) except -1:
+        """Appends the present records of `ids`; word by word, which lets many of the reads be under way."""
+        cdef Py_ssize_t row, rows = ids.shape[0], words = self.width // sizeof(int64_t), word
+        cdef int64_t* out
+        cdef const int64_t* record
+        target.reserve(rows * self.width)
+        out = <int64_t*>(target.data + target.size)
+        with nogil:
+            for row in range(rows):
+                record = <const int64_t*>self.state(ids[row])
+                for word in range(words):
+                    out[word] = record[word]
+                out += words
+        target.size += rows * self.width
+        return 0
 
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
@@ -176,12 +181,13 @@ cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):
     return column
 
 
-cdef int check_picks(AggKernel kernel, const int64_t[::1] picks) except -1:
-    """IndexError for a pick beyond the groups or the saved records."""
-    cdef Py_ssize_t row, saved = kernel.saved.size // kernel.width
+cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1:
+    """IndexError for a pick beyond the records."""
+    cdef Py_ssize_t saved = kernel.saved.size // kernel.width, row
+    cdef Py_ssize_t gathered = kernel.gathered.size // kernel.width
     for row in range(picks.shape[0]):
-        if picks[row] >= kernel.groups or ~picks[row] >= saved:
-            raise IndexError(f"state {picks[row]} of {kernel.groups} groups, {saved} saved")
+        if picks[row] >= gathered or ~picks[row] >= saved:
+            raise IndexError(f"pick {picks[row]} of {gathered} gathered and {saved} saved records")
     return 0
 
 
@@ -197,19 +203,17 @@ cdef class CountKernel(AggKernel):
         super().__init__(spec, strict)
         self.width = sizeof(int64_t)
 
-    def outputs(self, const int64_t[::1] picks):
+    def outputs(self, const int32_t[::1] picks):
         """The counts, BIGINT."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                put_int64(out, row, (<int64_t*>self.record(picks[row]))[0])
+                put_int64(out, row, (<int64_t*>self.picked(picks[row]))[0])
         return out.finish()
 
-    def state_columns(self, const int64_t[::1] picks):
+    def state_columns(self, const int32_t[::1] picks):
         """The counts, as the one state column."""
         return [self.outputs(picks)]
 

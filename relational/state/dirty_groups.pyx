@@ -91,17 +91,17 @@ cdef class DirtyGroups:
             (<GroupMark*>self.marks.data)[ids[row]].existed = exists[row]
 
     def plan(self, const uint8_t[::1] exists, const uint8_t[::1] changed, bint only_new):
-        """(picks int64[n], ops uint8[n]) of the rows that tell of this epoch, in the order of first touch.
+        """(picks int32[n], ops uint8[n]) of the rows that tell of this epoch, in the order of first touch.
 
-        `exists`, `changed`: uint8 per dirty group. Pick g is group g as it is now, ~i the i-th dirty group
-        as it was. An update is U- and U+, with `only_new` U+ alone.
+        `exists`, `changed`: uint8 per dirty group. Pick i is the i-th dirty group as it is now, ~i as it was.
+        An update is U- and U+, with `only_new` U+ alone.
         """
         cdef Py_ssize_t i, rows = 0, count = self.dirty.size // sizeof(int32_t)
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
         cdef GroupMark* marks = <GroupMark*>self.marks.data
         cdef uint8_t existed
-        pick_array, op_array = np.empty(2 * count, np.int64), np.empty(2 * count, np.uint8)
-        cdef int64_t[::1] picks = pick_array
+        pick_array, op_array = np.empty(2 * count, np.int32), np.empty(2 * count, np.uint8)
+        cdef int32_t[::1] picks = pick_array
         cdef uint8_t[::1] ops = op_array
         with nogil:
             for i in range(count):
@@ -111,21 +111,12 @@ cdef class DirtyGroups:
                 if existed and exists[i] and not changed[i]:
                     continue
                 if existed and not (exists[i] and only_new):
-                    picks[rows], ops[rows] = ~i, UPDATE_DELETE if exists[i] else DELETE
+                    picks[rows], ops[rows] = <int32_t>~i, UPDATE_DELETE if exists[i] else DELETE
                     rows += 1
                 if exists[i]:
-                    picks[rows], ops[rows] = dirty[i], UPDATE_INSERT if existed else INSERT
+                    picks[rows], ops[rows] = <int32_t>i, UPDATE_INSERT if existed else INSERT
                     rows += 1
         return pick_array[:rows], op_array[:rows]
-
-    def groups_of(self, const int64_t[::1] picks):
-        """The group of each pick, int32[n]."""
-        cdef Py_ssize_t row
-        out = np.empty(picks.shape[0], np.int32)
-        cdef int32_t[::1] groups = out
-        for row in range(picks.shape[0]):
-            groups[row] = <int32_t>picks[row] if picks[row] >= 0 else (<int32_t*>self.dirty.data)[~picks[row]]
-        return out
 
     def finish(self, const uint8_t[::1] exists):
         """Ends the epoch: every group is clean, and the dirty ones exist downstream as `exists` says."""

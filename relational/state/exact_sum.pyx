@@ -12,7 +12,9 @@ from libc.string cimport memcpy
 from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_int64, put_null
-from relational.state.int128 cimport add_int64, add_int128, average, fits_int64, lies_within, low_int64, power_of_ten
+from relational.state.int128 cimport (
+    add_int64, add_int128, average, fits_int64, lies_within, low_int64, power_of_ten,
+)
 
 from relational.errors import EvaluationError
 
@@ -39,7 +41,7 @@ cdef class ExactSumKernel(AggKernel):
         if self.more_digits < 0 or (self.more_digits > 0 and not self.is_average):
             raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}: wrong scale")
 
-    def outputs(self, const int64_t[::1] picks):
+    def outputs(self, const int32_t[::1] picks):
         """The sums or averages; NULL for no rows and, unless strict, for what does not fit."""
         cdef Py_ssize_t row, rows = picks.shape[0], overflows = 0
         cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
@@ -47,9 +49,7 @@ cdef class ExactSumKernel(AggKernel):
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                state = <ExactSum*>self.record(picks[row])
+                state = <ExactSum*>self.picked(picks[row])
                 if state.count == 0:
                     put_null(out, row)
                 elif self.put_result(out, row, state) < 0:
@@ -58,7 +58,7 @@ cdef class ExactSumKernel(AggKernel):
         self.count_overflow(overflows)
         return out.finish()
 
-    def state_columns(self, const int64_t[::1] picks):
+    def state_columns(self, const int32_t[::1] picks):
         """Sum as NUMERIC of 38 digits, and count."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef ColumnBuilder sums = new_column(self.spec.state_types[0], rows)
@@ -67,9 +67,7 @@ cdef class ExactSumKernel(AggKernel):
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                state = <ExactSum*>self.record(picks[row])
+                state = <ExactSum*>self.picked(picks[row])
                 sums.present[row] = 1
                 memcpy(sums.values + 16 * row, state.sum, 16)
                 put_int64(counts, row, state.count)

@@ -47,7 +47,7 @@ cdef class ExtremeKernel(AggKernel):
     @property
     def size_bytes(self):
         """Memory taken by the records and the encoded extremes."""
-        return self.states.size + self.saved.size + self.arena.size
+        return self.states.size + self.saved.size + self.gathered.size + self.arena.size
 
     def stale(self, const int32_t[::1] ids):
         """Those of `ids` whose extreme has to be looked up, as int32[n]."""
@@ -55,7 +55,7 @@ cdef class ExtremeKernel(AggKernel):
         out = np.empty(ids.shape[0], np.int32)
         cdef int32_t[::1] found = out
         for row in range(ids.shape[0]):
-            if (<Extreme*>self.record(ids[row])).status == STALE:
+            if (<Extreme*>self.state(ids[row])).status == STALE:
                 found[count] = ids[row]
                 count += 1
         return out[:count]
@@ -70,16 +70,16 @@ cdef class ExtremeKernel(AggKernel):
         if keys.rows != ids.shape[0]:
             raise ValueError(f"{keys.rows} extremes for {ids.shape[0]} groups")
         for row in range(keys.rows):
-            state = <Extreme*>self.record(ids[row])
+            state = <Extreme*>self.state(ids[row])
             if state.status != STALE:
                 continue
             if is_null(&values.view, row):
                 raise ConsistencyError(f"{self.spec.kind}: no input left for {state.count} arguments")
             self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
 
-    def forget_saved(self):
-        """The epoch ended: nothing is saved any more, and replaced extremes may go."""
-        self.saved.size = 0
+    def forget(self):
+        """The epoch ended: nothing is saved or gathered any more, and replaced extremes may go."""
+        self.saved.size = self.gathered.size = 0
         if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
             self.pack()
 
@@ -88,7 +88,7 @@ cdef class ExtremeKernel(AggKernel):
         AggKernel.keep(self, ids)
         self.pack()
 
-    def outputs(self, const int64_t[::1] picks):
+    def outputs(self, const int32_t[::1] picks):
         """The extremes; NULL for no rows. ConsistencyError where one is stale."""
         cdef Py_ssize_t row, rows = picks.shape[0], stale = 0
         cdef BinaryColumnBuilder keys = BinaryColumnBuilder()
@@ -99,22 +99,20 @@ cdef class ExtremeKernel(AggKernel):
         with nogil:
             keys.reserve(rows, 0)
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                state = <Extreme*>self.record(picks[row])
+                state = <Extreme*>self.picked(picks[row])
                 stale += state.status == STALE
                 keys.append(null_key if state.status == NONE else self.key(state))
         if stale:
             raise ConsistencyError(f"{self.spec.kind} of {stale} groups is read before it is refilled")
         return self.encoder.decode(keys.finish())[0]
 
-    def state_columns(self, const int64_t[::1] picks):
+    def state_columns(self, const int32_t[::1] picks):
         """Extreme and count."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef ColumnBuilder counts = new_column(self.spec.state_types[1], rows)
         extremes = self.outputs(picks)
         for row in range(rows):
-            put_int64(counts, row, (<Extreme*>self.record(picks[row])).count)
+            put_int64(counts, row, (<Extreme*>self.picked(picks[row])).count)
         return [extremes, counts.finish()]
 
     cdef Slice key(self, const Extreme* state) noexcept nogil:
@@ -204,7 +202,7 @@ cdef class ExtremeKernel(AggKernel):
         cdef int64_t start
         with nogil:
             for row in range(self.groups):
-                state = <Extreme*>self.record(row)
+                state = <Extreme*>self.state(row)
                 if state.status != NONE:
                     start = packed.size
                     packed.append(self.arena.data + state.start, state.size)

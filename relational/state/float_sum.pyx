@@ -52,7 +52,7 @@ cdef class FloatSumKernel(AggKernel):
         self.width = sizeof(FloatSum)
         self.is_average = spec.kind == "avg"
 
-    def outputs(self, const int64_t[::1] picks):
+    def outputs(self, const int32_t[::1] picks):
         """The sums or averages, DOUBLE; NULL for no rows."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
@@ -60,15 +60,13 @@ cdef class FloatSumKernel(AggKernel):
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                if self.result(<FloatSum*>self.record(picks[row]), &value):
+                if self.result(<FloatSum*>self.picked(picks[row]), &value):
                     put_double(out, row, value)
                 else:
                     put_null(out, row)
         return out.finish()
 
-    def state_columns(self, const int64_t[::1] picks):
+    def state_columns(self, const int32_t[::1] picks):
         """The fields of FloatSum, in their order."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef list columns = [new_column(data_type, rows) for data_type in self.spec.state_types]
@@ -78,9 +76,7 @@ cdef class FloatSumKernel(AggKernel):
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
-                if row + AHEAD < rows:
-                    __builtin_prefetch(self.record(picks[row + AHEAD]))
-                state = <FloatSum*>self.record(picks[row])
+                state = <FloatSum*>self.picked(picks[row])
                 put_double(high, row, state.high)
                 put_double(low, row, state.low)
                 put_int64(finite, row, state.finite)

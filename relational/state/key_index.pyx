@@ -18,7 +18,7 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    BLOCK = 64              # rows whose memory is asked for together
+    BLOCK = 32              # rows whose memory is asked for together
     ROOM = 4096             # rows for which slots are provided at a time
     FIRST_SLOTS = 1024
     KEPT_BYTES = 64 << 20   # a cleared index gives back a buffer larger than this

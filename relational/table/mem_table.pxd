@@ -3,10 +3,11 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.binary_column cimport BinaryColumn
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
 from relational.state.key_index cimport KeyIndex
+from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem
 
 cdef enum EntryState:       # what the operations of this epoch so far amount to
@@ -43,6 +44,5 @@ cdef class MemTable:
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first place >= key; REQUIRES all sorted
     cdef Slice key_at(self, Py_ssize_t place) noexcept nogil
     cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil
-    cdef void prefetch(self, Py_ssize_t place) noexcept nogil
-    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys,
-                          BinaryColumnBuilder values) except -1 nogil
+    cdef int copy_block(self, Py_ssize_t place, Py_ssize_t rows, bint with_vanished,
+                        BatchWriter out) except -1 nogil                # at most BLOCK rows from `place` on

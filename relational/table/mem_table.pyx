@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.key cimport compare_bytes
-from hummock.write_batch cimport KvBatch
+from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport compare_items, item_of, sort_items
 
 from hummock.write_batch import WriteBatch
@@ -30,7 +30,8 @@ cdef enum Operation:
     UPSERT = 5              # U+ alone: insert or update, whichever it is
 
 cdef enum:
-    AHEAD = 32              # rows between asking for memory and using it
+    AHEAD = 16              # rows between asking for memory and using it
+    BLOCK = 256             # rows whose bytes are gathered together
     SHARED = 4              # bytes that every key of a table begins with: the table id
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
@@ -149,36 +150,34 @@ cdef class MemTable:
         """The touched keys in [start, end), ascending, with their values: a KvBatch whose null values say
         that the store's row under that key is gone. A copy: later writes do not change it.
         """
-        cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
+        cdef BatchWriter out = BatchWriter()
         cdef Py_ssize_t place, stop
         self.sort_all()
         place = self.lower_bound(slice_of(start))
         stop = self.sorted_rows if end is None else self.lower_bound(slice_of(end))
         with nogil:
             while place < stop:
-                self.append_entry(place, keys, values)
-                place += 1
-        return KvBatch(keys.finish(), values.finish())
+                self.copy_block(place, min(stop - place, <Py_ssize_t>BLOCK), True, out)
+                place += BLOCK
+        return out.finish()
 
     def drain(self):
         """What this epoch changes, as a list of WriteBatches with ascending, disjoint keys (usually one, none
         when nothing changed), and forgets it. A batch ends at 1 GiB.
         """
-        cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
+        cdef BatchWriter out = BatchWriter()
         cdef Py_ssize_t place = 0
         cdef list batches = []
         self.sort_all()
-        keys.reserve(self.index.count, min(self.index.arena.size, <Py_ssize_t>DRAIN_BYTES))
-        values.reserve(self.index.count, min(self.values.size, <Py_ssize_t>DRAIN_BYTES))
+        out.keys.reserve(self.index.count, min(self.index.arena.size, <Py_ssize_t>DRAIN_BYTES))
+        out.values.reserve(self.index.count, min(self.values.size, <Py_ssize_t>DRAIN_BYTES))
         while place < self.sorted_rows:
             with nogil:
-                while place < self.sorted_rows and keys.data_bytes + values.data_bytes < DRAIN_BYTES:
-                    self.prefetch(place)
-                    if self.entry_at(place).state != VANISHED:
-                        self.append_entry(place, keys, values)
-                    place += 1
-            if keys.rows:
-                batches.append(WriteBatch(keys.finish(), values.finish()))
+                while place < self.sorted_rows and out.keys.data_bytes + out.values.data_bytes < DRAIN_BYTES:
+                    self.copy_block(place, min(self.sorted_rows - place, <Py_ssize_t>BLOCK), False, out)
+                    place += BLOCK
+            if out.keys.rows:
+                batches.append(WriteBatch(out.keys.finish(), out.values.finish()))
         self.clear()
         return batches
 
@@ -288,23 +287,24 @@ cdef class MemTable:
     cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil:
         return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[place].row
 
-    cdef void prefetch(self, Py_ssize_t place) noexcept nogil:
-        """Asks for the entry AHEAD places on and, half as far, for its bytes."""
-        if place + AHEAD < self.sorted_rows:
-            __builtin_prefetch(self.entry_at(place + AHEAD))
-        if place + AHEAD // 2 < self.sorted_rows:
-            __builtin_prefetch(self.key_at(place + AHEAD // 2).data)
-            __builtin_prefetch(self.value(self.entry_at(place + AHEAD // 2)).data)
-
-    cdef int append_entry(self, Py_ssize_t place, BinaryColumnBuilder keys,
-                          BinaryColumnBuilder values) except -1 nogil:
-        cdef const Entry* entry = self.entry_at(place)
-        keys.append(self.key_at(place))
-        if entry.state == INSERTED or entry.state == UPDATED:
-            values.append(self.value(entry))
-        else:
-            values.append_null()
-        return 0
+    cdef int copy_block(self, Py_ssize_t place, Py_ssize_t rows, bint with_vanished,
+                        BatchWriter out) except -1 nogil:
+        cdef Slice keys[BLOCK]
+        cdef Slice values[BLOCK]
+        cdef Entry entries[BLOCK]
+        cdef int64_t numbers[BLOCK]
+        cdef Py_ssize_t row, count = 0
+        for row in range(rows):
+            numbers[count] = (<const KeyItem*>self.order.data)[place + row].row
+            entries[count] = (<const Entry*>self.entries.data)[numbers[count]]
+            count += with_vanished or entries[count].state != VANISHED
+        for row in range(count):
+            keys[row] = self.index.key(numbers[row])
+            values[row] = self.value(&entries[row])
+            if entries[row].state != INSERTED and entries[row].state != UPDATED:
+                values[row].data = NULL
+                values[row].size = 0
+        return out.put_block(keys, values, count)
 
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil:
         cdef Py_ssize_t low = 0, high = self.sorted_rows, middle
