@@ -102,6 +102,8 @@ class SourceExecutor(Executor):
             reader = readers[self._turn]
             self._turn = (self._turn + 1) % len(readers)
             chunk = None if reader.is_finished else reader.next_chunk(rows)
+            if chunk is None and rows == 1 and not reader.is_finished:
+                chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 if self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows:
