@@ -18,7 +18,6 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
-from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 
@@ -47,12 +46,6 @@ class SessionRunner:
         """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld."""
         with self._pinned() as epoch:
             return run_query(plan, self._storage, epoch)
-
-    def source_offsets(self, offset_table: TableCatalog, epoch: int | None) -> dict[str, str]:
-        """Split -> offset, as committed at `epoch`; the newest epoch by default. EpochTooOld."""
-        table = StorageTable(offset_table, self._storage)
-        with self._pinned() as newest:
-            return dict(row for chunk in table.scan(newest if epoch is None else epoch) for row in chunk.rows())
 
     @contextlib.contextmanager
     def _pinned(self) -> Iterator[Epoch]:

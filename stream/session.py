@@ -26,6 +26,7 @@ from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
+from stream.snapshot import Snapshot
 from stream.statements import StatementRunner, table_draft
 from stream.table import Table
 
@@ -47,8 +48,7 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
         if name not in known:
             raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
     stream, storage = (
-        kind(**{name: value for name, value in options.items() if name in names})
-        for kind, names in parts.items()
+        kind(**{name: value for name, value in options.items() if name in names}) for kind, names in parts.items()
     )
     return PlaygroundOptions(stream, storage)
 
@@ -152,6 +152,12 @@ class Session:
         self._check_open()
         self._playground.meta.pause(False)
 
+    def at(self, epoch: int | None = None) -> Snapshot:
+        """All that was committed up to `epoch`, by default the newest one, for several reads of one
+        moment; use it in a `with` block. EpochTooOld, InvalidEpoch."""
+        self._check_open()
+        return Snapshot(self._playground, epoch)
+
     @property
     def committed_epoch(self) -> Epoch:
         """The epoch that reads see now."""
@@ -172,11 +178,8 @@ class Session:
 
         {} for a table without a connector. NotFound, EpochTooOld.
         """
-        self._check_open()
-        table = self._playground.catalog.resolve(name)
-        if table.connector is None:
-            return {}
-        return self._runner.source_offsets(self._playground.catalog.offset_table(table), epoch)
+        with self.at(epoch) as snapshot:
+            return snapshot.offsets(name)
 
     def check_alive(self) -> None:
         """Raises what ended the session, if something did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What a DDL adds to the transaction of a commit: catalog rows, filter rules of its tables (prefix bytes
-    by table id), and the tables whose rows nobody reads any more."""
+    """What a DDL adds to the transaction of a commit: catalog rows, and the tables whose rows nobody reads
+    any more."""
 
     operations: MetaOperations
-    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
 
 
@@ -98,9 +97,7 @@ class BarrierSchedule:
         self._barriers += 1
         self._is_requested = False
         self.next_at = now + self._interval
-        is_checkpoint = bool(command or completed or flushes) or not (
-            self._barriers % self._checkpoint_frequency
-        )
+        is_checkpoint = bool(command or completed or flushes) or not (self._barriers % self._checkpoint_frequency)
         return Ride(mutation, is_checkpoint, tuple(completed), tuple(flushes))
 
     def put_back(self, flushes: tuple[Future[int], ...]) -> None:

@@ -45,15 +45,11 @@ class HummockCommitter:
         return self._manager.refresh().max_committed_epoch
 
     def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
-        rules: dict[int, int | None] = {}
-        for change in changes:
-            rules.update(change.prefix_bytes)
         self._manager.commit_epoch(
             self._session,
             Epoch(epoch),
             sstables,
             operations=sum((change.operations for change in changes), NONE),
-            prefix_bytes=rules,
             dropped_tables=[table for change in changes for table in change.dropped_tables],
         )
 
@@ -152,7 +148,8 @@ class MetaNode:
             return dropped
 
     def pause(self, is_paused: bool) -> None:
-        """All sources stop reading at the next barrier, or read again from it on; barriers and statements go on."""
+        """All sources stop reading at the next barrier, or read again from it on; barriers and statements
+        go on."""
         with self._ddl:
             self._carry_out(
                 lambda: self._streams.prepare_pause(is_paused),

@@ -1,0 +1,89 @@
+"""Snapshot: several reads of one committed epoch. Tables, views and source offsets agree with each other
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import pyarrow as pa
+
+from hummock.epoch import Epoch
+from relational.batch.query import run_query
+from relational.catalog.objects import TableCatalog
+from relational.expr.expression import Expression
+from relational.plan.logical import LogicalPlan
+from relational.relation import TableRelation
+from relational.sql.binder import bind_sql
+from relational.sql.statement import Select
+from relational.table.storage_table import StorageTable
+from stream.errors import InvalidStatement
+
+if TYPE_CHECKING:
+    from stream.playground import Playground
+
+
+class Snapshot:
+    """Pinned from construction until close(). Names mean what the catalog says now."""
+
+    def __init__(self, playground: Playground, epoch: int | None = None) -> None:
+        self._catalog = playground.catalog
+        self._storage = playground.storage
+        self._manager = playground.manager
+        self._node_name = playground.node_name
+        wanted = self._storage.committed_epoch if epoch is None else Epoch(epoch)
+        self.epoch = self._manager.pin_snapshot(self._node_name, wanted)
+        self._is_closed = False
+
+    def sql(self, query: str) -> pa.Table:
+        """The rows of one SELECT. InvalidStatement for any other statement."""
+        (statement,) = bind_sql(query, self._catalog)
+        if not isinstance(statement, Select):
+            raise InvalidStatement(type(statement).__name__, "a snapshot answers queries only")
+        return self.query(statement.plan)
+
+    def table(self, name: str) -> TableRelation:
+        """The table or view of that name, as of this epoch; it takes no changes. NotFound."""
+        return TableRelation.of(self._catalog.resolve(name), self)
+
+    def offsets(self, name: str) -> dict[str, str]:
+        """How far each split of a table's connector had been read: split -> offset; {} without a
+        connector."""
+        table = self._catalog.resolve(name)
+        if table.connector is None:
+            return {}
+        offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)
+        return dict(zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True))
+
+    # -- what relations ask of their runner ------------------------------------------------------------
+
+    def query(self, plan: LogicalPlan) -> pa.Table:
+        return run_query(plan, self._storage, self.epoch)
+
+    def insert(self, table: TableCatalog, query: LogicalPlan) -> NoReturn:
+        raise InvalidStatement(table.name, "a snapshot takes no changes")
+
+    def update(
+        self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
+    ) -> NoReturn:
+        raise InvalidStatement(table.name, "a snapshot takes no changes")
+
+    def delete(self, table: TableCatalog, predicate: Expression | None) -> NoReturn:
+        raise InvalidStatement(table.name, "a snapshot takes no changes")
+
+    # -- end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The epoch need no longer be kept. Closing twice is fine."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._manager.unpin_snapshot(self._node_name, self.epoch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
