@@ -184,10 +184,8 @@ cdef class MemTable:
     def clear(self):
         """Forgets every operation."""
         self.index.clear()
-        for buffer in (self.entries, self.values, self.order):
-            if len(buffer) > KEPT_BYTES:
-                self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
-                break
+        if max(self.entries.size, self.values.size, self.order.size) > KEPT_BYTES:
+            self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.entries.size = self.values.size = self.order.size = 0
         self.sorted_rows = self.operations = 0
 
