@@ -9,7 +9,7 @@ whatever the number of keys.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t
+from libc.stdint cimport INT32_MAX, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp
 
@@ -20,6 +20,7 @@ from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.head_search cimport even_guess, row_near
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 cdef extern from "Python.h":
@@ -232,7 +233,7 @@ cdef class PointReader:
                 continue
             lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
                                 lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
-            lane.row = guess_row(lane.heads, lane.rows, lane.head)
+            lane.row = even_guess(lane.heads[0], lane.heads[lane.rows - 1], lane.head, lane.rows)
             prefetch_line(lane.heads + lane.row)
         for i in range(width):
             lane = &lanes[i]
@@ -287,48 +288,6 @@ cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
         prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
 
 
-cdef inline Py_ssize_t guess_row(const uint64_t* heads, Py_ssize_t rows, uint64_t head) noexcept nogil:
-    """Where `head` would stand if heads grew evenly from the first to the last: in [0, rows)."""
-    cdef uint64_t first = heads[0], last = heads[rows - 1]
-    if head <= first:
-        return 0
-    if head >= last:
-        return rows - 1
-    return <Py_ssize_t>(<double>(head - first) / <double>(last - first) * <double>(rows - 1))
-
-
-cdef inline Py_ssize_t row_near(
-    const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
-) noexcept nogil:
-    """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`."""
-    cdef Py_ssize_t low, high, stride = 8, probe
-    if heads[guess] < head:
-        low, high = guess + 1, rows
-        while low + stride <= rows:
-            probe = low + stride - 1
-            if heads[probe] >= head:
-                high = probe
-                break
-            low = probe + 1
-            stride *= 2
-    else:
-        low, high = 0, guess
-        while high - stride >= 0:
-            probe = high - stride
-            if heads[probe] < head:
-                low = probe + 1
-                break
-            high = probe
-            stride *= 2
-    while low < high:
-        probe = (low + high) >> 1
-        if heads[probe] < head:
-            low = probe + 1
-        else:
-            high = probe
-    return low
-
-
 def read_one(ReadView view not None, bytes key not None, uint64_t epoch):
     """The value of `key` at `epoch`, or None. Raises EpochTooOld, or Corruption naming the object."""
     cdef PointReader reader = PointReader(view, epoch)
@@ -373,6 +332,9 @@ cdef int append_values(BinaryColumnBuilder values, Probe* probes, Py_ssize_t cou
     cdef Py_ssize_t row, added = 0
     for row in range(count):
         added += probes[row].value.size
+    if values.data_bytes + added > INT32_MAX:
+        with gil:
+            raise OverflowError(f"the values of one call pass 2 GiB: {values.data_bytes + added} bytes")
     values.reserve(count, added)
     for row in range(count):
         if probes[row].value.data == NULL:

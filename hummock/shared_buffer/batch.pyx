@@ -15,6 +15,7 @@ from hummock.checksum cimport hash64
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.bloom_filter cimport BloomFilter
+from hummock.sstable.head_search cimport even_guess
 
 cdef extern from * nogil:
     """
@@ -34,15 +35,6 @@ cdef inline int compare_prefix(Slice key, Slice prefix) noexcept nogil:
     cdef Py_ssize_t size = key.size if key.size < prefix.size else prefix.size
     cdef int order = memcmp(key.data, prefix.data, <size_t>size) if size > 0 else 0
     return order if order != 0 else (-1 if key.size < prefix.size else 0)
-
-
-cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, Py_ssize_t rows) noexcept nogil:
-    """Where `head` would stand among rows whose heads grow evenly from `first` to `last`: in [0, rows)."""
-    if head <= first:
-        return 0
-    if head >= last:
-        return rows - 1
-    return <Py_ssize_t>(<double>(head - first) / <double>(last - first) * <double>(rows - 1))
 
 
 cdef class SharedBufferBatch:
