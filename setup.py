@@ -36,7 +36,7 @@ def sources() -> list[str]:
 
 
 def extension(source: str) -> Extension:
-    flags = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-fno-plt", "-DNDEBUG"]
+    flags = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt", "-DNDEBUG"]
     return Extension(
         source.removesuffix(".pyx").replace("/", "."),
         [source],

@@ -8,12 +8,13 @@ to turn Python objects into columns or back, or which do a fixed amount of work 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from Cython.Build import cythonize
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = sorted(path for package in ("hummock", "relational") for path in (ROOT / package).rglob("*.pyx"))
@@ -30,22 +31,23 @@ def courtesy() -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in lines)
 
 
+DIRECTIVES = {"boundscheck": False, "wraparound": False, "initializedcheck": False, "cdivision": True}
+
+
+@pytest.fixture(scope="module")
+def annotations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with one annotated page for each room."""
+    folder = tmp_path_factory.mktemp("annotations")
+    sources = [str(room.relative_to(ROOT)) for room in ROOMS]
+    arguments = {"annotate": True, "nthreads": os.cpu_count() or 1, "build_dir": str(folder), "force": True}
+    with contextlib.chdir(ROOT):
+        cythonize(sources, language_level=3, compiler_directives=DIRECTIVES, quiet=True, **arguments)
+    return folder
+
+
 def scores(room: Path, folder: Path) -> dict[int, int]:
     """The annotation score of each line of `room` that has one."""
-    output = folder / room.relative_to(ROOT).with_suffix(".c").name
-    command = [sys.executable, "-m", "cython", "-3", "-a", str(room.relative_to(ROOT)), "-o", str(output)]
-    directives = [
-        "-X",
-        "boundscheck=False",
-        "-X",
-        "wraparound=False",
-        "-X",
-        "initializedcheck=False",
-        "-X",
-        "cdivision=True",
-    ]
-    subprocess.run([*command, *directives], cwd=ROOT, check=True, capture_output=True)
-    html = output.with_suffix(".html").read_text()
+    html = (folder / room.relative_to(ROOT)).with_suffix(".html").read_text()
     return {int(line): int(score) for score, line in LINE.findall(html)}
 
 
@@ -78,8 +80,8 @@ def loop_lines(lines: list[str]) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_python_call_in_a_loop(room: Path, tmp_path: Path) -> None:
-    score_of = scores(room, tmp_path)
+def test_no_python_call_in_a_loop(room: Path, annotations: Path) -> None:
+    score_of = scores(room, annotations)
     lines = room.read_text().splitlines()
     assert score_of, "cython -a scored no line"
     excused = courtesy()
@@ -92,7 +94,7 @@ def test_no_python_call_in_a_loop(room: Path, tmp_path: Path) -> None:
     assert not yellow, "\n".join(yellow)
 
 
-def test_a_yellow_line_is_found(tmp_path: Path) -> None:
+def test_a_yellow_line_is_found() -> None:
     lines = [
         "def f(list items):",
         "    total = 0",
