@@ -37,7 +37,7 @@ ROOM_OF = {
     "hummock.meta.store": "hummock.meta.store",
     "hummock.state_store": "hummock.state_store",
     "hummock.meta.notification": "hummock.meta.store",
-    **{f"stream.{module}": "stream.session" for module in ("runner", "statements", "table", "rows")},
+    **{f"stream.{module}": "stream.session" for module in ("runner", "snapshot", "statements", "table", "rows")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",

@@ -23,7 +23,6 @@ from hummock.epoch import wall_clock_ms
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
-from relational.table.storage_table import StorageTable
 from stream.connector.flights import SPLIT, Year, load_year
 from stream.flights_command import prepare, samples
 from stream.flights_views import TABLE, VIEWS
@@ -46,12 +45,11 @@ def year() -> Year:
 
 def check_views(session: Session, year: Year, epoch: int) -> int:
     """Every view at `epoch` is DuckDB's over the changes that `epoch` committed. The number of those changes."""
-    offset = int(session.source_offsets(TABLE, epoch=epoch).get(SPLIT, "0"))
-    for name, expected in expected_views(year, offset).items():
-        catalog = session.table(name).table
-        shown = [number for number, column in enumerate(catalog.columns) if not column.is_hidden]
-        found = StorageTable(catalog, session._playground.storage, shown).to_arrow(epoch)
-        assert rows_of(found) == rows_of(expected), f"{name} after {offset:,} changes, epoch {epoch}"
+    with session.at(epoch) as snapshot:
+        offset = int(snapshot.offsets(TABLE).get(SPLIT, "0"))
+        for name, expected in expected_views(year, offset).items():
+            found = snapshot.table(name).to_arrow()
+            assert rows_of(found) == rows_of(expected), f"{name} after {offset:,} changes, epoch {epoch}"
     return offset
 
 
