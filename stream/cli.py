@@ -5,7 +5,9 @@ and a command whose extra is not installed breaks no other."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -19,9 +21,10 @@ from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from relational.relation import Relation
-from stream.errors import StreamError
+from stream.errors import ConnectorError, RecoveryFailed, StreamError
 from stream.session import Session, connect
-from stream.terminal import print_error, print_rows, split_statements
+from stream.table import Table
+from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a thread that has work may wait for the interpreter in processes of ours; Python's own is 5 ms."""
@@ -32,13 +35,19 @@ LAZY_COMMANDS = {"flights": "stream.flights_command:flights"}
 USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
 
 
+def installed_version() -> str:
+    """The version of the installed package; of a source tree that is run in place, that it is one."""
+    try:
+        return importlib.metadata.version("hummock")
+    except importlib.metadata.PackageNotFoundError:
+        return "(run from its source tree)"
+
+
 class Commands(click.Group):
     """A group that also finds LAZY_COMMANDS."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        found = [
-            name for name, place in LAZY_COMMANDS.items() if importlib.util.find_spec(place.split(":")[0])
-        ]
+        found = [name for name, place in LAZY_COMMANDS.items() if importlib.util.find_spec(place.split(":")[0])]
         return sorted({*super().list_commands(context), *found})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -49,7 +58,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands)
-@click.version_option(package_name="hummock")
+@click.version_option(version=installed_version(), prog_name="hummock")
 def main() -> None:
     """Materialized views that stay fresh, on a store that survives any crash."""
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
@@ -58,13 +67,11 @@ def main() -> None:
 @main.command()
 @click.argument("url")
 @click.option("-c", "--command", "commands", multiple=True, help="Run this and end; may be repeated.")
-@click.option(
-    "-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file."
-)
+@click.option("-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file.")
 def sql(url: str, commands: tuple[str, ...], file: Path | None) -> None:
     """Run SQL on the store at URL (file:///directory or memory://), or prompt for it."""
-    console = Console()
-    with _session(console, url) as session:
+    console = new_console()
+    with _reported(console), _session(console, url) as session:
         if commands or file is not None:
             text = ";".join((*commands, *([file.read_text()] if file is not None else [])))
             statements, rest = split_statements(text)
@@ -78,8 +85,8 @@ def sql(url: str, commands: tuple[str, ...], file: Path | None) -> None:
 @click.argument("url", default="memory://")
 def playground(url: str) -> None:
     """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
-    console = Console()
-    with _session(console, url) as session:
+    console = new_console()
+    with _reported(console), _session(console, url) as session:
         console.print(f"[bold]Hummock[/bold] on {url}, all roles in this process. Try:\n")
         for line in EXAMPLE:
             console.print(f"  [cyan]{line}[/cyan]", highlight=False)
@@ -99,12 +106,27 @@ EXAMPLE = (
 )
 
 
-def _session(console: Console, url: str) -> Session:
+@contextlib.contextmanager
+def _reported(console: Console) -> Iterator[None]:
+    """An error that ends the command ends it in one line, with status 1."""
     try:
-        return connect(url)
+        yield
     except USER_ERRORS as error:
         print_error(console, error)
         raise SystemExit(1) from None
+
+
+def _session(console: Console, url: str) -> Session:
+    """A session on `url`. Where the connector of a table is not installed the rows that are there can
+    still be looked at: sources are paused then, and said to be."""
+    try:
+        return connect(url)
+    except RecoveryFailed as failure:
+        if not isinstance(failure.__cause__, ConnectorError):
+            raise
+        console.print("[yellow]sources are paused:[/yellow]", end=" ")
+        print_error(console, failure.__cause__)
+        return connect(url, sources_paused=True)
 
 
 def _prompt(session: Session, console: Console) -> None:
@@ -115,9 +137,10 @@ def _prompt(session: Session, console: Console) -> None:
 
 def _typed(console: Console) -> Iterator[str]:
     text = ""
+    first, further = ("[bold]hummock>[/bold] ", "       > ") if sys.stdin.isatty() else ("", "")
     while True:
         try:
-            text += console.input("[bold]hummock>[/bold] " if not text.strip() else "       > ") + "\n"
+            text += console.input(further if text.strip() else first) + "\n"
         except EOFError:
             return
         except KeyboardInterrupt:
@@ -132,7 +155,7 @@ def _run(session: Session, console: Console, statement: str) -> bool:
     """Run one statement and print what it gives; whether it succeeded."""
     try:
         result = session.sql(statement)
-        if isinstance(result, Relation):
+        if isinstance(result, Relation) and not isinstance(result, Table):
             result = result.to_arrow()
     except USER_ERRORS as error:
         print_error(console, error)
@@ -140,7 +163,7 @@ def _run(session: Session, console: Console, statement: str) -> bool:
     if isinstance(result, pa.Table):
         print_rows(console, result)
     elif isinstance(result, int):
-        console.print(f"[dim]{result:,} rows[/dim]")
+        console.print(f"[dim]{counted_rows(result)}[/dim]")
     else:
         console.print("[dim]done[/dim]")
     return True

@@ -8,12 +8,17 @@ from rich.markup import escape
 from rich.table import Table
 
 MOST_ROWS = 200
+PIPE_COLUMNS = 240
 NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
-def print_rows(
-    console: Console, rows: pa.Table, title: str | None = None, most_rows: int = MOST_ROWS
-) -> None:
+def new_console() -> Console:
+    """A console on standard output; wide where that is no terminal, so that nothing is folded for a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_COLUMNS)
+
+
+def print_rows(console: Console, rows: pa.Table, title: str | None = None, most_rows: int = MOST_ROWS) -> None:
     """A table as a grid, numbers to the right, NULL dimmed; beyond `most_rows` only how many more there
     are."""
     grid = Table(title=title, title_justify="left", header_style="bold")
@@ -25,7 +30,12 @@ def print_rows(
         grid.add_row(*map(_cell, row))
     console.print(grid)
     more = rows.num_rows - shown.num_rows
-    console.print(f"[dim]{rows.num_rows:,} rows{f', {more:,} not shown' if more else ''}[/dim]")
+    console.print(f"[dim]{counted_rows(rows.num_rows)}{f', {more:,} not shown' if more else ''}[/dim]")
+
+
+def counted_rows(count: int) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def print_error(console: Console, error: BaseException) -> None:

@@ -18,6 +18,7 @@ from relational.errors import NotFound
 from relational.plan.logical import LogicalPlan
 from relational.plan.serialize import plan_from_text
 from stream.control import Step, StepObserver, Worker, unobserved
+from stream.errors import ConnectorError
 from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
 from stream.meta.barrier_schedule import Command, JobChange
@@ -69,6 +70,7 @@ class MetaNode:
         self.catalog = catalog
         self._sources = SourceManager()
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
+        self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is not there
         self._stats = BarrierStats()
         self._observer = observer
         self._ddl = threading.Lock()
@@ -149,8 +151,10 @@ class MetaNode:
 
     def pause(self, is_paused: bool) -> None:
         """All sources stop reading at the next barrier, or read again from it on; barriers and statements
-        go on."""
+        go on. ConnectorError when a source that is to read again has no connector."""
         with self._ddl:
+            if not is_paused and self._unreadable:
+                raise next(iter(self._unreadable.values()))
             self._carry_out(
                 lambda: self._streams.prepare_pause(is_paused),
                 JobChange(NONE),
@@ -199,6 +203,7 @@ class MetaNode:
     def _rebuild(self) -> Add:
         """All committed jobs anew, with the table ids that the catalog remembers [C10]."""
         self.catalog.refresh()
+        self._unreadable = {}
         return self._streams.rebuild([self._remembered(table) for table in self.catalog.jobs()])
 
     def _remembered(self, table: TableCatalog) -> Job:
@@ -206,7 +211,13 @@ class MetaNode:
         if table.plan:
             query = plan_from_text(table.plan, self.catalog.get)
             return Job(table.id, plan_view(table, query, ids.__getitem__))
-        return self._table_job(table, ids.__getitem__)
+        try:
+            return self._table_job(table, ids.__getitem__)
+        except ConnectorError as error:
+            if not self._streams.is_paused:
+                raise
+            self._unreadable[table.name] = error
+            return Job(table.id, plan_table(table, ids.__getitem__))
 
     def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
         source = self._sources.describe(table)

@@ -69,6 +69,11 @@ class StreamManager:
         return Pause() if is_paused else Resume()
 
     @property
+    def is_paused(self) -> bool:
+        """Whether sources are to read nothing for now."""
+        return self._is_paused
+
+    @property
     def running_jobs(self) -> tuple[int, ...]:
         """Ids of the jobs that run or are about to."""
         with self._lock:

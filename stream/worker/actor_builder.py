@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from relational.catalog.objects import TableCatalog
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor
-from stream.connector.base import open_connector
+from stream.connector.base import SplitReader, open_connector
 from stream.control import CONNECTOR_OPTION, ActorSpec
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
 class ActorBuilder:
     """Builds actors over one store. `request_barrier` is what a source calls when it has read enough."""
 
-    def __init__(
-        self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
         self.store = store
         self.options = options
         self.request_barrier = request_barrier
@@ -88,17 +87,23 @@ class _Chain:
         return DmlExecutor(info, self.control)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
-        options = dict(node.table.connector)
-        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
         return SourceExecutor(
             info,
             self.control,
-            {split: connector.open_split(split) for split in self.spec.splits},
+            self.readers(node.table),
             self.state_table(node.offset_table),
             self.parts.options.chunk_rows,
             self.parts.options.checkpoint_rows,
             self.parts.request_barrier,
         )
+
+    def readers(self, table: TableCatalog) -> dict[str, SplitReader]:
+        """A reader for each split of the actor; without splits the connector is not even opened."""
+        if not self.spec.splits:
+            return {}
+        options = dict(table.connector or {})
+        connector = open_connector(options.pop(CONNECTOR_OPTION), options, table.schema)
+        return {split: connector.open_split(split) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
         vnodes = range(self.spec.root.table.vnode_count)
