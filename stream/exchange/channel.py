@@ -10,10 +10,10 @@ ends at once; closing without one lets the receiver take what is left first.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from hummock.epoch import monotonic_seconds
 from stream.errors import ChannelClosed
 from stream.exchange.turns import Turns, no_turns
 from stream.message import STATEMENTS, Barrier, InsertRows, Message, Watermark
@@ -156,13 +156,13 @@ def select(channels: Sequence[Channel], timeout: float | None = None) -> int | N
     for index, channel in enumerate(channels):
         if channel._is_ready():
             return index
-    deadline = None if timeout is None else monotonic_seconds() + timeout
+    deadline = None if timeout is None else time.monotonic() + timeout
     event = threading.Event()
     for channel in channels:
         channel._watch(event)
     try:
         while True:
-            left = None if deadline is None else deadline - monotonic_seconds()
+            left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
             with channels[0]._parked():

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-
-from hummock.epoch import monotonic_seconds
 
 QUANTUM_SECONDS = 0.02
 """How long an actor keeps its turn while others wait: short beside a barrier interval, long beside a
@@ -26,7 +25,7 @@ class Turns:
         self,
         limit: int,
         quantum_seconds: float = QUANTUM_SECONDS,
-        clock: Callable[[], float] = monotonic_seconds,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._free = limit
         self._quantum = quantum_seconds

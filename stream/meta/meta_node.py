@@ -15,8 +15,6 @@ from hummock.meta.store import NONE
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.errors import NotFound
-from relational.plan.logical import LogicalPlan
-from relational.plan.serialize import plan_from_text
 from stream.control import Step, StepObserver, Worker, unobserved
 from stream.errors import ConnectorError
 from stream.message import Add
@@ -26,11 +24,12 @@ from stream.meta.barrier_stats import BarrierFigures, BarrierStats
 from stream.meta.source_manager import SourceManager
 from stream.meta.stream_manager import Job, StreamManager
 from stream.options import StreamOptions
-from stream.plan.planner import plan_table, plan_view
+from stream.plan.planner import plan_known_view, plan_table, plan_view
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
     from hummock.meta_client import WriterSession
+    from relational.plan.logical import LogicalPlan
     from stream.plan.stream_plan import StreamPlan
 
 
@@ -209,8 +208,7 @@ class MetaNode:
     def _remembered(self, table: TableCatalog) -> Job:
         ids = {state.name: state.id for state in self.catalog.internal_tables(table.id)}
         if table.plan:
-            query = plan_from_text(table.plan, self.catalog.get)
-            return Job(table.id, plan_view(table, query, ids.__getitem__))
+            return Job(table.id, plan_known_view(table, self.catalog.get, ids.__getitem__))
         try:
             return self._table_job(table, ids.__getitem__)
         except ConnectorError as error:

@@ -16,6 +16,7 @@ from relational.catalog.objects import ConflictBehaviour, TableCatalog, offset_t
 from relational.expr.aggregates import AggKind
 from relational.expr.expression import Expression, InputRef, conjunction, conjuncts, substitute
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
 from stream.plan import state_catalogs as catalogs
 from stream.plan.stream_plan import (
@@ -65,6 +66,11 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
     if root.stream_key is None:
         raise PlanNotSupported(root.identity, "its output lacks columns that identify a row")
     return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None))
+
+
+def plan_known_view(view: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
+    """The job of a view that was created before, from the query that its catalog holds."""
+    return plan_view(view, plan_from_text(view.plan, table_of_id), table_ids)
 
 
 class _Planner:

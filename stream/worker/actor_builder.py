@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relational.catalog.objects import TableCatalog
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
@@ -90,19 +89,19 @@ class _Chain:
         return SourceExecutor(
             info,
             self.control,
-            self.readers(node.table),
+            self.readers(node),
             self.state_table(node.offset_table),
             self.parts.options.chunk_rows,
             self.parts.options.checkpoint_rows,
             self.parts.request_barrier,
         )
 
-    def readers(self, table: TableCatalog) -> dict[str, SplitReader]:
+    def readers(self, node: SourceNode) -> dict[str, SplitReader]:
         """A reader for each split of the actor; without splits the connector is not even opened."""
         if not self.spec.splits:
             return {}
-        options = dict(table.connector or {})
-        connector = open_connector(options.pop(CONNECTOR_OPTION), options, table.schema)
+        options = dict(node.table.connector or {})
+        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
         return {split: connector.open_split(split) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
