@@ -234,3 +234,22 @@ def test_failing_uploads_lose_nothing_and_double_nothing(stage):
     with stage.session.at() as snapshot:
         assert check(snapshot, stage.made) == 3_000
     assert stage.objects.hits >= 3
+
+
+def test_a_slow_store_holds_the_source_back(stage):
+    stage = stage(9, 6_000, checkpoint_rows=100, chunk_rows=50, in_flight_barriers=3)
+    stage.objects.add(Fault(FaultKind.DELAY, "put", "sst/", times=10_000, delay_ms=30))
+    stage.wait_for(stage.offset() + 100)
+    most = overlapping = 0
+    while (offset := stage.offset()) < 2_000:
+        emitted = stage.session.emitted_rows("events")
+        committed = sum(map(len, stage.made[:offset]))
+        most = max(most, emitted - committed)
+        overlapping += stage.session.figures.in_flight > 1
+        threading.Event().wait(0.005)
+    assert overlapping, "no epoch went on while another one was uploaded"
+    assert most <= (3 + 2) * 100, f"{most} changes were under way"
+    stage.objects.clear()
+    stage.finish()
+    with stage.session.at() as snapshot:
+        assert check(snapshot, stage.made) == 6_000
