@@ -301,13 +301,13 @@ cdef class BinaryColumnBuilder:
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil:
         if self.offsets == NULL or self.rows + rows > self.capacity_rows:
             self.grow_rows(self.rows + rows)
-        if self.data == NULL or self.data_bytes + data_bytes > self.capacity_bytes:
+        if self.data == NULL or self.data_bytes + data_bytes > min(self.capacity_bytes, INT32_MAX):
             self.grow_data(self.data_bytes + data_bytes)
         return 0
 
     cdef int append(self, Slice value) except -1 nogil:
         if (self.offsets == NULL or self.rows >= self.capacity_rows or self.data == NULL
-                or self.data_bytes + value.size > self.capacity_bytes):
+                or self.data_bytes + value.size > min(self.capacity_bytes, INT32_MAX)):
             self.reserve(1, value.size)
         if self.validity != NULL:
             self.validity[self.rows >> 3] |= <uint8_t>(1 << (self.rows & 7))

@@ -112,3 +112,10 @@ def test_a_slice_says_how_much_it_keeps_alive():
     parent = pa.array([b"x" * 1_000] * 1_000)
     column = BinaryColumn.from_arrow(parent.slice(10, 2))
     assert column.nbytes < 2_100 and column.held_bytes > 1_000_000
+
+
+@pytest.mark.slow
+def test_a_column_ends_at_two_gibibytes_also_where_its_memory_reaches_further():
+    part = bytes(590 << 20)
+    with pytest.raises(OverflowError, match="2 GiB"):
+        BinaryColumn.from_pylist([part] * 4)
