@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -160,7 +160,7 @@ class TableRelation(Relation):
     """A stored table or view: a relation with a key; a table takes changes too."""
 
     @classmethod
-    def of(cls, table: TableCatalog, runner: Runner) -> TableRelation:
+    def of(cls, table: TableCatalog, runner: Runner) -> Self:
         """All rows of a table."""
         return cls(Scan(table), runner)
 

@@ -7,12 +7,13 @@ has been dispatched."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
 from typing import Protocol
 
 from stream.exchange.dispatch import Dispatcher
 from stream.exchange.turns import Turns
 from stream.executor.base import Executor
-from stream.message import Barrier, Watermark
+from stream.message import STATEMENTS, Barrier, Watermark
 
 
 class ActorObserver(Protocol):
@@ -67,11 +68,13 @@ class Actor:
                 elif isinstance(message, Watermark):
                     self._dispatcher.broadcast(message)
                 else:
+                    assert not isinstance(message, STATEMENTS), "a statement ends in its table's own chain"
                     self.rows += message.capacity
                     self._dispatcher.dispatch(message)
                 self._turns.share()
         except BaseException as error:
             self._observer.fail(self.actor_id, error)
         finally:
-            messages.close()
+            if isinstance(messages, Generator):
+                messages.close()
             self._turns.give()

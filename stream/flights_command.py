@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relational.errors import RelationalError
+from relational.relation import Relation
 from stream.connector.flights import SPLIT, FlightsReader
 from stream.errors import StreamError
 from stream.flights_views import ORDER, TABLE, VIEWS, create_table, create_view
@@ -142,5 +143,6 @@ def summary(session: Session, last: Sample, begun: int) -> str:
 def show(session: Session, console: Console) -> None:
     """The first rows of every view, in an order that means something."""
     for name in VIEWS:
-        rows = session.sql(f"SELECT * FROM {name} ORDER BY {ORDER[name]}").to_arrow()
-        print_rows(console, rows, f"\n{name}", SHOWN_ROWS)
+        rows = session.sql(f"SELECT * FROM {name} ORDER BY {ORDER[name]}")
+        assert isinstance(rows, Relation)
+        print_rows(console, rows.to_arrow(), f"\n{name}", SHOWN_ROWS)

@@ -47,10 +47,8 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     for name, value in options.items():
         if name not in known:
             raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
-    stream, storage = (
-        kind(**{name: value for name, value in options.items() if name in names}) for kind, names in parts.items()
-    )
-    return PlaygroundOptions(stream, storage)
+    given = {kind: {name: options[name] for name in names & options.keys()} for kind, names in parts.items()}
+    return PlaygroundOptions(StreamOptions(**given[StreamOptions]), StorageOptions(**given[StorageOptions]))
 
 
 class Session:

@@ -4,15 +4,20 @@ table."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relational.plan.changes import writable
 from relational.relation import TableRelation
 from stream.rows import chunk_of_rows
 
+if TYPE_CHECKING:
+    from stream.runner import SessionRunner
+
 
 class Table(TableRelation):
     """Named rows. What it changes is readable after the session's next flush or barrier."""
+
+    runner: SessionRunner
 
     def insert(self, rows: Iterable[Any]) -> int:
         """Rows affected. `rows`: tuples, mappings, or anything Arrow-capable, which is taken column by

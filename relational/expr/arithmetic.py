@@ -14,19 +14,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr import kernels
 from relational.expr.coercion import digits
 from relational.expr.evaluation import Evaluation, Value, from_numbers, null_where, numbers, valid_rows
+from relational.expr.kernels import (
+    ADD,
+    DIVIDE,
+    MODULO,
+    MULTIPLY,
+    SUBTRACT,
+    decimal_arithmetic,
+    decimal_rescale,
+)
 from relational.types.data_type import DataType, TypeKind
 
 OUT_OF_RANGE = "value out of range"
 DIVISION_BY_ZERO = "division by zero"
 OPERATIONS = {
-    "add": kernels.ADD,
-    "subtract": kernels.SUBTRACT,
-    "multiply": kernels.MULTIPLY,
-    "divide": kernels.DIVIDE,
-    "modulo": kernels.MODULO,
+    "add": ADD,
+    "subtract": SUBTRACT,
+    "multiply": MULTIPLY,
+    "divide": DIVIDE,
+    "modulo": MODULO,
 }
 _CHECKED = {"add": pc.add_checked, "subtract": pc.subtract_checked, "multiply": pc.multiply_checked}
 _FLOATING = {
@@ -99,7 +107,7 @@ def _floating(operation: str, evaluation: Evaluation, args: list[Value], data_ty
 
 def _numeric(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
     left, right = (_decimals(arg) for arg in args)
-    data, faults = kernels.decimal_arithmetic(
+    data, faults = decimal_arithmetic(
         OPERATIONS[operation],
         left,
         right,
@@ -142,7 +150,7 @@ def rescale(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.
     """NUMERIC at the precision and scale of `data_type`, half away from zero."""
     if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
         return array.cast(data_type.arrow)
-    data, faults = kernels.decimal_rescale(array, array.type.scale, data_type.precision, data_type.scale)
+    data, faults = decimal_rescale(array, array.type.scale, data_type.precision, data_type.scale)
     return decimal_result(evaluation, data, faults, [array], data_type)
 
 

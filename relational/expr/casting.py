@@ -167,8 +167,10 @@ def _spelled_out(evaluation: Evaluation, array: pa.Array, plain: np.ndarray, tar
     failed = np.zeros(len(texts), np.bool_)
     for row in np.flatnonzero(~plain):
         value = _decimal_or_none(texts[row])
-        failed[row] = value is None or value.copy_abs() >= Decimal(10) ** digits(target)[0]
-        texts[row] = None if failed[row] else f"{value.quantize(Decimal(1).scaleb(-38), context=WIDE):f}"
+        if value is None or value.copy_abs() >= Decimal(10) ** digits(target)[0]:
+            failed[row], texts[row] = True, None
+        else:
+            texts[row] = f"{value.quantize(Decimal(1).scaleb(-38), context=WIDE):f}"
     evaluation.fail(failed, f"invalid text for {target}")
     return pa.array(texts, pa.string())
 

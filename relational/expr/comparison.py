@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr import kernels
 from relational.expr.evaluation import Evaluation, Value, booleans, valid_rows
+from relational.expr.kernels import decimal_compare
 from relational.types.data_type import DataType
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
 
@@ -59,7 +59,7 @@ def _as_array(value: Value) -> pa.Array:
 def _signs(left: pa.Array, right: pa.Array) -> np.ndarray:
     """int8[rows]: -1, 0 or 1; arbitrary where a side is NULL."""
     if pa.types.is_decimal(left.type):
-        return kernels.decimal_compare(left, right, len(left), left.type.scale, right.type.scale)
+        return decimal_compare(left, right, len(left), left.type.scale, right.type.scale)
     if pa.types.is_interval(left.type):
         left_days, left_rest = interval_length(left)
         right_days, right_rest = interval_length(right)

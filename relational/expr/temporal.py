@@ -148,8 +148,10 @@ def scale_interval(evaluation: Evaluation, interval: Value, factor: Value) -> pa
     micros = np.rint(micros + (days - whole_days) * MICROSECONDS_PER_DAY)
     limit = float(2**52)
     beyond = (np.abs(whole_months) > limit) | (np.abs(whole_days) > limit) | (np.abs(micros) > 2.0**62)
-    parts = (np.where(beyond, 2.0**40, part).astype(np.int64) for part in (whole_months, whole_days, micros))
-    return _intervals(evaluation, tuple(parts), valid)
+    months, days, micros = (
+        np.where(beyond, 2.0**40, part).astype(np.int64) for part in (whole_months, whole_days, micros)
+    )
+    return _intervals(evaluation, (months, days, micros), valid)
 
 
 def truncate(unit: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:

@@ -64,12 +64,13 @@ class DataType:
             if self.precision is not None or self.scale is not None:
                 raise BindError(f"{self.kind.name} has neither precision nor scale")
             return
-        if self.precision is None:
-            object.__setattr__(self, "precision", MAX_PRECISION)
-            object.__setattr__(self, "scale", DEFAULT_SCALE if self.scale is None else self.scale)
-        elif self.scale is None:
-            object.__setattr__(self, "scale", 0)
         precision, scale = self.precision, self.scale
+        if scale is None:
+            scale = DEFAULT_SCALE if precision is None else 0
+        if precision is None:
+            precision = MAX_PRECISION
+        object.__setattr__(self, "precision", precision)
+        object.__setattr__(self, "scale", scale)
         if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
             raise BindError(f"NUMERIC({precision}, {scale}): precision is 1 to 38, scale is 0 to precision")
 
@@ -83,7 +84,7 @@ class DataType:
         """The type that SQL writes so, e.g. `numeric(10, 2)`; BindError where there is none."""
         match = _SPELLING.fullmatch(text.strip().lower())
         kind = _KIND_OF_NAME.get(" ".join(match["name"].split())) if match else None
-        if kind is None:
+        if match is None or kind is None:
             raise BindError(f"there is no type {text.strip()!r}")
         if match["precision"] is None:
             return cls(kind)

@@ -48,6 +48,7 @@ class Dispatcher(ABC):
         mutation = message.mutation if isinstance(message, Barrier) else None
         if isinstance(mutation, Add):
             for output in mutation.outputs.get(self._actor_id, ()):
+                assert isinstance(output, Output)
                 self._outputs[output.actor_id] = output.channel
         for channel in self._outputs.values():
             channel.send(message)

@@ -65,11 +65,10 @@ class BarrierStats:
             self._committed_barriers += 1
             self._committed_epoch = epoch
             if steps and Step.INJECT in steps:
-                moments = [*steps.items(), (None, now)]
+                ends = [*list(steps.values())[1:], now]
                 self._latencies_ms.append(1_000 * (now - steps[Step.INJECT]))
                 self._last_steps_ms = {
-                    step.value: 1_000 * (moments[index + 1][1] - begun)
-                    for index, (step, begun) in enumerate(moments[:-1])
+                    step.value: 1_000 * (end - begun) for (step, begun), end in zip(steps.items(), ends, strict=True)
                 }
 
     def discarded(self) -> None:

@@ -82,13 +82,18 @@ class _Chain:
     def state_table(self, catalog: Any) -> StateTable:
         return StateTable(catalog, self.parts.store)
 
+    def head_channel(self) -> Channel:
+        """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
+        assert self.control is not None
+        return self.control
+
     def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
-        return DmlExecutor(info, self.control)
+        return DmlExecutor(info, self.head_channel())
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         return SourceExecutor(
             info,
-            self.control,
+            self.head_channel(),
             self.readers(node),
             self.state_table(node.offset_table),
             self.parts.options.chunk_rows,
