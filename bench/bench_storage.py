@@ -27,7 +27,7 @@ class Hummock:
     settings = "64 KB blocks, lz4, blocked bloom 10 bits, block cache 512 MB"
 
     def __init__(self, folder: Path):
-        self.store = hummock.open(f"file://{folder}", block_cache_bytes=512 << 20)
+        self.store = hummock.open(f"file://{folder}", role="writer", block_cache_bytes=512 << 20)
         self.epochs = EpochGenerator()
         self.epoch = self.epochs.next()
 

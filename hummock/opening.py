@@ -15,12 +15,16 @@ from hummock.storage import HummockStorage
 ROLES = ("writer", "reader")
 
 
-def open_storage(url: str, *, role: str = "writer", **options: Any) -> HummockStorage:
-    """The store at `url`: `memory://` (a new one each time) or `file:///directory`, made if it is not there.
+def open_storage(url: str, *, role: str | None = None, **options: Any) -> HummockStorage:
+    """The store at `url`: `memory://` (a new one each time) or `file:///directory`.
 
-    As "writer" it takes the writer role over from any other process, whose next commit is then refused; as
-    "reader" it changes nothing. `options` are those of StorageOptions. Closing the store closes all of it.
+    Opening is reading: as "reader", the default, nothing at the URL changes. `role="writer"` makes the store if it
+    is not there and takes the writer role over from any other process, whose next commit is then refused; a store
+    in memory has nobody else, so there it is the default. `options` are those of StorageOptions. Closing the store
+    closes all of it. MetaStoreError if there is no store to read.
     """
+    if role is None:
+        role = "writer" if url == "memory://" else "reader"
     if role not in ROLES:
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
     storage_options = StorageOptions(**options)

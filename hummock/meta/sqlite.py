@@ -153,7 +153,7 @@ class SqliteMetaStore(MetaStore):
         if testimony is not None and not exists:
             raise MetaStoreEmptied(str(self._path), str(self._witness.path))
         if not exists and not create:
-            raise MetaStoreError(f"{self._path} does not exist")
+            raise MetaStoreError(f"{self._path} does not exist: there is no store; one is made by opening as writer")
         if not exists:
             with self._typed():
                 self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ class StreamManager:
 
     @property
     def is_paused(self) -> bool:
-        """Whether sources are to read nothing for now."""
+        """Whether sources are to read nothing until they are resumed."""
         return self._is_paused
 
     @property

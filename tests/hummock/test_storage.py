@@ -44,7 +44,7 @@ class TestHummockStorageInMemory(StateStoreSuite):
 class TestHummockStorageOnDisk(StateStoreSuite):
     @pytest.fixture
     def store(self, tmp_path):
-        with hummock.open(f"file://{tmp_path}/store") as store:
+        with hummock.open(f"file://{tmp_path}/store", role="writer") as store:
             yield store
 
 
@@ -105,18 +105,18 @@ def test_a_nodes_writes_are_seen_elsewhere_after_wait_epoch():
 
 def test_what_was_committed_is_there_after_opening_again(tmp_path):
     url = f"file://{tmp_path}/store"
-    with hummock.open(url) as store:
+    with hummock.open(url, role="writer") as store:
         store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
         store.commit(E1)
         store.ingest_batch(batch((b"a", b"lost")), E2)
         store.seal_epoch(E2)
         store.sync(E2)
-    with hummock.open(url) as store:
+    with hummock.open(url, role="writer") as store:
         assert store.committed_epoch == E1
         assert list(store.scan(EVERYTHING, E3)) == [(b"a", b"1"), (b"b", b"2")]
         store.ingest_batch(batch((b"c", b"3")), E2)
         store.commit(E2)
-    with hummock.open(url, role="reader") as store:
+    with hummock.open(url) as store:
         assert store.get_many(pa.array([b"c", b"a"]), E2).to_arrow().to_pylist() == [b"3", b"1"]
         store.ingest_batch(batch((b"c", b"4")), E3)
         with pytest.raises(HummockError, match="writer role"):
@@ -125,7 +125,7 @@ def test_what_was_committed_is_there_after_opening_again(tmp_path):
 
 def test_opening_takes_the_writer_role_over(tmp_path):
     url = f"file://{tmp_path}/store"
-    with hummock.open(url) as first, hummock.open(url) as second:
+    with hummock.open(url, role="writer") as first, hummock.open(url, role="writer") as second:
         second.ingest_batch(batch((b"a", b"2")), E1)
         second.commit(E1)
         first.ingest_batch(batch((b"a", b"1")), E2)
