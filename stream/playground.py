@@ -65,6 +65,7 @@ class Playground:
             self.manager = HummockManager(
                 meta_store, object_store, clock, metrics=self.metrics, random_bytes=random_bytes
             )
+            undo.callback(self.manager.close)
             writer = self.manager.claim_writer(self.node_name)
             self.storage = HummockStorage(
                 self.manager, object_store, options.storage, session=writer, node=self.node_name

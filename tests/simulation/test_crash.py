@@ -70,7 +70,7 @@ def test_a_kill_at_any_time_does(point, nth, tmp_path):
 @pytest.mark.slow
 def test_killed_again_and_again_it_still_ends_with_the_same_answer(tmp_path):
     url, seed, rounds, kills = f"file://{tmp_path}/store", 5, 40, 0
-    plan = [(point, nth) for nth in (9, 4, 6, 3) for point in POINTS]
+    plan = [("notify", 12), *((point, nth) for nth in (3, 2, 4) for point in POINTS)]
     code, done = KILLED, None
     for point, nth in plan:
         code, last = run(url, seed, rounds, point, nth)
