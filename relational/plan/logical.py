@@ -8,8 +8,9 @@ then adds them, hidden). Column numbers are positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from typing import Self
 
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
@@ -67,10 +68,33 @@ class LogicalPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(LogicalPlan):
-    """Chosen columns of a table, in the order of `columns` (all of them where not given)."""
+class _StoredRows(LogicalPlan):
+    """Rows of a table: its columns number `columns`, in that order."""
 
     table: TableCatalog
+    columns: tuple[int, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return table_schema(self.table, self.columns)
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        return hidden_columns(self.table, self.columns)
+
+    @property
+    def stream_key(self) -> tuple[int, ...] | None:
+        return positions_of(self.table.stream_key, self.columns)
+
+    @property
+    def is_append_only(self) -> bool:
+        return self.table.is_append_only
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(_StoredRows):
+    """Chosen columns of a table, in the order of `columns` (all of them where not given)."""
+
     columns: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below
 
     def __post_init__(self) -> None:
@@ -78,51 +102,17 @@ class Scan(LogicalPlan):
             object.__setattr__(self, "columns", tuple(range(len(self.table.columns))))
 
     @property
-    def schema(self) -> Schema:
-        return table_schema(self.table, self.columns)
-
-    @property
-    def hidden(self) -> frozenset[int]:
-        return hidden_columns(self.table, self.columns)
-
-    @property
-    def stream_key(self) -> tuple[int, ...] | None:
-        return positions_of(self.table.stream_key, self.columns)
-
-    @property
-    def is_append_only(self) -> bool:
-        return self.table.is_append_only
-
-    @property
     def summary(self) -> str:
         return f"Scan {self.table.name} ({', '.join(self.schema.names)})"
 
 
 @dataclass(frozen=True, slots=True)
-class PointGet(LogicalPlan):
+class PointGet(_StoredRows):
     """The row of a table whose primary key is `key` (one constant per key column, in key order); batch
     only.
     """
 
-    table: TableCatalog
-    columns: tuple[int, ...]
     key: tuple[Literal, ...]
-
-    @property
-    def schema(self) -> Schema:
-        return table_schema(self.table, self.columns)
-
-    @property
-    def hidden(self) -> frozenset[int]:
-        return hidden_columns(self.table, self.columns)
-
-    @property
-    def stream_key(self) -> tuple[int, ...] | None:
-        return positions_of(self.table.stream_key, self.columns)
-
-    @property
-    def is_append_only(self) -> bool:
-        return self.table.is_append_only
 
     @property
     def summary(self) -> str:
@@ -160,18 +150,24 @@ class Values(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(LogicalPlan):
-    """The rows for which `predicate` is true (not NULL)."""
+class _Unary(LogicalPlan):
+    """What is made of the rows of one input."""
 
     input: LogicalPlan
-    predicate: Expression
 
     @property
     def inputs(self) -> tuple[LogicalPlan, ...]:
         return (self.input,)
 
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Filter:
-        return Filter(inputs[0], self.predicate)
+    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Self:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(_Unary):
+    """The rows for which `predicate` is true (not NULL)."""
+
+    predicate: Expression
 
     @property
     def summary(self) -> str:
@@ -179,22 +175,14 @@ class Filter(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Project(LogicalPlan):
+class Project(_Unary):
     """One output column per expression, named by `names`; `concealed` are the positions of those that
     are hidden.
     """
 
-    input: LogicalPlan
     expressions: tuple[Expression, ...]
     names: tuple[str, ...]
     concealed: frozenset[int] = dataclass_field(default_factory=frozenset)
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Project:
-        return Project(inputs[0], self.expressions, self.names, self.concealed)
 
     @property
     def schema(self) -> Schema:
@@ -223,24 +211,16 @@ class Project(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(LogicalPlan):
+class Aggregate(_Unary):
     """One row per group: the input columns `group_by` (hidden or not, shown here), then one column per call.
 
     Without groups it is one row, also over no rows. Without calls it is DISTINCT. `names` name the
     calls' columns.
     """
 
-    input: LogicalPlan
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
     names: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Aggregate:
-        return Aggregate(inputs[0], self.group_by, self.calls, self.names)
 
     @property
     def schema(self) -> Schema:
@@ -270,18 +250,10 @@ class Aggregate(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Sort(LogicalPlan):
+class Sort(_Unary):
     """The input's rows in the order of `keys`; ties in any order; batch only."""
 
-    input: LogicalPlan
     keys: tuple[SortKey, ...]
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Sort:
-        return Sort(inputs[0], self.keys)
 
     @property
     def summary(self) -> str:
@@ -290,19 +262,11 @@ class Sort(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit(LogicalPlan):
+class Limit(_Unary):
     """At most `count` rows (None: all) after skipping `offset`; batch only."""
 
-    input: LogicalPlan
     count: int | None
     offset: int = 0
-
-    @property
-    def inputs(self) -> tuple[LogicalPlan, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalPlan, ...]) -> Limit:
-        return Limit(inputs[0], self.count, self.offset)
 
     @property
     def summary(self) -> str:
