@@ -133,22 +133,24 @@ def _parsed(
     pattern: str,
     convert: Callable[[pa.Array], pa.Array],
 ) -> pa.Array:
-    """`convert` of the texts that match `pattern`; the others fail."""
-    matches = booleans(pc.match_substring_regex(array, pattern))
-    return convert(evaluation.reject(array, ~matches & valid_rows(array), f"invalid text for {target}"))
-
-
-def _integer_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    """The texts as Arrow reads them; where it refuses one, `convert` of those that match `pattern`, and the
+    others fail.
+    """
     try:
         return array.cast(target.arrow)
     except pa.ArrowInvalid:
-        return _parsed(
-            evaluation,
-            array,
-            target,
-            _INTEGER,
-            lambda texts: arithmetic.narrow_to_integer(evaluation, texts.cast(pa.decimal128(38, 0)), target),
-        )
+        matches = booleans(pc.match_substring_regex(array, pattern))
+        return convert(evaluation.reject(array, ~matches & valid_rows(array), f"invalid text for {target}"))
+
+
+def _integer_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    return _parsed(
+        evaluation,
+        array,
+        target,
+        _INTEGER,
+        lambda texts: arithmetic.narrow_to_integer(evaluation, texts.cast(pa.decimal128(38, 0)), target),
+    )
 
 
 def _numeric_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
@@ -183,16 +185,13 @@ def _decimal_or_none(text: str) -> Decimal | None:
 
 
 def _float_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
-    try:
-        return array.cast(target.arrow)
-    except pa.ArrowInvalid:
-        return _parsed(
-            evaluation,
-            array,
-            target,
-            _FLOAT,
-            lambda texts: pc.replace_substring_regex(texts, r"^\+", "").cast(target.arrow),
-        )
+    return _parsed(
+        evaluation,
+        array,
+        target,
+        _FLOAT,
+        lambda texts: pc.replace_substring_regex(texts, r"^\+", "").cast(target.arrow),
+    )
 
 
 def _boolean_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
