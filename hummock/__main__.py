@@ -134,7 +134,8 @@ def _print_version(console: Console, version: HummockVersion) -> None:
     size = sum(info.data_bytes + info.meta_bytes for info in version.sstables)
     console.print(f"version {version.id:,}: {files:,} files, {_bytes(size)}", highlight=False)
     console.print(f"committed epoch {_epoch(version.max_committed_epoch)}", highlight=False)
-    console.print(f"readable from   {_epoch(version.safe_epoch)}", highlight=False)
+    beginning = _epoch(version.safe_epoch) if version.safe_epoch else "the beginning"
+    console.print(f"readable from   {beginning}", highlight=False)
     if version.dropped_tables:
         dropped = ", ".join(map(str, sorted(version.dropped_tables)))
         console.print(f"dropped tables  {dropped}", highlight=False)

@@ -57,6 +57,7 @@ def run(*arguments, status=0):
 def test_version_lists_epochs_and_files(url):
     text = run("version", url)
     assert "version 3: 3 files" in text and "2021-04-01 00:00:03.000" in text
+    assert "readable from   the beginning" in text
     for number in range(1, 4):
         assert f"{number:032x}" in text
     assert f"{4:032x}" not in text
