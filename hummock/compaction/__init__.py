@@ -1,0 +1,1 @@
+"""What a merge of sorted rows keeps and what it drops, and the one loop that does it."""

@@ -1,0 +1,1 @@
+"""A query at one epoch, evaluated over committed rows."""

@@ -1,0 +1,1 @@
+"""What a query or a view means: relational algebra, built, bound, rewritten and stored."""

@@ -1,0 +1,1 @@
+"""How a new view reads the rows its table already has while changes go on."""

@@ -1,0 +1,1 @@
+"""One operator of a change stream per file, and what operators share."""
