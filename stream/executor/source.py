@@ -28,8 +28,10 @@ def begins_paused(barrier: Barrier) -> bool:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) in turn, `chunk_rows` at a time. After `checkpoint_rows` rows since
-    the last barrier (0: never) it calls `request_barrier` once and reads on only after the next barrier."""
+    """Reads `readers` (split -> reader) in turn, `chunk_rows` at a time. After `checkpoint_rows` rows
+    since the last barrier (0: never) it calls `request_barrier` once and reads on only after the next
+    barrier. Where all readers come to their end it asks too, so that the end is committed without waiting
+    for an interval."""
 
     def __init__(
         self,
@@ -106,7 +108,8 @@ class SourceExecutor(Executor):
                 chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
-                if self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows:
+                is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
+                if is_full or all(each.is_finished for each in readers):
                     self._request_barrier()
                 return chunk
         return None

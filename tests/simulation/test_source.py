@@ -236,6 +236,12 @@ def test_failing_uploads_lose_nothing_and_double_nothing(stage):
     assert stage.objects.hits >= 3
 
 
+def test_the_end_of_a_source_is_committed_without_anybody_asking(stage):
+    stage = stage(1, 500)
+    stage.wait_for(500)
+    assert stage.session.source_offsets("events") == {"all": "500"}
+
+
 def test_a_slow_store_holds_the_source_back(stage):
     stage = stage(9, 6_000, checkpoint_rows=100, chunk_rows=50, in_flight_barriers=3)
     stage.objects.add(Fault(FaultKind.DELAY, "put", "sst/", times=10_000, delay_ms=30))
