@@ -105,6 +105,7 @@ class _Query:
                 call.argument,
                 None if call.argument is None else types[call.argument],
                 call.data_type,
+                is_filtered=call.filter is not None,
             )
             for call in plan.calls
         ]

@@ -2,13 +2,13 @@
 
 What executors and batch queries call. A chunk is first located (rows to group numbers), groups met for the
 first time may be loaded from where their states were stored, then the chunk is applied; nothing in it is per
-row or per group in Python. A flush tells what changed since the last one. The encoded key of a group is the
+row or per group in Python. A flush tells what changed since the last one, piece by piece. The encoded key of a group is the
 truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ from relational.state.key_index import KeyIndex
 from relational.types import DataType, OrderType
 
 EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
+FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then stay in the cache
 MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
 
 
@@ -44,7 +45,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class AggChange:
-    """What one epoch changed. `output`: (group columns, results), its updates are U-/U+ pairs. `state`:
+    """What one epoch changed, or a piece of it. `output`: (group columns, results), its updates are U-/U+ pairs. `state`:
     (group columns, count(*), states), its updates are U+ alone, which a StateTable takes. None: no rows.
     """
 
@@ -73,8 +74,11 @@ class AggGroups:
         self._encoder = KeyEncoder(self.group_types, [OrderType()] * len(self.group_types))
         self._index, self._dirty = KeyIndex(), DirtyGroups()
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
-        self._calls = tuple(_kernel(spec, strict) for spec in self.specs)
-        self._kernels: tuple[AggKernel, ...] = (self._rows, *self._calls)
+        self._calls = tuple(
+            self._rows if spec.counts_rows else _kernel(spec, strict) for spec in self.specs
+        )
+        self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
+        self._kernels = tuple(dict.fromkeys(self._stored))
         self._vanished = 0  # groups in memory, about, that no longer exist
 
     @property
@@ -151,7 +155,7 @@ class AggGroups:
         """
         exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
         at = len(self.group_types)
-        for kernel in self._kernels:
+        for kernel in self._stored:
             width = len(kernel.spec.state_types)
             kernel.load(ids, rows.columns[at : at + width], exists)
             at += width
@@ -163,14 +167,19 @@ class AggGroups:
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
     ) -> None:
         """Takes the rows into their groups. `ids` as `locate` gave them; `masks`: per call uint8[capacity], 1
-        where its FILTER is true, or None. A chunk without ops is all inserts.
+        where its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call
+        that has no FILTER.
         """
         ops = getattr(chunk, "ops", None)
         self._touch(ids)
         self._rows.update(ids, None, ops, None)
         for index, (kernel, spec) in enumerate(zip(self._calls, self.specs, strict=True)):
-            argument = None if spec.argument is None else chunk.columns[spec.argument]
-            kernel.update(ids, argument, ops, None if masks is None else masks[index])
+            mask = None if masks is None else masks[index]
+            if mask is not None and not spec.is_filtered:
+                raise ValueError(f"a mask for call {index}, {spec.kind}, which has no FILTER")
+            if kernel is not self._rows:
+                argument = None if spec.argument is None else chunk.columns[spec.argument]
+                kernel.update(ids, argument, ops, mask)
 
     def stale(self, call: int) -> np.ndarray:
         """The groups whose extreme of `call` has to be looked up before the next flush, int32[n]."""
@@ -182,30 +191,26 @@ class AggGroups:
         """
         self._calls[call].refill(ids, values)
 
-    def flush(self) -> AggChange:
-        """What changed since the last flush; the epoch of these groups ends.
+    def flush(self) -> Iterator[AggChange]:
+        """What changed since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of
+        these groups has ended. REQUIRES that all are taken before the groups are used again.
 
         ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
         """
-        dirty = self._dirty.dirty_from(0)
-        exists = self._gather(dirty)
-        state_changed, output_changed = np.zeros((2, len(dirty)), np.uint8)
-        self._rows.compare(state_changed, np.zeros(len(dirty), np.uint8))
-        for kernel in self._calls:
-            kernel.compare(state_changed, output_changed)
-        keys = self.keys(dirty)
-        picks, ops = self._dirty.plan(exists, output_changed, False)
-        output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
-        picks, ops = self._dirty.plan(exists, state_changed, True)
-        states = [column for kernel in self._kernels for column in kernel.state_columns(picks)]
-        change = AggChange(output, _chunk(keys, picks, ops, states))
-        vanished = dirty[exists == 0]
+        dirty, vanished = self._dirty.dirty_from(0), 0
+        for first in range(0, len(dirty), FLUSH_GROUPS):
+            ids = dirty[first : first + FLUSH_GROUPS]
+            exists = self._gather(ids, first)
+            yield self._change(ids, first, exists)
+            gone = ids[exists == 0]
+            for kernel in self._kernels:
+                kernel.reset(gone)
+            self._dirty.settle(first, exists)
+            vanished += len(gone)
         for kernel in self._kernels:
-            kernel.reset(vanished)
             kernel.forget()
-        self._dirty.finish(exists)
-        self._evict(len(vanished))
-        return change
+        self._dirty.finish()
+        self._evict(vanished)
 
     def results(self) -> DataChunk:
         """The groups that exist with their results, in the order in which they appeared."""
@@ -237,16 +242,28 @@ class AggGroups:
             kernel.forget()
             kernel.save(dirty)
 
-    def _gather(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers the states of `ids`; which of them exist, uint8[ids]."""
+    def _gather(self, ids: np.ndarray, first: int = 0) -> np.ndarray:
+        """Gathers the states of `ids`, dirty groups from place `first` on; which of them exist, uint8[ids]."""
         for kernel in self._kernels:
-            kernel.gather(ids)
+            kernel.gather(ids, first)
         counts = self._rows.outputs(np.arange(len(ids), dtype=np.int32)).to_numpy()
         if len(counts) and counts.min() < 0:
             wrong = ids[int(counts.argmin())]
             key = next(iter(self.keys(np.array([wrong], np.int32)).rows()))
             raise ConsistencyError(f"{-counts.min()} rows more were retracted than came", key=key)
         return (counts > 0).astype(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
+
+    def _change(self, ids: np.ndarray, first: int, exists: np.ndarray) -> AggChange:
+        """The rows that tell of the gathered groups `ids`, dirty ones from place `first` on."""
+        state_changed, output_changed, ignored = np.zeros((3, len(ids)), np.uint8)
+        for kernel in self._kernels:
+            kernel.compare(state_changed, output_changed if kernel in self._calls else ignored)
+        keys = self.keys(ids)
+        picks, ops = self._dirty.plan(first, exists, output_changed, False)
+        output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
+        picks, ops = self._dirty.plan(first, exists, state_changed, True)
+        states = [column for kernel in self._stored for column in kernel.state_columns(picks)]
+        return AggChange(output, _chunk(keys, picks, ops, states))
 
     def _evict(self, vanished: int) -> None:
         """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""

@@ -17,6 +17,7 @@ cdef class AggKernel:
     cdef ByteBuffer states              # one record per group
     cdef ByteBuffer saved               # records of the dirty groups before this epoch, in dirty order
     cdef ByteBuffer gathered            # records that the last `gather` copied, in its order
+    cdef Py_ssize_t first_saved         # place in `saved` of the former state of gathered record 0
     cdef ByteBuffer weights             # int8 per row of the chunk at hand
 
     cdef int copy_records(self, const int32_t[::1] ids, ByteBuffer target) except -1
@@ -33,10 +34,10 @@ cdef class AggKernel:
         return self.states.data + group * self.width
 
     cdef inline void* picked(self, int64_t pick) noexcept nogil:
-        """Gathered record `pick`; where negative, saved record ~pick."""
+        """Gathered record `pick`; where negative, the former state of gathered record ~pick."""
         if pick >= 0:
             return self.gathered.data + pick * self.width
-        return self.saved.data + ~pick * self.width
+        return self.saved.data + (self.first_saved + ~pick) * self.width
 
 
 @cython.final

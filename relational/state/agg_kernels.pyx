@@ -64,15 +64,18 @@ cdef class AggKernel:
         """Appends the present records of `ids` to the saved ones."""
         self.copy_records(ids, self.saved)
 
-    def gather(self, const int32_t[::1] ids):
-        """Makes the present records of `ids` the gathered ones."""
+    def gather(self, const int32_t[::1] ids, Py_ssize_t first_saved=0):
+        """Makes the present records of `ids` the gathered ones; what they were before this epoch was saved from
+        place `first_saved` on.
+        """
         self.gathered.size = 0
+        self.first_saved = first_saved
         self.copy_records(ids, self.gathered)
 
     def compare(self, uint8_t[::1] state_changed, uint8_t[::1] output_changed):
         """Sets both flags (uint8[gathered], not cleared here) where gathered and saved record differ."""
         cdef Py_ssize_t row, rows = state_changed.shape[0]
-        if rows * self.width > min(self.saved.size, self.gathered.size):
+        if rows * self.width > min(self.saved.size - self.first_saved * self.width, self.gathered.size):
             raise ValueError(f"{rows} flags, {self.saved.size // self.width} saved records")
         with nogil:
             for row in range(rows):
@@ -120,7 +123,7 @@ cdef class AggKernel:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     cdef int copy_records(self, const int32_t[::1] ids, ByteBuffer target) except -1:
-        """Appends the present records of `ids`; word by word, which lets many of the reads be under way."""
+        """Appends the present records of `ids`."""
         cdef Py_ssize_t row, rows = ids.shape[0], words = self.width // sizeof(int64_t), word
         cdef int64_t* out
         cdef const int64_t* record
@@ -128,6 +131,8 @@ cdef class AggKernel:
         out = <int64_t*>(target.data + target.size)
         with nogil:
             for row in range(rows):
+                if row + AHEAD < rows:
+                    __builtin_prefetch(self.state(ids[row + AHEAD]))
                 record = <const int64_t*>self.state(ids[row])
                 for word in range(words):
                     out[word] = record[word]
@@ -183,7 +188,7 @@ cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):
 
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1:
     """IndexError for a pick beyond the records."""
-    cdef Py_ssize_t saved = kernel.saved.size // kernel.width, row
+    cdef Py_ssize_t saved = kernel.saved.size // kernel.width - kernel.first_saved, row
     cdef Py_ssize_t gathered = kernel.gathered.size // kernel.width
     for row in range(picks.shape[0]):
         if picks[row] >= gathered or ~picks[row] >= saved:

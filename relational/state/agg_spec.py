@@ -19,7 +19,7 @@ class AggSpec:
     """One call. `argument` is a column of the input chunk, None for count(*).
 
     `is_retractable` (MIN and MAX only) says that rows may be retracted, so that the extreme can be lost and
-    has to be looked up again; without it a retraction is an error.
+    has to be looked up again; without it a retraction is an error. `is_filtered`: it has a FILTER.
     """
 
     kind: str
@@ -27,6 +27,7 @@ class AggSpec:
     input_type: DataType | None
     output_type: DataType
     is_retractable: bool = False
+    is_filtered: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -37,6 +38,11 @@ class AggSpec:
             raise ValueError(f"{self.kind} needs an argument")
         if self.kind in ("sum", "avg") and not self.input_type.is_numeric:
             raise ValueError(f"{self.kind} of {self.input_type}")
+
+    @property
+    def counts_rows(self) -> bool:
+        """The result is the number of rows of the group."""
+        return self.kind == "count" and self.argument is None and not self.is_filtered
 
     @property
     def is_extreme(self) -> bool:

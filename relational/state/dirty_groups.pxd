@@ -17,3 +17,5 @@ cdef class DirtyGroups:
     cdef readonly uint32_t epoch        # number of the present epoch, counted by `finish`
     cdef ByteBuffer marks               # GroupMark per group
     cdef ByteBuffer dirty               # int32: groups in the order of their first touch in this epoch
+
+    cdef Py_ssize_t places(self, Py_ssize_t first, Py_ssize_t count) except -1

@@ -90,14 +90,14 @@ cdef class DirtyGroups:
         for row in range(ids.shape[0]):
             (<GroupMark*>self.marks.data)[ids[row]].existed = exists[row]
 
-    def plan(self, const uint8_t[::1] exists, const uint8_t[::1] changed, bint only_new):
+    def plan(self, Py_ssize_t first, const uint8_t[::1] exists, const uint8_t[::1] changed, bint only_new):
         """(picks int32[n], ops uint8[n]) of the rows that tell of this epoch, in the order of first touch.
 
-        `exists`, `changed`: uint8 per dirty group. Pick i is the i-th dirty group as it is now, ~i as it was.
-        An update is U- and U+, with `only_new` U+ alone.
+        `exists`, `changed`: uint8 for each dirty group from place `first` on. Pick i is the i-th of them as it
+        is now, ~i as it was. An update is U- and U+, with `only_new` U+ alone.
         """
-        cdef Py_ssize_t i, rows = 0, count = self.dirty.size // sizeof(int32_t)
-        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
+        cdef Py_ssize_t i, rows = 0, count = self.places(first, exists.shape[0])
+        cdef const int32_t* dirty = <const int32_t*>self.dirty.data + first
         cdef GroupMark* marks = <GroupMark*>self.marks.data
         cdef uint8_t existed
         pick_array, op_array = np.empty(2 * count, np.int32), np.empty(2 * count, np.uint8)
@@ -118,10 +118,10 @@ cdef class DirtyGroups:
                     rows += 1
         return pick_array[:rows], op_array[:rows]
 
-    def finish(self, const uint8_t[::1] exists):
-        """Ends the epoch: every group is clean, and the dirty ones exist downstream as `exists` says."""
-        cdef Py_ssize_t i, count = self.dirty.size // sizeof(int32_t)
-        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
+    def settle(self, Py_ssize_t first, const uint8_t[::1] exists):
+        """The dirty groups from place `first` on exist downstream as `exists` (uint8 each) says."""
+        cdef Py_ssize_t i, count = self.places(first, exists.shape[0])
+        cdef const int32_t* dirty = <const int32_t*>self.dirty.data + first
         cdef GroupMark* mark
         with nogil:
             for i in range(count):
@@ -129,8 +129,17 @@ cdef class DirtyGroups:
                     __builtin_prefetch(<GroupMark*>self.marks.data + dirty[i + AHEAD], 1)
                 mark = <GroupMark*>self.marks.data + dirty[i]
                 mark.place, mark.existed = -1, exists[i]
+
+    def finish(self):
+        """Ends the epoch: no group is dirty. REQUIRES that all of them were settled."""
         self.dirty.size = 0
         self.epoch += 1
+
+    cdef Py_ssize_t places(self, Py_ssize_t first, Py_ssize_t count) except -1:
+        """`count`. IndexError unless there are so many dirty groups from place `first` on."""
+        if first < 0 or count > <Py_ssize_t>(self.dirty.size // sizeof(int32_t)) - first:
+            raise IndexError(f"{count} groups from place {first} of {self.count} dirty ones")
+        return count
 
     def latest(self, Py_ssize_t wanted):
         """At most `wanted` groups that exist downstream, those touched last, ascending: int32[n]. REQUIRES

@@ -108,12 +108,12 @@ class HashAggExecutor(Executor):
         for kept in self._inputs:
             kept.refill(self._groups)
         before = self._groups.groups
-        change = self._groups.flush()
+        for change in self._groups.flush():
+            if change.state is not None:
+                self._state_table.write_chunk(change.state)
+            if change.output is not None:
+                yield from slices(change.output, self._chunk_rows)
         self._is_complete = self._is_complete and self._groups.groups == before
-        if change.state is not None:
-            self._state_table.write_chunk(change.state)
-        if change.output is not None:
-            yield from slices(change.output, self._chunk_rows)
 
 
 def agg_groups(
@@ -132,6 +132,7 @@ def agg_groups(
             None if call.argument is None else types[call.argument],
             call.data_type,
             is_retractable=number in retractable,
+            is_filtered=call.filter is not None,
         )
         for number, call in enumerate(calls)
     ]

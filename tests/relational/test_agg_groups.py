@@ -3,6 +3,8 @@
 import math
 import random
 import sys
+
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
@@ -190,9 +192,9 @@ def test_changes_follow_the_oracle(seed, mode):
                 load(groups, located.new_ids, stored)
             groups.apply(chunk, located.ids)
         refill_all(groups, present, SPECS)
-        change = groups.flush()
-        follow(view, change.output)
-        follow_state(stored, change.state)
+        for change in groups.flush():
+            follow(view, change.output)
+            follow_state(stored, change.state)
         check_view(view, present, SPECS)
         assert stored.keys() == view.keys()
         if mode == "evicted":
@@ -309,27 +311,31 @@ def test_float_sum_of_many_retractions_stays_close():
 def test_global_group_always_has_a_row():
     groups = AggGroups([], [], [COUNT_ALL, single("sum", DataType.BIGINT, DataType.numeric(38, 0))])
     assert groups.open_global().tolist() == [0] and groups.open_global().tolist() == []
-    change = groups.flush()
+    (change,) = groups.flush()
     assert list(change.output.changes()) == [(Op.INSERT, (0, None))]
     assert list(change.state.changes()) == [(Op.INSERT, (0, 0, Decimal(0), 0))]
     chunk = StreamChunk.from_pretty("+ 5\n+ 7\n- 5\n- 7", Schema.of(v="bigint"))
     groups.apply(chunk, groups.locate(chunk).ids)
-    assert groups.flush().output is None
+    assert [piece.output for piece in groups.flush()] == [None]
     again = AggGroups([], [], groups.specs)
     again.load(again.open_global(), DataChunk(change.state.columns), np.ones(1, np.uint8))
     first = StreamChunk.from_pretty("+ 5", Schema.of(v="bigint"))
     again.apply(first, again.locate(first).ids)
-    assert [op for op, _ in again.flush().output.changes()] == [Op.UPDATE_DELETE, Op.UPDATE_INSERT]
+    assert [op for piece in again.flush() for op, _ in piece.output.changes()] == [Op.UPDATE_DELETE, Op.UPDATE_INSERT]
 
 
 def test_masks_hide_rows_of_one_call():
     most = single("max", DataType.BIGINT, DataType.BIGINT)
-    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, COUNT_ALL, most])
+    filtered = replace(COUNT_ALL, is_filtered=True)
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, filtered, most])
     chunk = StreamChunk.from_pretty("+ 1\n+ 2 \n+ 1\n+ 2", Schema.of(k="bigint"))
     chunk = chunk.with_visibility(np.array([1, 1, 1, 0], np.uint8))
     masks = [None, np.array([1, 0, 0, 1], np.uint8), None]
-    groups.apply(chunk, groups.locate(chunk).ids, masks)
+    located = groups.locate(chunk)
+    groups.apply(chunk, located.ids, masks)
     assert list(groups.results().rows()) == [(1, 2, 1, 1), (2, 1, 0, 2)]
+    with pytest.raises(ValueError, match="call 0, count, which has no FILTER"):
+        groups.apply(chunk, located.ids, [masks[1], None, None])
 
 
 def test_equal_keys_are_one_group():
@@ -344,7 +350,7 @@ def test_born_and_gone_within_an_epoch_is_nothing():
     chunk = StreamChunk.from_pretty("+ 1\n- 1", Schema.of(k="bigint"))
     groups.apply(chunk, groups.locate(chunk).ids)
     assert groups.dirty_groups == 1
-    change = groups.flush()
+    (change,) = groups.flush()
     assert change.output is None and change.state is None and groups.dirty_groups == 0
 
 
@@ -354,10 +360,10 @@ def test_update_without_a_changed_result_is_only_stored():
     schema = Schema.of(k="bigint", v="bigint")
     first = StreamChunk.from_pretty("+ 1 5", schema)
     groups.apply(first, groups.locate(first).ids)
-    groups.flush()
+    list(groups.flush())
     second = StreamChunk.from_pretty("+ 1 0", schema)
     groups.apply(second, groups.locate(second).ids)
-    change = groups.flush()
+    (change,) = groups.flush()
     assert change.output is None
     assert list(change.state.changes()) == [(Op.UPDATE_INSERT, (1, 2, Decimal(5), 2))]
 
@@ -371,14 +377,14 @@ def test_errors():
     groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL])
     groups.apply(chunk, groups.locate(chunk).ids)
     with pytest.raises(ConsistencyError, match="more were retracted") as caught:
-        groups.flush()
+        list(groups.flush())
     assert caught.value.key == (1,)
     stale = AggGroups([0], [DataType.BIGINT], [AggSpec("min", 0, DataType.BIGINT, DataType.BIGINT, True)])
     chunk = StreamChunk.from_pretty("+ 1\n+ 1\n- 1", schema)
     stale.apply(chunk, stale.locate(chunk).ids)
     assert stale.stale(0).tolist() == [0]
     with pytest.raises(ConsistencyError, match="before it is refilled"):
-        stale.flush()
+        list(stale.flush())
     with pytest.raises(ConsistencyError, match="no input left"):
         stale.refill(0, np.array([0], np.int32), Column.from_pylist([None], DataType.BIGINT))
 
@@ -403,7 +409,7 @@ def test_capacity_bounds_memory():
         keys = np.arange(epoch * 2_000, (epoch + 1) * 2_000)
         chunk = DataChunk([Column(pa.array(keys))])
         groups.apply(chunk, groups.locate(chunk).ids)
-        groups.flush()
+        list(groups.flush())
         assert groups.size_bytes < 800_000
     assert max(row[0] for row in groups.results().rows()) == 39_999
 
@@ -415,15 +421,13 @@ def test_vanished_groups_are_forgotten():
         for op in (0, 1):
             chunk = StreamChunk([Column(keys)], np.full(5_000, op, np.uint8))
             groups.apply(chunk, groups.locate(chunk).ids)
-            groups.flush()
+            list(groups.flush())
     assert groups.groups <= 10_000 and groups.results().visible_rows == 0
 
 
 def calls_of_a_chunk(rows):
     """Python and C calls that one chunk costs, groups known before."""
-    groups = AggGroups(
-        [0], [DataType.BIGINT], [COUNT_ALL, AggSpec("max", 0, DataType.BIGINT, DataType.BIGINT)]
-    )
+    groups = AggGroups([0], [DataType.BIGINT], [COUNT_ALL, AggSpec("max", 0, DataType.BIGINT, DataType.BIGINT)])
     chunk = DataChunk([Column(pa.array(np.arange(rows) % 500))])
     groups.apply(chunk, groups.locate(chunk).ids)
     calls = 0
