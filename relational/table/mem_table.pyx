@@ -31,7 +31,7 @@ cdef enum Operation:
 
 cdef enum:
     AHEAD = 16              # rows between asking for memory and using it
-    BLOCK = 256             # rows whose bytes are gathered together
+    BLOCK = 64              # rows whose bytes are asked for, and then gathered, together
     SHARED = 4              # bytes that every key of a table begins with: the table id
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
@@ -289,19 +289,25 @@ cdef class MemTable:
                         BatchWriter out) except -1 nogil:
         cdef Slice keys[BLOCK]
         cdef Slice values[BLOCK]
-        cdef Entry entries[BLOCK]
-        cdef int64_t numbers[BLOCK]
+        cdef const KeyItem* items = <const KeyItem*>self.order.data + place
+        cdef const Entry* entries = <const Entry*>self.entries.data
+        cdef const Entry* entry
         cdef Py_ssize_t row, count = 0
         for row in range(rows):
-            numbers[count] = (<const KeyItem*>self.order.data)[place + row].row
-            entries[count] = (<const Entry*>self.entries.data)[numbers[count]]
-            count += with_vanished or entries[count].state != VANISHED
-        for row in range(count):
-            keys[row] = self.index.key(numbers[row])
-            values[row] = self.value(&entries[row])
-            if entries[row].state != INSERTED and entries[row].state != UPDATED:
-                values[row].data = NULL
-                values[row].size = 0
+            __builtin_prefetch(entries + items[row].row)
+        for row in range(rows):
+            entry = entries + items[row].row
+            if entry.state == VANISHED and not with_vanished:
+                continue
+            keys[count] = self.index.key(items[row].row)
+            values[count] = self.value(entry)
+            if entry.state != INSERTED and entry.state != UPDATED:
+                values[count].data = NULL
+                values[count].size = 0
+            __builtin_prefetch(keys[count].data)
+            __builtin_prefetch(values[count].data)
+            __builtin_prefetch(values[count].data + values[count].size)
+            count += 1
         return out.put_block(keys, values, count)
 
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil:
