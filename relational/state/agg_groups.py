@@ -2,8 +2,8 @@
 
 What executors and batch queries call. A chunk is first located (rows to group numbers), groups met for the
 first time may be loaded from where their states were stored, then the chunk is applied; nothing in it is per
-row or per group in Python. A flush tells what changed since the last one, piece by piece. The encoded key of a group is the
-truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
+row or per group in Python. A flush tells what changed since the last one, piece by piece. The encoded key of
+a group is the truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relational.encoding.memcomparable import KeyEncoder
 from relational.errors import ConsistencyError
 from relational.state.agg_kernels import AggKernel, CountKernel
 from relational.state.agg_spec import AggSpec
-from relational.state.dirty_groups import DirtyGroups
+from relational.state.dirty_groups import DirtyGroups, plan
 from relational.state.exact_sum import ExactSumKernel
 from relational.state.extreme import ExtremeKernel
 from relational.state.float_sum import FloatSumKernel
@@ -45,8 +45,9 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class AggChange:
-    """What one epoch changed, or a piece of it. `output`: (group columns, results), its updates are U-/U+ pairs. `state`:
-    (group columns, count(*), states), its updates are U+ alone, which a StateTable takes. None: no rows.
+    """What one epoch changed, or a piece of it. None: no rows. `output`: (group columns, results), its updates
+    are U-/U+ pairs. `state`: (group columns, count(*), states), its updates are U+ alone, which a StateTable
+    takes.
     """
 
     output: StreamChunk | None
@@ -79,6 +80,7 @@ class AggGroups:
         )
         self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
         self._kernels = tuple(dict.fromkeys(self._stored))
+        self._had_row = False  # the group of an aggregation without group columns had one at the last flush
         self._vanished = 0  # groups in memory, about, that no longer exist
 
     @property
@@ -159,8 +161,8 @@ class AggGroups:
             width = len(kernel.spec.state_types)
             kernel.load(ids, rows.columns[at : at + width], exists)
             at += width
-        self._dirty.mark_existing(ids, exists)
         if not self.group_by and len(ids):
+            self._had_row = bool(exists[0])
             self._resave()
 
     def apply(
@@ -201,15 +203,15 @@ class AggGroups:
         for first in range(0, len(dirty), FLUSH_GROUPS):
             ids = dirty[first : first + FLUSH_GROUPS]
             exists = self._gather(ids, first)
-            yield self._change(ids, first, exists)
+            yield self._change(ids, exists)
             gone = ids[exists == 0]
             for kernel in self._kernels:
                 kernel.reset(gone)
-            self._dirty.settle(first, exists)
             vanished += len(gone)
         for kernel in self._kernels:
             kernel.forget()
         self._dirty.finish()
+        self._had_row = True
         self._evict(vanished)
 
     def results(self) -> DataChunk:
@@ -246,22 +248,31 @@ class AggGroups:
         """Gathers the states of `ids`, dirty groups from place `first` on; which of them exist, uint8[ids]."""
         for kernel in self._kernels:
             kernel.gather(ids, first)
-        counts = self._rows.outputs(np.arange(len(ids), dtype=np.int32)).to_numpy()
+        counts = self._row_counts(np.arange(len(ids), dtype=np.int32))
         if len(counts) and counts.min() < 0:
             wrong = ids[int(counts.argmin())]
             key = next(iter(self.keys(np.array([wrong], np.int32)).rows()))
             raise ConsistencyError(f"{-counts.min()} rows more were retracted than came", key=key)
-        return (counts > 0).astype(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
+        return (counts > 0).view(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
 
-    def _change(self, ids: np.ndarray, first: int, exists: np.ndarray) -> AggChange:
-        """The rows that tell of the gathered groups `ids`, dirty ones from place `first` on."""
+    def _row_counts(self, picks: np.ndarray) -> np.ndarray:
+        """Rows of the picked groups as gathered (pick i), or as they were before this epoch (pick ~i)."""
+        return self._rows.outputs(picks).to_numpy()
+
+    def _change(self, ids: np.ndarray, exists: np.ndarray) -> AggChange:
+        """The rows that tell of the gathered groups `ids`."""
+        existed = (
+            (self._row_counts(~np.arange(len(ids), dtype=np.int32)) > 0).view(np.uint8)
+            if self.group_by
+            else np.full(len(ids), self._had_row, np.uint8)
+        )
         state_changed, output_changed, ignored = np.zeros((3, len(ids)), np.uint8)
         for kernel in self._kernels:
             kernel.compare(state_changed, output_changed if kernel in self._calls else ignored)
         keys = self.keys(ids)
-        picks, ops = self._dirty.plan(first, exists, output_changed, False)
+        picks, ops = plan(existed, exists, output_changed, False)
         output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
-        picks, ops = self._dirty.plan(first, exists, state_changed, True)
+        picks, ops = plan(existed, exists, state_changed, True)
         states = [column for kernel in self._stored for column in kernel.state_columns(picks)]
         return AggChange(output, _chunk(keys, picks, ops, states))
 
@@ -273,7 +284,10 @@ class AggGroups:
             wanted = int(self.groups * self.capacity_bytes * EVICTION_SHARE / self.size_bytes)
         elif self._vanished < max(MIN_VANISHED, self.groups // 2):
             return
-        kept = self._dirty.latest(wanted)
+        ids = np.arange(self.groups, dtype=np.int32)
+        self._rows.gather(ids)
+        kept = self._dirty.latest(wanted, self._row_counts(ids) > 0 if self.group_by else ids >= 0)
+        self._rows.forget()
         self._vanished = 0
         if len(kept) < self.groups:
             for part in (self._index, self._dirty, *self._kernels):

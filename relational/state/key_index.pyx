@@ -97,6 +97,9 @@ cdef class KeyIndex:
                 if ids[row] < 0 or ids[row] >= self.count:
                     wrong = row
                     break
+                if self.key_bytes >= 0:
+                    size += self.key_bytes
+                    continue
                 if row + 16 < rows and 0 <= ids[row + 16] < self.count:
                     __builtin_prefetch(self.ends.data + 8 * <int64_t>ids[row + 16])
                 size += self.key(ids[row]).size
@@ -105,8 +108,8 @@ cdef class KeyIndex:
         with nogil:
             builder.reserve(rows, size)
             for row in range(rows):
-                if row + 8 < rows:
-                    __builtin_prefetch(self.key(ids[row + 8]).data)
+                if row + 16 < rows:
+                    __builtin_prefetch(self.key(ids[row + 16]).data)
                 builder.append(self.key(ids[row]))
         return builder.finish()
 
@@ -206,7 +209,6 @@ cdef class KeyIndex:
         cdef IndexSlot* slots = <IndexSlot*>self.slots.data
         cdef uint32_t tag = <uint32_t>(hash >> 32)
         cdef uint64_t at = hash & self.mask
-        cdef int64_t end
         while slots[at].number >= 0:
             if slots[at].tag == tag:
                 if same_key(key, self.key(slots[at].number)):
@@ -218,9 +220,14 @@ cdef class KeyIndex:
             self.key_bytes = key.size
         elif key.size != self.key_bytes:
             self.key_bytes = -1
-        self.arena.append(key.data, key.size)
-        end = self.arena.size
-        self.ends.append(<const uint8_t*>&end, sizeof(int64_t))
+        if self.arena.capacity - self.arena.size < key.size:
+            self.arena.reserve(key.size)
+        if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
+            self.ends.reserve(sizeof(int64_t))
+        memcpy(self.arena.data + self.arena.size, key.data, <size_t>key.size)
+        self.arena.size += key.size
+        (<int64_t*>self.ends.data)[self.count] = self.arena.size
+        self.ends.size += sizeof(int64_t)
         slots[at].tag = tag
         slots[at].number = <int32_t>self.count
         self.count += 1

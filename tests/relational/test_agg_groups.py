@@ -3,7 +3,6 @@
 import math
 import random
 import sys
-
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
