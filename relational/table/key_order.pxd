@@ -1,8 +1,12 @@
 """Sorting row numbers by their keys."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from hummock.key cimport Slice
+
+cdef extern from * nogil:
+    uint64_t __builtin_bswap64(uint64_t) noexcept
 
 cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose it is
     uint64_t high           # bytes 0..7 after the skipped ones, big endian, short keys padded with zeros
@@ -10,6 +14,15 @@ cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose 
     int64_t row
 
 ctypedef Slice (*KeySource)(void* owner, int64_t row) noexcept nogil
+
+cdef enum:
+    ITEM_BYTES = 16         # of a key stand in its item
+
+cdef inline void write_bytes(const KeyItem* item, uint8_t* out) noexcept nogil:
+    """The ITEM_BYTES bytes of the key behind the skipped ones, zeros where it ended before."""
+    cdef uint64_t high = __builtin_bswap64(item.high), low = __builtin_bswap64(item.low)
+    memcpy(out, &high, 8)
+    memcpy(out + 8, &low, 8)
 
 cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.key cimport compare_bytes
 from relational.table.key_merge cimport BatchWriter
-from relational.table.key_order cimport compare_items, item_of, sort_items
+from relational.table.key_order cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
 
 from hummock.write_batch import WriteBatch
 from relational.errors import ConsistencyError
@@ -289,6 +289,7 @@ cdef class MemTable:
                         BatchWriter out) except -1 nogil:
         cdef Slice keys[BLOCK]
         cdef Slice values[BLOCK]
+        cdef uint8_t room[BLOCK * (SHARED + ITEM_BYTES)]
         cdef const KeyItem* items = <const KeyItem*>self.order.data + place
         cdef const Entry* entries = <const Entry*>self.entries.data
         cdef const Entry* entry
@@ -299,7 +300,7 @@ cdef class MemTable:
             entry = entries + items[row].row
             if entry.state == VANISHED and not with_vanished:
                 continue
-            keys[count] = self.index.key(items[row].row)
+            keys[count] = self.key_of(items + row, room + count * (SHARED + ITEM_BYTES))
             values[count] = self.value(entry)
             if entry.state != INSERTED and entry.state != UPDATED:
                 values[count].data = NULL
@@ -309,6 +310,16 @@ cdef class MemTable:
             __builtin_prefetch(values[count].data + values[count].size)
             count += 1
         return out.put_block(keys, values, count)
+
+    cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil:
+        cdef Slice key
+        key.size = self.index.key_bytes
+        if not SHARED <= key.size <= SHARED + ITEM_BYTES:
+            return self.index.key(item.row)
+        memcpy(room, self.index.arena.data, SHARED)
+        write_bytes(item, room + SHARED)
+        key.data = room
+        return key
 
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil:
         cdef Py_ssize_t low = 0, high = self.sorted_rows, middle
