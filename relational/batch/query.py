@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
@@ -41,7 +42,7 @@ from relational.types.schema import Schema
 Chunks = Iterator[DataChunk]
 
 
-def run_query(plan: LogicalPlan, store: StateStore, epoch: int) -> pa.Table:
+def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a
     name.
     """
@@ -52,7 +53,7 @@ def run_query(plan: LogicalPlan, store: StateStore, epoch: int) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
-def query_chunks(plan: LogicalPlan, store: StateStore, epoch: int) -> Chunks:
+def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
     """All columns of the plan's rows at `epoch`, hidden ones too, as chunks without hidden rows."""
     for chunk in _Query(store, epoch).run(optimize(plan)):
         if chunk.visible_rows:
@@ -62,7 +63,7 @@ def query_chunks(plan: LogicalPlan, store: StateStore, epoch: int) -> Chunks:
 class _Query:
     """Evaluates the nodes of one plan; a node is a generator over those of its inputs."""
 
-    def __init__(self, store: StateStore, epoch: int):
+    def __init__(self, store: StateStore, epoch: Epoch):
         self._store, self._epoch = store, epoch
 
     def run(self, plan: LogicalPlan) -> Chunks:

@@ -300,7 +300,7 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
         return CountKernel(spec, strict)
     if spec.is_extreme:
         return ExtremeKernel(spec, strict)
-    return (FloatSumKernel if spec.input_type.is_float else ExactSumKernel)(spec, strict)
+    return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 
 def _chunk(

@@ -36,8 +36,14 @@ class AggSpec:
             raise ValueError(f"{self.kind}: argument {self.argument} of type {self.input_type}")
         if self.argument is None and self.kind != "count":
             raise ValueError(f"{self.kind} needs an argument")
-        if self.kind in ("sum", "avg") and not self.input_type.is_numeric:
+        if self.kind in ("sum", "avg") and not self.argument_type.is_numeric:
             raise ValueError(f"{self.kind} of {self.input_type}")
+
+    @property
+    def argument_type(self) -> DataType:
+        """`input_type` of a call that has an argument."""
+        assert self.input_type is not None
+        return self.input_type
 
     @property
     def counts_rows(self) -> bool:
@@ -54,7 +60,7 @@ class AggSpec:
         if self.kind == "count":
             return (DataType.BIGINT,)
         if self.is_extreme:
-            return (self.input_type, DataType.BIGINT)
-        if self.input_type.is_float:
+            return (self.argument_type, DataType.BIGINT)
+        if self.argument_type.is_float:
             return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
-        return (DataType.numeric(MAX_PRECISION, self.input_type.scale or 0), DataType.BIGINT)
+        return (DataType.numeric(MAX_PRECISION, self.argument_type.scale or 0), DataType.BIGINT)

@@ -1,0 +1,1 @@
+"""Tables: rows laid out as keys and values, written by one executor, read by all."""

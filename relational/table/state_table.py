@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.binary_column import BinaryColumn
-from hummock.epoch import EpochPair
+from hummock.epoch import Epoch, EpochPair
 from hummock.errors import InvalidEpoch
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.state_store import StateStore
@@ -154,7 +154,7 @@ class StateTable:
     def _write_rows(self, changes: Sequence[tuple[Op, Row]]) -> None:
         self.write_chunk(StreamChunk.from_rows(self.catalog.schema, changes))
 
-    def _chunks(self, parts: Sequence[tuple[KeyRange, KvBatch]], epoch: int) -> Iterator[DataChunk]:
+    def _chunks(self, parts: Sequence[tuple[KeyRange, KvBatch]], epoch: Epoch) -> Iterator[DataChunk]:
         """Each range as it is in the store at `epoch`, changed."""
         for part, changes in parts:
             for batch in _laid_over(concatenated(self._store, [part], epoch), changes, 0, False):

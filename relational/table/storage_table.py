@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from hummock.epoch import Epoch
 from hummock.key import KeyRange, successor_of_prefix
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
@@ -39,12 +40,12 @@ class StorageTable:
         self.schema = Schema(tuple(catalog.schema.fields[column] for column in self.serde.columns))
         self._store = store
 
-    def get_row(self, pk: Row, epoch: int) -> Row | None:
+    def get_row(self, pk: Row, epoch: Epoch) -> Row | None:
         """The row under `pk` at `epoch`, or None."""
         rows, found = self.get_rows(self.serde.pk_chunk([tuple(pk)]), epoch)
         return next(iter(rows.rows())) if found[0] else None
 
-    def get_rows(self, pks: DataChunk, epoch: int) -> tuple[DataChunk, np.ndarray]:
+    def get_rows(self, pks: DataChunk, epoch: Epoch) -> tuple[DataChunk, np.ndarray]:
         """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one
         read. Where nothing is found the row is NULL beside its key.
         """
@@ -56,7 +57,7 @@ class StorageTable:
 
     def scan(
         self,
-        epoch: int,
+        epoch: Epoch,
         prefix: Row = (),
         bounds: RowRange | None = None,
         *,
@@ -74,7 +75,7 @@ class StorageTable:
         for batch in read(self._store, ranges, epoch, reverse=reverse, limit=limit):
             yield self.serde.decode(batch.keys, batch.values)
 
-    def to_arrow(self, epoch: int) -> pa.Table:
+    def to_arrow(self, epoch: Epoch) -> pa.Table:
         """All rows at `epoch`, in no order."""
         batches = [chunk.to_arrow(self.schema) for chunk in self.scan(epoch)]
         return pa.Table.from_batches(batches, schema=self.schema.arrow)

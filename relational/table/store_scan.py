@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from hummock.epoch import Epoch
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.state_store import StateStore, StateStoreIterator
 from hummock.write_batch import KvBatch
@@ -21,7 +22,7 @@ MERGE_ROWS = 512  # rows that a merge holds of each range
 def concatenated(
     store: StateStore,
     ranges: Sequence[KeyRange],
-    epoch: int,
+    epoch: Epoch,
     *,
     reverse: bool = False,
     limit: int | None = None,
@@ -40,7 +41,7 @@ def concatenated(
 def in_key_order(
     store: StateStore,
     ranges: Sequence[KeyRange],
-    epoch: int,
+    epoch: Epoch,
     *,
     reverse: bool = False,
     limit: int | None = None,
@@ -87,6 +88,7 @@ class _Cursor:
     @property
     def last_key(self) -> bytes:
         """Of the batch in hand."""
+        assert self.batch is not None
         return self.batch.keys[len(self.batch) - 1]
 
 
