@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from dataclasses import replace
 
@@ -31,6 +30,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.call_count import calls_of
 from tests.suites.state_store_suite import StateStoreSuite
 
 
@@ -315,22 +315,6 @@ def test_a_flipped_bit_is_found_by_every_read_that_touches_it(part):
                 with pytest.raises(Corruption) as found:
                     read(store)
                 assert found.value.object_name == path
-
-
-def calls_of(work):
-    """How many Python and C functions `work` calls, as sys.setprofile sees them."""
-    calls = 0
-
-    def count(frame, event, argument):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def test_python_calls_do_not_grow_with_rows():

@@ -1,6 +1,5 @@
 """What a chunk costs in Python calls does not depend on its rows."""
 
-import sys
 
 import numpy as np
 
@@ -9,26 +8,11 @@ from relational.chunk.arrow import from_record_batch, to_record_batch
 from relational.chunk.net_changes import net_changes
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import OrderType, Schema
+from tests.suites.call_count import calls_of
 
 SCHEMA = Schema.of(
     id="bigint", name="varchar", amount="numeric(10, 2)", seen="timestamp", span="interval", ok="boolean"
 )
-
-
-def python_calls(work):
-    """Calls of Python and C functions while `work` runs."""
-    calls = 0
-
-    def count(frame, event, argument):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def chunk_of(rows):
@@ -61,5 +45,5 @@ def all_verbs(chunk):
 def test_calls_do_not_grow_with_rows():
     small, large = chunk_of(1024), chunk_of(4096)
     all_verbs(small)()
-    few, many = python_calls(all_verbs(small)), python_calls(all_verbs(large))
+    few, many = calls_of(all_verbs(small)), calls_of(all_verbs(large))
     assert few == many, f"{few} calls for 1,024 rows, {many} for 4,096"

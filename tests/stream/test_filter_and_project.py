@@ -1,4 +1,3 @@
-import sys
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from relational.types import DataType, Schema
 from stream.executor.base import ExecutorInfo
 from stream.executor.filter import FilterExecutor
 from stream.executor.project import ProjectExecutor
+from tests.suites.call_count import calls_of
 from tests.suites.executor_suite import ExecutorSuite
 from tests.suites.stream_driver import ScriptedExecutor, barrier
 
@@ -113,18 +113,7 @@ def python_calls(build, rows):
     chunk = StreamChunk.from_rows(PAIR, [(0, (int(key), int(key) % 7)) for key in ids])
     messages = build(ScriptedExecutor(PAIR, (0,), [barrier(1), chunk, chunk])).execute()
     next(messages), next(messages)
-    count = 0
-
-    def profile(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        next(messages)
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls_of(lambda: next(messages))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 import random
-import sys
 from decimal import Decimal
 from typing import ClassVar
 
@@ -19,6 +18,7 @@ from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier
 from stream.plan.planner import plan_view
+from tests.suites.call_count import calls_of
 from tests.suites.catalogs import table_catalog
 from tests.suites.executor_suite import ExecutorSuite
 from tests.suites.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
@@ -313,18 +313,7 @@ def python_calls(rows):
     messages = hash_agg(source, store, (1,), calls, flush_groups=1).execute()
     while not (isinstance(message := next(messages), Barrier) and message == barrier(2)):
         pass
-    count = 0
-
-    def profile(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        next(messages)
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls_of(lambda: next(messages))
 
 
 def test_python_calls_do_not_grow_with_the_rows_of_a_chunk():

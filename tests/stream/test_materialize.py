@@ -1,5 +1,4 @@
 import random
-import sys
 from concurrent.futures import Future
 
 import pytest
@@ -14,6 +13,7 @@ from stream.errors import AppendOnlyViolation, DuplicateKey, InvalidStatement
 from stream.executor.base import ExecutorInfo
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import DeleteRows, InsertRows, UpdateRows
+from tests.suites.call_count import calls_of
 from tests.suites.catalogs import table_catalog
 from tests.suites.executor_suite import ExecutorSuite
 from tests.suites.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
@@ -279,18 +279,7 @@ def python_calls(rows, conflict):
     store = MemoryStateStore()
     messages = materialize(ScriptedExecutor(SCHEMA, (0,), [barrier(1), chunk]), store, conflict).execute()
     next(messages)
-    count = 0
-
-    def profile(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        next(messages)
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls_of(lambda: next(messages))
 
 
 def test_python_calls_do_not_grow_with_the_rows_of_a_chunk():
