@@ -32,6 +32,7 @@ from hummock.object_store.base import (
 )
 from hummock.sstable.dump import describe
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import PrefixRule
 from hummock.verify import unreferenced, verify_version
 from hummock.version import HummockVersion
 
@@ -173,10 +174,17 @@ def _print_tables(console: Console, version: HummockVersion) -> None:
         files.update(info.table_ids)
     table = _table("tables", "table", ">in files", ">prefix filter", "state")
     for table_id, count in sorted(files.items()):
-        rule = version.prefix_bytes.get(table_id)
-        table.add_row(str(table_id), f"{count:,}", "-" if rule is None else f"{rule} bytes",
+        rules = version.tables.get(table_id)
+        prefix = None if rules is None else rules.prefix
+        table.add_row(str(table_id), f"{count:,}", _prefix_words(prefix),
                       "dropped" if table_id in version.dropped_tables else "")
     console.print(table)
+
+
+def _prefix_words(rule: PrefixRule | None) -> str:
+    if rule is None:
+        return "-"
+    return f"{rule.fixed_bytes} bytes" if rule.fixed_bytes else f"{len(rule.columns)} columns"
 
 
 def _print_leases(console: Console, meta_store: MetaStore) -> None:

@@ -18,6 +18,9 @@ HummockError
 ├── InvalidEpoch                also ValueError
 ├── InvalidOption               also ValueError
 ├── SstableRefused              a commit names a file that may not enter a version
+├── InvalidTask                 also ValueError: bytes that are no compact task, spec or result
+├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
+├── TaskCancelled               a compaction was told to stop
 ├── Fenced                      a role was claimed by another process since
 ├── EpochTooOld                 a read below what compaction has kept
 ├── SnapshotExpired             a lease ran out and what it protected is gone
@@ -185,6 +188,39 @@ class SstableRefused(HummockError):
 
     def __str__(self) -> str:
         return f"sstable {self.name} is refused: {self.reason}"
+
+
+class InvalidTask(HummockError, ValueError):
+    """`what` could not be read from a record, because of `reason`."""
+
+    def __init__(self, what: str, reason: str):
+        super().__init__(what, reason)
+        self.what, self.reason = what, reason
+
+    def __str__(self) -> str:
+        return f"this is no {self.what}: {self.reason}"
+
+
+class TaskRefused(HummockError):
+    """Compact task `task_id` stays as it is: `reason`. What the attempt wrote is left to vacuum."""
+
+    def __init__(self, task_id: int, reason: str):
+        super().__init__(task_id, reason)
+        self.task_id, self.reason = task_id, reason
+
+    def __str__(self) -> str:
+        return f"compact task {self.task_id}: {self.reason}"
+
+
+class TaskCancelled(HummockError):
+    """The work on compact task `task_id` ended before its result because it was told to."""
+
+    def __init__(self, task_id: int, reason: str = "it was cancelled"):
+        super().__init__(task_id, reason)
+        self.task_id, self.reason = task_id, reason
+
+    def __str__(self) -> str:
+        return f"compact task {self.task_id}: {self.reason}"
 
 
 class Fenced(HummockError):

@@ -31,10 +31,19 @@ class StorageOptions:
     prefetch_bytes: int = 4 * MIB           # read ahead of a scan
     scan_batch_rows: int = 8192
     scan_batch_bytes: int = 8 * MIB
+    retained_epochs: int = 0                # of committed data the newest epochs are kept in memory too
+    disk_cache_bytes: int = 0               # of blocks read from a remote store; 0: no disk cache
+    disk_cache_directory: str = ""
+    refresh_ms: int = 1_000                 # how often other processes' versions are looked for
     wait_epoch_ms: int = 10_000             # how long a read waits for an epoch unless told otherwise
 
     def __post_init__(self) -> None:
-        _check_positive(self, skip=("filter_policy", "codec"))
+        zero = ("retained_epochs", "disk_cache_bytes")
+        _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
+        for name in zero:
+            _check_range(name, getattr(self, name), 0, 1 << 62)
+        if self.disk_cache_bytes and not self.disk_cache_directory:
+            raise InvalidOption("disk_cache_directory", "", "a directory, where disk_cache_bytes is set")
         _check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
         _check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
         _check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
@@ -73,6 +82,47 @@ class MetaOptions:
 
     def __post_init__(self) -> None:
         _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOptions:
+    """How the tree is kept in shape; one set for a store, in the process whose manager picks tasks.
+
+    Sizes are of `.data` objects. Level 0 holds the runs that commits made; the base level is the first below it
+    that holds data, chosen so that the last level is `level_multiplier` times the one above it.
+    """
+
+    last_level: int = 6
+    base_level_bytes: int = 256 * MIB       # target of the base level
+    level_multiplier: int = 10
+    l0_runs: int = 4                        # so many runs of like size in level 0 become one
+    l0_base_bytes: int = 256 * MIB          # level 0 with that much is merged into the base level
+    l0_runs_slowdown: int = 24              # from here on writers are slowed down, gradually
+    l0_runs_limit: int = 64                 # the slowest that writers get
+    task_bytes: int = 2 << 30               # most input of one task, unless it must take more
+    task_files: int = 256
+    task_runs: int = 64                     # runs merged at once
+    range_bytes: int = 256 * MIB            # input of one range of a task
+    sstable_bytes: int = 64 * MIB           # target of one output
+    running_tasks: int = 8
+    stale_percent: int = 40                 # tombstones and covered rows that make a file worth a rewrite
+    history_ms: int = 600_000               # epochs this much older than the committed one stay readable
+    task_lease_ms: int = 30_000             # a task whose compactor is silent that long is given to another
+    task_stall_ms: int = 600_000            # a task that makes no progress that long is cancelled
+    tasks_remembered: int = 256             # answers of the newest reports, for repeated calls
+    threads: int = 2                        # ranges that run at once in one process
+    memory_bytes: int = 512 * MIB           # read-ahead and outputs in the making of one process
+    codecs: tuple[str, ...] = ("lz4",)      # by level, the last one for all deeper ones
+
+    def __post_init__(self) -> None:
+        _check_positive(self, skip=("codecs", "history_ms"))
+        _check_range("history_ms", self.history_ms, 0, 1 << 62)
+        _check_range("last_level", self.last_level, 1, 16)
+        _check_range("l0_runs", self.l0_runs, 2, self.task_runs)
+        _check_range("l0_runs_limit", self.l0_runs_limit, self.l0_runs_slowdown + 1, 1 << 20)
+        _check_range("stale_percent", self.stale_percent, 1, 100)
+        if not self.codecs or any(codec not in CODECS for codec in self.codecs):
+            raise InvalidOption("codecs", self.codecs, f"some of {', '.join(CODECS)}")
 
 
 def _check_positive(options: object, skip: tuple[str, ...] = ()) -> None:

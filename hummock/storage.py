@@ -273,7 +273,7 @@ class HummockStorage:
 
     def _upload(self, task: UploadTask, synced_at: Epoch | None) -> None:
         """REQUIRES the upload lock."""
-        readers = self._uploader.upload(task, self._open_view().version.prefix_bytes)
+        readers = self._uploader.upload(task, self._open_view().version.tables)
         with self._changed:
             self._open_view()
             self._buffer.finish(task, tuple(reader.info for reader in readers), synced_at)

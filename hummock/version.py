@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import TableRules, tables_from_json, tables_to_json
 
 if TYPE_CHECKING:
     from hummock.key import KeyRange
@@ -77,7 +78,7 @@ class VersionDelta:
     safe_epoch: Epoch
     added: tuple[RunAddition, ...] = ()
     removed: tuple[int, ...] = ()                       # file ids, wherever they are
-    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)   # by table id; None: no rule
+    tables: Mapping[int, TableRules | None] = field(default_factory=dict)    # by table id; None: no rules
     dropped_tables: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class VersionDelta:
             "safe_epoch": self.safe_epoch, "removed": list(self.removed),
             "added": [{"level": part.level, "run": part.run,
                        "sstables": [info.to_json() for info in part.sstables]} for part in self.added],
-            "prefix_bytes": sorted(self.prefix_bytes.items()), "dropped_tables": list(self.dropped_tables),
+            "tables": tables_to_json(self.tables), "dropped_tables": list(self.dropped_tables),
         }
 
     @classmethod
@@ -96,7 +97,7 @@ class VersionDelta:
         added = tuple(RunAddition(part["level"], part["run"], _infos(part["sstables"]))
                       for part in record["added"])
         return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), added,
-                   tuple(record["removed"]), dict(record["prefix_bytes"]), tuple(record["dropped_tables"]))
+                   tuple(record["removed"]), tables_from_json(record["tables"]), tuple(record["dropped_tables"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class HummockVersion:
     max_committed_epoch: Epoch = NEVER
     safe_epoch: Epoch = NEVER
     levels: tuple[Level, ...] = (Level(0),)
-    prefix_bytes: Mapping[int, int] = field(default_factory=dict)   # table id: key bytes that are filtered
+    tables: Mapping[int, TableRules] = field(default_factory=dict)      # by table id, where it has rules
     dropped_tables: frozenset[int] = frozenset()        # whose rows compaction may drop
 
     @property
@@ -134,16 +135,16 @@ class HummockVersion:
             runs.setdefault(part.level, {}).setdefault(part.run, []).extend(part.sstables)
         depth = max(runs, default=0)
         levels = tuple(_level(number, runs.get(number, {}), delta.id) for number in range(depth + 1))
-        rules = {**self.prefix_bytes, **delta.prefix_bytes}
+        tables = {**self.tables, **delta.tables}
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
             levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables),
-            prefix_bytes={table: size for table, size in rules.items() if size is not None})
+            tables={table_id: rules for table_id, rules in tables.items() if rules is not None})
 
     def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,
-            "safe_epoch": self.safe_epoch, "prefix_bytes": sorted(self.prefix_bytes.items()),
+            "safe_epoch": self.safe_epoch, "tables": tables_to_json(self.tables),
             "dropped_tables": sorted(self.dropped_tables),
             "levels": [[{"run": run.id, "sstables": [info.to_json() for info in run.sstables]}
                         for run in level.runs] for level in self.levels],
@@ -157,7 +158,8 @@ class HummockVersion:
             _level(number, {run["run"]: list(_infos(run["sstables"])) for run in runs}, record["id"])
             for number, runs in enumerate(record["levels"]))
         return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), levels,
-                   dict(record["prefix_bytes"]), frozenset(record["dropped_tables"]))
+                   {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules},
+                   frozenset(record["dropped_tables"]))
 
     def _check_step(self, delta: VersionDelta) -> None:
         where = f"delta {delta.id}"
@@ -173,8 +175,8 @@ class HummockVersion:
         if missing := set(delta.removed) - held:
             raise Corruption("version", where, "removed files that are there", sorted(missing))
         entering = [info.id for part in delta.added for info in part.sstables]
-        if held & set(entering) or len(set(entering)) != len(entering):
-            raise Corruption("version", where, "files with new ids", entering)
+        if (held - set(delta.removed)) & set(entering) or len(set(entering)) != len(entering):
+            raise Corruption("version", where, "files with new ids, or ones that move", entering)
 
 
 def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:

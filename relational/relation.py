@@ -134,7 +134,9 @@ class Relation:
         """The same as a polars frame; needs polars installed."""
         import polars
 
-        return polars.from_arrow(self.to_arrow())
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as Python dicts, for small answers."""

@@ -27,6 +27,7 @@ from hummock.meta_client import WriterSession
 from hummock.object_store.base import is_sstable_name
 from hummock.options import MetaOptions
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 
@@ -38,7 +39,7 @@ class CommitRequest:
     epoch: Epoch
     sstables: tuple[SstableInfo, ...]
     operations: MetaOperations = NONE
-    prefix_bytes: Mapping[int, int | None] = field(default_factory=dict)
+    tables: Mapping[int, TableRules | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
 
     def check_files(self, version: HummockVersion) -> None:
@@ -81,7 +82,7 @@ class CommitRequest:
             added.append(RunAddition(0, file_id - 1, numbered))
         version = position.version
         delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
-                             dict(self.prefix_bytes), self.dropped_tables)
+                             dict(self.tables), self.dropped_tables)
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)
         # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
         guard = MetaOperations(require={WRITER: encode(self.session)})

@@ -36,10 +36,11 @@ from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import MetaOptions
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import TableRules
 from hummock.version import HummockVersion, VersionDelta
 
 VERSIONS_TOPIC = "versions"
-NO_RULES: Mapping[int, int | None] = {}
+NO_RULES: Mapping[int, TableRules | None] = {}
 Change = tuple[MetaOperations, LogPosition]
 
 
@@ -118,18 +119,18 @@ class HummockManager:
     # -- commits -------------------------------------------------------------------------------------------
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch, sstables: Sequence[SstableInfo], *,
-                     operations: MetaOperations = NONE, prefix_bytes: Mapping[int, int | None] = NO_RULES,
+                     operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULES,
                      dropped_tables: Iterable[int] = ()) -> HummockVersion:
         """A version with `epoch` committed and its files readable, durable, and known to all subscribers.
 
-        One transaction with the caller's `operations`, the filter rules by table id (None removes one) and
+        One transaction with the caller's `operations`, the rules by table id (None removes them) and
         the tables whose rows compaction may drop from now on. A call that is repeated because its answer was
         lost succeeds again and changes nothing. Raises `Fenced`, `InvalidEpoch` (not pure, or not above the
         committed epoch), `SstableRefused`, `PreconditionFailed` (of the caller's own requirements),
         `OutcomeUnknown` where even reading again failed: then the caller repeats the call.
         """
         began = monotonic_seconds()
-        request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(prefix_bytes),
+        request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
                                 tuple(dropped_tables))
         self._change(lambda position: self._plan_commit(request, position),
                      lambda error: self._refuse_commit(request, error))

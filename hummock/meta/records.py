@@ -7,6 +7,11 @@
     hummock/commit/<epoch>      what the newest commits answered
     hummock/lease/<node>        what a process has pinned, and until when
     hummock/vacuumed/<name>     files that vacuum removes: they may not enter a version
+    hummock/tasks               the number of the next compact task; every change of a task changes it
+    hummock/task/<id>           a compact task under way, its attempt and its lease
+    hummock/report/<id>         what the newest reports of compact tasks answered
+    hummock/upload/<prefix>     a process whose files with that name prefix are on their way into a version
+    hummock/stale/<version>     names of the files that this version no longer holds
 """
 
 from __future__ import annotations
@@ -30,6 +35,11 @@ DELTAS = "hummock/delta/"
 COMMITS = "hummock/commit/"
 LEASES = "hummock/lease/"
 VACUUMED = "hummock/vacuumed/"
+TASKS = "hummock/tasks"
+TASK = "hummock/task/"
+REPORTS = "hummock/report/"
+UPLOADS = "hummock/upload/"
+STALE = "hummock/stale/"
 NODE_CHARACTERS_LIMIT = 64
 
 

@@ -7,7 +7,7 @@ caller's thread, without the GIL, and put on others as they are finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from hummock.compaction.pipeline import run_pipeline
@@ -20,9 +20,10 @@ from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
+from hummock.table_rules import Tables
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
-NO_RULES: Mapping[int, int] = {}
+NO_RULES: Tables = {}
 
 
 class Uploader:
@@ -31,14 +32,15 @@ class Uploader:
     def __init__(self, store: SstableStore, options: StorageOptions, mint_name: Callable[[], str]):
         self._store, self._options, self._mint_name = store, options, mint_name
 
-    def upload(self, task: UploadTask, prefix_rules: Mapping[int, int] = NO_RULES) -> list[SstableReader]:
+    def upload(self, task: UploadTask, tables: Tables = NO_RULES) -> list[SstableReader]:
         """Readers of the run's files, ascending and disjoint, durable. After an error some may be orphans.
 
-        `prefix_rules`: by table id, the bytes of its user keys whose hash is filtered too.
+        `tables`: the version's rules by table id, whose prefixes are filtered too.
         """
         merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in task.batches])
         policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
-        builder = SplitSstableBuilder(self._options, policy, self._mint_name, dict(prefix_rules))
+        prefixes = {table_id: rules.prefix.fixed_bytes for table_id, rules in tables.items() if rules.prefix}
+        builder = SplitSstableBuilder(self._options, policy, self._mint_name, prefixes)
         with ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="upload") as pool:
             puts: list[Future[SstableReader]] = []
             run_pipeline(

@@ -16,6 +16,7 @@ BASE_MODULES = [
     "options",
     "metrics",
     "epoch",
+    "table_rules",
     "coding",
     "arrow_c",
     "byte_buffer",

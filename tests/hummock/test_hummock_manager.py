@@ -22,6 +22,7 @@ from hummock.meta.store import MetaOperations
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.table_rules import PrefixRule, TableRules
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
 
 
@@ -115,9 +116,10 @@ class TestCommit:
         assert manager.refresh().id == 0
 
     def test_rules_and_dropped_tables_travel_with_a_commit(self, manager, writer):
-        manager.commit_epoch(writer, epoch_of(1), [], prefix_bytes={7: 9, 8: 4})
-        version = manager.commit_epoch(writer, epoch_of(2), [], prefix_bytes={8: None}, dropped_tables=[8])
-        assert (version.prefix_bytes, version.dropped_tables) == ({7: 9}, {8})
+        seven = TableRules(PrefixRule(9))
+        manager.commit_epoch(writer, epoch_of(1), [], tables={7: seven, 8: TableRules(ttl_ms=5)})
+        version = manager.commit_epoch(writer, epoch_of(2), [], tables={8: None}, dropped_tables=[8])
+        assert (version.tables, version.dropped_tables) == ({7: seven}, {8})
 
     def test_the_callers_operations_share_the_transaction(self, manager, writer, meta_store):
         create = MetaOperations(require={"catalog/1": None}, put={"catalog/1": b"t"})

@@ -14,6 +14,7 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter_policy import filter_policy
+from hummock.table_rules import PrefixRule, TableRules
 from hummock.verify import verify_version
 from tests.suites.manager_parts import epoch_of
 
@@ -41,8 +42,8 @@ def url(tmp_path):
         objects.put(sstable_data_path(output.name), output.data)
         objects.put(sstable_meta_path(output.name), output.meta)
         if number < 4:
-            manager.commit_epoch(session, epoch_of(number * 1_000), [output.info], prefix_bytes={2: 9},
-                                 dropped_tables=[3])
+            manager.commit_epoch(session, epoch_of(number * 1_000), [output.info],
+                                 tables={2: TableRules(PrefixRule(9))}, dropped_tables=[3])
     manager.pin_version("looker")
     truth.close()
     return url

@@ -8,6 +8,7 @@ import pytest
 
 from hummock.errors import Corruption
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import PrefixRule, TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 CASES = Path(__file__).parents[1] / "cases" / "version.txt"
@@ -63,7 +64,7 @@ class Growth:
             self.step(safe_epoch=int(rest))
         elif verb == "rule":
             table, size = rest.split()
-            self.step(prefix_bytes={int(table): None if size == "none" else int(size)})
+            self.step(tables={int(table): None if size == "none" else TableRules(PrefixRule(int(size)))})
         else:
             assert verb == "drop"
             self.step(dropped_tables=(int(rest),))
@@ -75,8 +76,9 @@ def parse_files(text):
 
 def shown(version):
     head = f"version {version.id} committed {version.max_committed_epoch} safe {version.safe_epoch}"
-    if version.prefix_bytes:
-        head += " rules " + " ".join(f"{table}:{size}" for table, size in version.prefix_bytes.items())
+    if version.tables:
+        head += " rules " + " ".join(
+            f"{table}:{rules.prefix.fixed_bytes}" for table, rules in version.tables.items())
     if version.dropped_tables:
         head += " dropped " + " ".join(map(str, sorted(version.dropped_tables)))
     lines = [head]

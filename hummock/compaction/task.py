@@ -1,0 +1,171 @@
+"""CompactTask: what is to be merged into where, and RangeSpec: one key range of it, which any runner can do.
+
+Specs and results are small versioned records of JSON values, never pickled classes, so that a thread, a process
+and a Spark executor get the same. A task's result depends only on its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from hummock.epoch import Epoch
+from hummock.errors import InvalidTask
+from hummock.sstable.info import SstableInfo
+from hummock.table_rules import TableRules, tables_from_json, tables_to_json
+
+FORMAT = 1
+
+
+class TaskKind(StrEnum):
+    """Why a task was picked."""
+
+    INTRA_L0 = "intra_l0"               # adjacent runs of level 0 become one
+    L0_TO_BASE = "l0_to_base"
+    LEVEL = "level"                     # one level into the next
+    EMERGENCY = "emergency"             # as the first two, without their bounds on work
+    SPACE_RECLAIM = "space_reclaim"     # files that hold rows of dropped tables
+    TOMBSTONE = "tombstone"             # files that are mostly tombstones and covered versions
+    TTL = "ttl"
+    WATERMARK = "watermark"             # rows below a table's key watermark
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput:
+    """Files of one run; of what lies in the run a task may take a part."""
+
+    level: int
+    run: int
+    sstables: tuple[SstableInfo, ...]   # ascending, disjoint, at least one
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How the files of a task are built; recorded in it, so that every attempt builds the same."""
+
+    sstable_bytes: int
+    block_bytes: int
+    codec: str
+    filter_policy: str
+    filter_bits_per_key: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """Merges `inputs`, newest first, into run `target_run` of `target_level`.
+
+    Rows at or below `watermark` are retained as design document 001 says; `drop_tombstones`: nothing outside of
+    the inputs can hold one of their keys. `cuts` part the key space into ranges of about equal bytes.
+    """
+
+    id: int
+    kind: TaskKind
+    inputs: tuple[TaskInput, ...]
+    target_level: int
+    target_run: int                     # 0 below level 0, where a level is one run
+    watermark: Epoch
+    drop_tombstones: bool
+    output: OutputOptions
+    dropped_tables: tuple[int, ...] = ()
+    tables: Mapping[int, TableRules] = field(default_factory=dict)
+    cuts: tuple[bytes, ...] = ()        # ascending user-key bounds
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(info.data_bytes for part in self.inputs for info in part.sstables)
+
+    @property
+    def input_rows(self) -> int:
+        return sum(info.rows for part in self.inputs for info in part.sstables)
+
+    def ranges(self) -> tuple[RangeSpec, ...]:
+        """One spec for each range between two cuts; together they cover all keys."""
+        bounds = (b"", *self.cuts, None)
+        return tuple(RangeSpec(self, place, start or b"", end)
+                     for place, (start, end) in enumerate(pairwise(bounds)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT, "id": self.id, "kind": self.kind.value, "target_level": self.target_level,
+            "target_run": self.target_run, "watermark": self.watermark, "drop_tombstones": self.drop_tombstones,
+            "output": [self.output.sstable_bytes, self.output.block_bytes, self.output.codec,
+                       self.output.filter_policy, self.output.filter_bits_per_key],
+            "inputs": [[part.level, part.run, [info.to_json() for info in part.sstables]] for part in self.inputs],
+            "dropped_tables": list(self.dropped_tables), "tables": tables_to_json(self.tables),
+            "cuts": [cut.hex() for cut in self.cuts],
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> CompactTask:
+        """The inverse of `to_json`. Raises `InvalidTask`."""
+        try:
+            if record["format"] != FORMAT:
+                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            inputs = tuple(TaskInput(int(level), int(run), tuple(map(SstableInfo.from_json, infos)))
+                           for level, run, infos in record["inputs"])
+            tables = {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules}
+            return cls(int(record["id"]), TaskKind(record["kind"]), inputs, int(record["target_level"]),
+                       int(record["target_run"]), Epoch(record["watermark"]), bool(record["drop_tombstones"]),
+                       OutputOptions(*record["output"]), tuple(map(int, record["dropped_tables"])), tables,
+                       tuple(map(bytes.fromhex, record["cuts"])))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidTask("compact task", str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSpec:
+    """The user keys of [start, end) of a task, `end` None: to the last; what one attempt works on."""
+
+    task: CompactTask
+    place: int                          # among the task's ranges, ascending
+    start: bytes
+    end: bytes | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "task": self.task.to_json(), "place": self.place, "start": self.start.hex(),
+                "end": None if self.end is None else self.end.hex()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> RangeSpec:
+        """The inverse of `to_json`. Raises `InvalidTask`."""
+        try:
+            end = record["end"]
+            return cls(CompactTask.from_json(record["task"]), int(record["place"]),
+                       bytes.fromhex(record["start"]), None if end is None else bytes.fromhex(end))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidTask("range of a compact task", str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What one attempt at one range made: files ascending and disjoint, and where its input rows went.
+
+    Over all ranges of a task `rows_read` is the task's `input_rows`, and of each range
+    `rows_read == rows_dropped + rows of sstables`: a report is refused otherwise.
+    """
+
+    place: int
+    sstables: tuple[SstableInfo, ...]
+    rows_read: int
+    rows_dropped: int
+    bytes_read: int                     # from the object store
+    cpu_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "place": self.place, "sstables": [info.to_json() for info in self.sstables],
+                "rows_read": self.rows_read, "rows_dropped": self.rows_dropped, "bytes_read": self.bytes_read,
+                "cpu_seconds": self.cpu_seconds}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> RangeResult:
+        """The inverse of `to_json`. Raises `InvalidTask`."""
+        try:
+            return cls(int(record["place"]), tuple(map(SstableInfo.from_json, record["sstables"])),
+                       int(record["rows_read"]), int(record["rows_dropped"]), int(record["bytes_read"]),
+                       float(record["cpu_seconds"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidTask("result of a compact task", str(error)) from error

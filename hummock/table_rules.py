@@ -1,0 +1,100 @@
+"""TableRules: what a store must know of one table's keys, in bytes and never as a schema.
+
+Rules are registered with a commit, stand in the version and travel in every task, so that whoever builds, reads
+or compacts a file needs nothing but the version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hummock.epoch import Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One leading column of a memcomparable table key: its null tag alone, or another tag and a payload.
+
+    The payload has `width` bytes; width 0 stands for a string: 00 when empty, else 01 and groups of eight bytes
+    with a ninth that is 9 while more groups follow. `inverted` columns have every byte complemented.
+    """
+
+    null_tag: int                       # as it stands in the key, complemented where the column is
+    width: int
+    inverted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixRule:
+    """The leading bytes of a user key whose hash is filtered beside that of the whole key.
+
+    Either `fixed_bytes` of the user key, table id and vnode included, or those six and `columns`. A key that is
+    shorter, or that does not parse so, has no such prefix.
+    """
+
+    fixed_bytes: int = 0
+    columns: tuple[KeyColumn, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.fixed_bytes > 0) == bool(self.columns):
+            raise ValueError("a prefix rule counts either bytes or columns")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWatermark:
+    """From `epoch` on no row of the table below a vnode's table key is read any more (above, if descending)."""
+
+    epoch: Epoch
+    keys: tuple[tuple[int, bytes], ...]     # (vnode, table key), ascending by vnode
+    is_descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """`ttl_ms`: a row is gone for readers whose epoch is that much later than its own; 0: never.
+
+    `watermarks`: newest first. `vnode_groups`: compaction cuts the table's files at the borders of so many equal
+    groups of vnodes.
+    """
+
+    prefix: PrefixRule | None = None
+    ttl_ms: int = 0
+    watermarks: tuple[KeyWatermark, ...] = ()
+    vnode_groups: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        prefix = None if self.prefix is None else {
+            "fixed_bytes": self.prefix.fixed_bytes,
+            "columns": [[column.null_tag, column.width, column.inverted] for column in self.prefix.columns]}
+        return {"prefix": prefix, "ttl_ms": self.ttl_ms, "vnode_groups": self.vnode_groups,
+                "watermarks": [{"epoch": mark.epoch, "is_descending": mark.is_descending,
+                                "keys": [[vnode, key.hex()] for vnode, key in mark.keys]}
+                               for mark in self.watermarks]}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> TableRules:
+        """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
+        prefix = record["prefix"]
+        if prefix is not None:
+            columns = tuple(KeyColumn(int(tag), int(width), bool(inverted))
+                            for tag, width, inverted in prefix["columns"])
+            prefix = PrefixRule(int(prefix["fixed_bytes"]), columns)
+        watermarks = tuple(
+            KeyWatermark(Epoch(mark["epoch"]),
+                         tuple((int(vnode), bytes.fromhex(key)) for vnode, key in mark["keys"]),
+                         bool(mark["is_descending"]))
+            for mark in record["watermarks"])
+        return cls(prefix, int(record["ttl_ms"]), watermarks, int(record["vnode_groups"]))
+
+
+Tables = Mapping[int, TableRules]       # by table id
+
+
+def tables_to_json(tables: Mapping[int, TableRules | None]) -> list[list[Any]]:
+    return [[table_id, None if rules is None else rules.to_json()] for table_id, rules in sorted(tables.items())]
+
+
+def tables_from_json(records: list[list[Any]]) -> dict[int, TableRules | None]:
+    return {int(table_id): None if rules is None else TableRules.from_json(rules) for table_id, rules in records}
