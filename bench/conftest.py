@@ -1,4 +1,4 @@
-"""Prints, after pytest-benchmark's tables, one line a measurement: rows/s by median and the ratio to ours.
+"""Prints, after pytest-benchmark's tables, one line a measurement: rate by median and the ratio to ours.
 
 A benchmark names its group, and in `extra_info` who ran (`engine`), the rows it handled and the engine's settings.
 """
@@ -33,7 +33,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for bench in sorted(benches, key=_rate, reverse=True):
             rate = _rate(bench)
             ratio = "" if ours is None or bench.extra_info["engine"] == OURS else f"   ours is {ours / rate:.2f}x"
-            write(f"{group:28} {bench.extra_info['engine']:14} {rate / 1e6:9.3f} M rows/s{ratio}")
+            write(f"{group:28} {bench.extra_info['engine']:14} {rate / 1e6:9.3f} M/s{ratio}")
     told = [bench.extra_info for benches in groups.values() for bench in benches]
     for engine, text in sorted({info["engine"]: info["settings"] for info in told if "settings" in info}.items()):
         write(f"{engine}: {text}")
