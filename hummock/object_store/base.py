@@ -48,6 +48,15 @@ class ObjectStore(ABC):
     def get(self, path: str, byte_range: range | None = None) -> bytes:
         """The object, or its bytes of `byte_range` (step 1) as far as they exist. Raises `ObjectNotFound`."""
 
+    def get_into(self, path: str, start: int, target: memoryview) -> int:
+        """Fills `target` from byte `start` on, as far as the object goes; how many bytes that were.
+
+        For callers that use their memory again. Raises `ObjectNotFound`.
+        """
+        data = self.get(path, range(start, start + target.nbytes))
+        target[:len(data)] = data
+        return len(data)
+
     @abstractmethod
     def head(self, path: str) -> ObjectMeta:
         """Size and age of an object. Raises `ObjectNotFound`."""

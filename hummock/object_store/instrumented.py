@@ -77,6 +77,11 @@ class InstrumentedObjectStore(ObjectStore):
         self._read.inc(len(data))
         return data
 
+    def get_into(self, path: str, start: int, target: memoryview) -> int:
+        done = self._call("get", path, lambda: self._store.get_into(path, start, target))
+        self._read.inc(done)
+        return done
+
     def head(self, path: str) -> ObjectMeta:
         return self._call("head", path, lambda: self._store.head(path))
 

@@ -28,6 +28,17 @@ class ObjectStoreSuite:
         data[0] = 0
         assert store.get("a") == b"abc"
 
+    def test_memory_of_the_caller_is_filled_from_any_byte_on(self, store):
+        store.put("a", b"0123456789")
+        memory = bytearray(b"-" * 6)
+        for start, expected in ((0, b"012345"), (3, b"345678"), (7, b"789"), (10, b""), (99, b"")):
+            memory[:] = b"-" * 6
+            assert store.get_into("a", start, memoryview(memory)) == len(expected)
+            assert memory == expected.ljust(6, b"-")
+        assert store.get_into("a", 2, memoryview(memory)[:0]) == 0
+        with pytest.raises(ObjectNotFound):
+            store.get_into("b", 0, memoryview(memory))
+
     def test_put_replaces_the_whole_object(self, store):
         store.put("a", b"long long long")
         store.put("a", b"short")
