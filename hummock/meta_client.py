@@ -68,7 +68,18 @@ class HummockMetaClient(Protocol):
         """Gives back one pin of `epoch`."""
 
     def renew_lease(self, node: str) -> None:
-        """Prolongs the node's lease to its oldest pins. Raises `SnapshotExpired` if it had run out."""
+        """Prolongs the node's lease to its oldest pins, and its uploads. Raises `SnapshotExpired`."""
 
     def release_node(self, node: str) -> None:
-        """Gives back everything that the node has pinned."""
+        """Gives back everything that the node has pinned or registered."""
+
+    def register_upload(self, node: str, prefix: str) -> None:
+        """Files named by `prefix` are the node's and on their way: vacuum leaves them alone while the row is
+        in force. REQUIRES that it returns before the first of them is written.
+        """
+
+    def renew_upload(self, node: str) -> None:
+        """Prolongs the rows of all prefixes of the node, as `renew_lease` does too."""
+
+    def release_upload(self, node: str, prefix: str) -> None:
+        """Nothing under `prefix` is on its way any more. Raises nothing: a row that stays will run out."""

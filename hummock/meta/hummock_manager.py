@@ -30,6 +30,7 @@ from hummock.meta.pin_table import PinTable
 from hummock.meta.pins import read_leases, settle
 from hummock.meta.records import HEAD, LEASES, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.upload_table import UploadTable
 from hummock.meta.version_log import LogPosition, append, create, follow, load
 from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics
@@ -62,6 +63,7 @@ class HummockManager:
         self._position = load(meta_store, object_store)
         self._posted = 0                            # serial number of the newest notification
         self._pins = PinTable(meta_store, clock, self.options, random_bytes)
+        self._uploads = UploadTable(meta_store, clock, self.options, random_bytes)
         self._show(self._position.version)
 
     @property
@@ -84,7 +86,8 @@ class HummockManager:
         return self.version
 
     def close(self) -> None:
-        """Gives back every pin of this process. The stores stay open: they are the caller's. Idempotent."""
+        """Gives back every pin and upload of this process. The stores are the caller's and stay open. Idempotent."""
+        self._uploads.release_all()
         self._pins.release_all()
 
     # -- roles ---------------------------------------------------------------------------------------------
@@ -201,12 +204,26 @@ class HummockManager:
         self._pins.unpin_snapshot(node, pure_epoch(epoch))
 
     def renew_lease(self, node: str) -> None:
-        """Prolongs the node's lease and lifts it to its oldest pins. Raises `SnapshotExpired`."""
+        """Prolongs the node's uploads and its lease, lifted to its oldest pins. Raises `SnapshotExpired`."""
+        self._uploads.renew(node)
         self._lease(node)
 
     def release_node(self, node: str) -> None:
-        """Gives back all that the node has pinned, and its row."""
+        """Gives back all that the node has pinned and registered, and its rows."""
+        self._uploads.release(node)
         self._pins.release(node)
+
+    def register_upload(self, node: str, prefix: str) -> None:
+        """Files named by `prefix` are on their way: vacuum leaves them alone while the row is in force."""
+        self._uploads.register(node, prefix)
+
+    def renew_upload(self, node: str) -> None:
+        """Prolongs the rows of all prefixes of the node."""
+        self._uploads.renew(node)
+
+    def release_upload(self, node: str, prefix: str) -> None:
+        """Nothing under `prefix` is on its way any more."""
+        self._uploads.release(node, prefix)
 
     def _lease(self, node: str, epoch: Epoch | None = None) -> None:
         """Writes the node's row so that it covers its pins, the version known here, and `epoch`."""

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.meta_client import WriterSession
+from hummock.object_store.base import NAME_PREFIX_DIGITS
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
@@ -77,11 +78,29 @@ class Lease:
     min_epoch: int
 
 
-Record = TypeVar("Record", Head, CommitAnswer, Lease, WriterSession)
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """`node` writes files under a name prefix, for commits of writer `generation`, until `expires_ms`."""
+
+    node: str
+    holder: str
+    expires_ms: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A file that was given up while the writer role was at `generation`."""
+
+    generation: int
+    vacuumed_ms: int
+
+
+Record = TypeVar("Record", Head, CommitAnswer, Lease, Upload, Tombstone, WriterSession)
 Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 
-def encode(record: Head | CommitAnswer | Lease | WriterSession) -> bytes:
+def encode(record: Head | CommitAnswer | Lease | Upload | Tombstone | WriterSession) -> bytes:
     return _dump({"format": FORMAT, **asdict(record)})
 
 
@@ -125,6 +144,22 @@ def lease_key(node: str) -> str:
 
 def vacuumed_key(name: str) -> str:
     return VACUUMED + name
+
+
+def upload_key(prefix: str) -> str:
+    """Raises `MetaStoreError` for what is no prefix of a file name."""
+    if len(prefix) != NAME_PREFIX_DIGITS or any(digit not in "0123456789abcdef" for digit in prefix):
+        raise MetaStoreError(f"{prefix!r} is no prefix of file names")
+    return UPLOADS + prefix
+
+
+def stale_key(version_id: int) -> str:
+    return f"{STALE}{version_id:020d}"
+
+
+def generation_of(row: bytes | None) -> int:
+    """The generation of the writer role whose row is `row`; 0 before the first claim."""
+    return 0 if row is None else decode(WriterSession, WRITER, row).generation
 
 
 def names_digest(sstables: Iterable[SstableInfo]) -> str:

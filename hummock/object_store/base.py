@@ -20,6 +20,7 @@ SSTABLE_PREFIX = "sst/"
 DATA_SUFFIX = ".data"
 META_SUFFIX = ".meta"
 NAME_DIGITS = 32
+NAME_PREFIX_DIGITS = 16     # of a name; what its process registered before it wrote the file
 PATH_BYTES_LIMIT = 1024
 
 
@@ -100,9 +101,14 @@ def check_range(path: str, byte_range: range) -> range:
     return byte_range
 
 
-def mint_sstable_name(random_bytes: RandomBytes) -> str:
-    """A name of 32 hexadecimal digits that no other attempt has or will have."""
-    return random_bytes(NAME_DIGITS // 2).hex()
+def mint_sstable_name(random_bytes: RandomBytes, prefix: str = "") -> str:
+    """A name of 32 hexadecimal digits, `prefix` first, that no other attempt has or will have."""
+    return prefix + random_bytes((NAME_DIGITS - len(prefix)) // 2).hex()
+
+
+def name_prefix(name: str) -> str:
+    """The part of a name that is registered."""
+    return name[:NAME_PREFIX_DIGITS]
 
 
 def is_sstable_name(name: str) -> bool:

@@ -38,6 +38,7 @@ ROOM_OF = {
     "hummock.meta.store": "hummock.meta.store",
     "hummock.state_store": "hummock.state_store",
     "hummock.meta.notification": "hummock.meta.store",
+    "hummock.meta.uploads": "hummock.meta.uploads",
     **{f"stream.{module}": "stream.session" for module in ("runner", "snapshot", "statements", "table", "rows")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
@@ -56,7 +57,7 @@ OPEN = {
 
 EVERY_ROOM = (
     "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client "
-    "meta meta.store store compactor"
+    "meta meta.store meta.uploads store compactor"
 )
 
 MAY_IMPORT: dict[str, str] = {
@@ -73,8 +74,10 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.meta_client": "base version compaction.task sstable.info",
     "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",
     "hummock.meta.store": "base",
+    "hummock.meta.uploads": "base meta_client object_store",
     "hummock.store": (
-        "base state_store iterator sstable shared_buffer version meta_client object_store compaction sstable.info"
+        "base state_store iterator sstable shared_buffer version meta_client meta.uploads object_store compaction "
+        "sstable.info"
     ),
     "hummock.compactor": "base compaction sstable object_store meta_client",
     "hummock.opening": EVERY_ROOM,
