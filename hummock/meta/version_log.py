@@ -21,6 +21,7 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
+from hummock.meta.stale import stale_row
 from hummock.meta.store import MetaOperations, MetaStore
 from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
@@ -82,6 +83,8 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
            checkpoint_deltas: int) -> tuple[MetaOperations, LogPosition]:
     """The operations that add `delta` to the log, and the position when they are done.
 
+    Files that leave the version with it are put on the stale list.
+
     Raises `Corruption` where the delta does not fit.
     """
     version = position.version.apply(delta)
@@ -96,6 +99,7 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
         gone = tuple(delta_key(version_id) for version_id in kept)
     head_bytes = encode(head)
     operations = position.requirement + MetaOperations(put={HEAD: head_bytes, **rows}, delete=gone)
+    operations += stale_row(position.version, delta)
     return operations, LogPosition(head, head_bytes, version)
 
 
