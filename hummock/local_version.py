@@ -2,21 +2,23 @@
 
 A version arrives by notification where the manager lives in this process, and by reading the store again
 where it does not: in `wait_epoch`, in `refresh`, and by the background refresher of design document 001,
-which also renews the lease. What reads hold a `PinnedVersion`; the oldest one held is what the node pins.
+which also keeps the lease. What reads hold a `PinnedVersion`; the oldest one held is what the node pins.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
-from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
+from hummock.errors import HummockError, MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
 from hummock.meta_client import HummockMetaClient
 from hummock.version import HummockVersion
 
 POLL_MS = 20            # how often a waiting reader looks at the store
+LEASE_SHARE = 6         # a lease sees that many rounds of the refresher at least
 
 
 class PinnedVersion:
@@ -49,7 +51,7 @@ class LocalVersionManager:
         self._listeners: list[Callable[[HummockVersion], None]] = []
         self._closed = threading.Event()
         self._refresher: threading.Thread | None = None
-        self.error: MetaStoreError | None = None        # why the refresher's last round failed
+        self.error: Exception | None = None     # why the refresher's last round failed
         self._version = client.pin_version(node)
         self._subscription = client.subscribe(self._advance)
         self._advance(client.version)
@@ -107,14 +109,22 @@ class LocalVersionManager:
                                          min(left, POLL_MS / 1000))
 
     def start(self, refresh_ms: int) -> None:
-        """Begins the background refresher: every `refresh_ms` it reads the store and renews the lease.
+        """Begins the background refresher: every `refresh_ms` it reads the store and keeps the lease.
 
-        REQUIRES `refresh_ms` well below the lease.
+        A longer pause than a sixth of the lease is cut to that. What fails is in `error` until a round succeeds.
         """
         self._check_open()
-        self._refresher = threading.Thread(target=self._run, args=(refresh_ms / 1000,), daemon=True,
+        seconds = min(refresh_ms, self._client.lease_ms / LEASE_SHARE) / 1000
+        self._refresher = threading.Thread(target=self._run, args=(seconds,), daemon=True,
                                            name=f"local-version-{self._node}")
         self._refresher.start()
+
+    def protects(self, pinned: PinnedVersion) -> bool:
+        """Whether the files of `pinned` are still kept, as far as the store can be asked."""
+        if not pinned.is_lost and not self._closed.is_set():
+            with suppress(MetaStoreError):
+                self._kept(self._client.renew_lease)
+        return not pinned.is_lost
 
     def close(self) -> None:
         """Gives all pins back. Idempotent."""
@@ -132,15 +142,21 @@ class LocalVersionManager:
     def _run(self, seconds: float) -> None:
         while not self._closed.wait(seconds):
             try:
-                self._client.refresh()
-                self._renew()
+                self.refresh()
+                self._kept(self._client.keep_lease)
                 self.error = None
-            except MetaStoreError as error:
+            except StoreClosed:
+                return
+            except HummockError as error:
                 self.error = error
+            except Exception as error:
+                self.error = error
+                raise
 
-    def _renew(self) -> None:
+    def _kept(self, keep: Callable[[str], None]) -> None:
+        """Prolongs the lease by `keep`; where it had run out, what it protected is marked as lost."""
         try:
-            self._client.renew_lease(self._node)
+            keep(self._node)
         except SnapshotExpired:
             self._lose()
             self._client.pin_version(self._node)

@@ -39,6 +39,10 @@ class HummockMetaClient(Protocol):
     def version(self) -> HummockVersion:
         """The newest version that this process knows of."""
 
+    @property
+    def lease_ms(self) -> int:
+        """How long a node's pins outlive its last sign of life."""
+
     def refresh(self) -> HummockVersion:
         """The newest version that there is."""
 
@@ -69,6 +73,9 @@ class HummockMetaClient(Protocol):
 
     def renew_lease(self, node: str) -> None:
         """Prolongs the node's lease to its oldest pins, and its uploads. Raises `SnapshotExpired`."""
+
+    def keep_lease(self, node: str) -> None:
+        """`renew_lease`, once a third of the lease is over."""
 
     def release_node(self, node: str) -> None:
         """Gives back everything that the node has pinned or registered."""

@@ -144,6 +144,15 @@ class HummockStorage:
         self.meta_client.commit_epoch(self.session, epoch, sstables)
         self.wait_epoch(epoch)
 
+    def follow_versions(self) -> None:
+        """From here on what other processes commit is seen every `refresh_ms`, and this one's pins are kept."""
+        self._local.start(self.options.refresh_ms)
+
+    @property
+    def follow_error(self) -> Exception | None:
+        """Why the newest versions cannot be seen at the moment; None while all is well."""
+        return self._local.error
+
     def clear_uncommitted(self) -> None:
         with self._upload_lock, self._lock:
             view = self._open_view()
@@ -306,6 +315,6 @@ class HummockStorage:
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says."""
-        if isinstance(error, ObjectNotFound) and view.hold.pinned.is_lost:
+        if isinstance(error, ObjectNotFound) and not self._local.protects(view.hold.pinned):
             return SnapshotExpired(f"version {view.version.id}")
         return error

@@ -63,7 +63,7 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             self.manager = HummockManager(
-                meta_store, object_store, clock, metrics=self.metrics, random_bytes=random_bytes
+                meta_store, object_store, metrics=self.metrics, random_bytes=random_bytes
             )
             undo.callback(self.manager.close)
             writer = self.manager.claim_writer(self.node_name)
@@ -71,6 +71,7 @@ class Playground:
                 self.manager, object_store, options.storage, session=writer, node=self.node_name
             )
             undo.callback(self.storage.close)
+            self.storage.follow_versions()
             self.catalog = CatalogManager(meta_store)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.node = ComputeNode(

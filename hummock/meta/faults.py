@@ -36,6 +36,9 @@ class FaultyMetaStore(MetaStore):
         path = next(iter(operations.put), "")
         self._run("transaction", path, lambda: self._store.transaction(operations))
 
+    def now_ms(self) -> int:
+        return self._store.now_ms()
+
     def close(self) -> None:
         self._store.close()
 

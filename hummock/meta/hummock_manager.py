@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch, wall_clock_ms
+from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
 from hummock.errors import (
     EpochTooOld,
     Fenced,
@@ -48,22 +48,24 @@ Change = tuple[MetaOperations, LogPosition]
 class HummockManager:
     """Satisfies `HummockMetaClient`. The version that it knows is never newer than the store's.
 
-    Opening reads the log and claims nothing. Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
+    Leases run by the meta store's clock unless `clock` is given. Opening reads the log and claims nothing.
+    Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
     """
 
-    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock = wall_clock_ms, *,
+    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
                  options: MetaOptions | None = None, metrics: Metrics | None = None,
                  random_bytes: RandomBytes = os.urandom):
         self.options = options or MetaOptions()
         self.metrics = metrics or Metrics()
         self.notifications = NotificationService(self.metrics, self.options.acknowledge_ms)
-        self._meta_store, self._clock, self._random_bytes = meta_store, clock, random_bytes
+        self._meta_store, self._random_bytes = meta_store, random_bytes
+        self._clock = clock or meta_store.now_ms
         self._change_lock = threading.Lock()        # one change at a time; taken before the other two
         self._install_lock = threading.Lock()       # guards the position and the order of notifications
         self._position = load(meta_store, object_store)
         self._posted = 0                            # serial number of the newest notification
-        self._pins = PinTable(meta_store, clock, self.options, random_bytes)
-        self._uploads = UploadTable(meta_store, clock, self.options, random_bytes)
+        self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
+        self._uploads = UploadTable(meta_store, self._clock, self.options, random_bytes)
         self._show(self._position.version)
 
     @property
@@ -74,6 +76,10 @@ class HummockManager:
     @property
     def committed_epoch(self) -> Epoch:
         return self._position.version.max_committed_epoch
+
+    @property
+    def lease_ms(self) -> int:
+        return self.options.lease_ms
 
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
         """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
@@ -207,6 +213,11 @@ class HummockManager:
         """Prolongs the node's uploads and its lease, lifted to its oldest pins. Raises `SnapshotExpired`."""
         self._uploads.renew(node)
         self._lease(node)
+
+    def keep_lease(self, node: str) -> None:
+        """`renew_lease`, once a third of the lease is over."""
+        if self._pins.is_due(node):
+            self.renew_lease(node)
 
     def release_node(self, node: str) -> None:
         """Gives back all that the node has pinned and registered, and its rows."""

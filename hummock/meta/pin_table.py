@@ -64,6 +64,12 @@ class PinTable:
         with self._lock:
             self._pins_of(node).unpin_epoch(epoch)
 
+    def is_due(self, node: str) -> bool:
+        """Whether the node has no row, or one of which a third is over."""
+        with self._lock:
+            lease = self._pins_of(node).lease
+        return lease is None or lease.expires_ms - self._clock() <= self._options.lease_ms * 2 // 3
+
     def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
         """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
 
@@ -103,7 +109,7 @@ class PinTable:
             try:
                 self._meta_store.transaction(
                     MetaOperations(require={key: encode(pins.lease)}, delete=(key,)))
-            except (PreconditionFailed, OutcomeUnknown):
+            except MetaStoreError:
                 return      # it is gone, or it will run out
 
     def _reconcile(self, pins: NodePins, wanted: Lease, row: bytes | None) -> None:

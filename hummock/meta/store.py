@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError
 
 KEY_BYTES_LIMIT = 512
@@ -79,6 +80,10 @@ class MetaStore(ABC):
         Raises `PreconditionFailed` naming the key, `MetaStoreBusy` (nothing was written either), and
         `OutcomeUnknown` where the end was not seen and the caller must read again.
         """
+
+    def now_ms(self) -> int:
+        """The clock that leases run by: one for all processes that share the store, in milliseconds since 1970."""
+        return wall_clock_ms()
 
     def close(self) -> None:    # noqa: B027  a store in memory holds nothing open
         """Gives back what the store holds open."""

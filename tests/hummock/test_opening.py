@@ -1,0 +1,152 @@
+"""Opening by URL: roles, where the truth is kept, and several processes on one store."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+import hummock
+from hummock.epoch import Epoch
+from hummock.errors import (
+    InvalidOption,
+    MetaStoreCorrupt,
+    MetaStoreError,
+    ObjectNotFound,
+    SnapshotExpired,
+    StoreClosed,
+)
+from hummock.meta.pins import read_leases
+from hummock.meta.records import lease_key
+from hummock.meta.sqlite import SqliteMetaStore
+from hummock.meta.store import MetaOperations
+from hummock.options import MetaOptions
+from hummock.write_batch import WriteBatch
+
+READER = """
+import sys, time
+import hummock
+pause = __import__("threading").Event()
+with hummock.open(sys.argv[1], refresh_ms=5) as store:
+    print("open", store.committed_epoch, flush=True)
+    for line in sys.stdin:
+        deadline = time.monotonic() + 20
+        while store.committed_epoch < int(line) and time.monotonic() < deadline:
+            pause.wait(0.002)           # nothing here asks the store: the refresher does
+        print(store.committed_epoch, store.get(b"key", int(line)).decode(), flush=True)
+"""
+
+
+def epoch_of(number):
+    return Epoch(number << 16)
+
+
+def eventually(holds):
+    """Whether `holds()` becomes true within ten seconds."""
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        threading.Event().wait(0.002)
+    return holds()
+
+
+def commit(store, number, *pairs):
+    store.ingest_batch(WriteBatch(list(pairs)), epoch_of(number))
+    store.commit(epoch_of(number))
+
+
+def test_another_process_sees_each_commit_while_it_runs(tmp_path):
+    url = f"file://{tmp_path}"
+    with hummock.open(url, role="writer") as store:
+        commit(store, 1, (b"key", b"one"))
+        with subprocess.Popen([sys.executable, "-c", READER, url], text=True, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as reader:
+            assert reader.stdout.readline() == f"open {epoch_of(1)}\n"
+            for number in range(2, 8):
+                commit(store, number, (b"key", b"at %d" % number))
+                print(epoch_of(number), file=reader.stdin, flush=True)
+                assert reader.stdout.readline() == f"{epoch_of(number)} at {number}\n"
+            reader.stdin.close()
+            assert reader.wait(20) == 0
+        assert len(read_leases(SqliteMetaStore(tmp_path / "meta.sqlite"))) == 1
+
+
+def test_a_refresher_that_fails_says_why_until_it_succeeds(tmp_path):
+    with hummock.open(f"file://{tmp_path}", role="writer", refresh_ms=2) as store:
+        commit(store, 1, (b"key", b"one"))
+        database = tmp_path / "meta.sqlite"
+        with closing(sqlite3.connect(database)) as other:
+            lease, = other.execute("SELECT value FROM meta WHERE key = 'hummock/head'").fetchone()
+            other.execute("UPDATE meta SET value = x'00' WHERE key = 'hummock/head'")
+            other.commit()
+            assert eventually(lambda: isinstance(store.follow_error, MetaStoreCorrupt))
+            assert store.get(b"key", epoch_of(1)) == b"one"
+            other.execute("UPDATE meta SET value = ? WHERE key = 'hummock/head'", (lease,))
+            other.commit()
+        assert eventually(lambda: store.follow_error is None)
+
+
+def test_pins_outlive_many_leases_while_the_store_is_open(tmp_path):
+    url = f"file://{tmp_path}"
+    with hummock.open(url, role="writer") as writer:
+        commit(writer, 1, (b"key", b"one"))
+        with hummock.open(url, meta_options=MetaOptions(lease_ms=60), refresh_ms=1_000) as reader:
+            database = SqliteMetaStore(tmp_path / "meta.sqlite")
+            first = min(lease.expires_ms for lease in read_leases(database))
+            assert eventually(lambda: min(lease.expires_ms for lease in read_leases(database)) > first + 600)
+            assert reader.follow_error is None
+        assert len(read_leases(database)) == 1
+        database.close()
+
+
+def test_a_missing_file_of_a_lost_lease_is_an_expired_snapshot_at_once(tmp_path):
+    """The process slept past its lease and reads before its refresher wakes."""
+    url = f"file://{tmp_path}"
+    with hummock.open(url, role="writer", block_cache_bytes=1, meta_cache_bytes=1, refresh_ms=10_000) as store:
+        commit(store, 1, (b"key", b"one"))
+        database = SqliteMetaStore(tmp_path / "meta.sqlite")
+        database.transaction(MetaOperations(delete=tuple(lease_key(lease.node) for lease in read_leases(database))))
+        for path in (tmp_path / "sst").iterdir():
+            path.unlink()
+        with pytest.raises(SnapshotExpired):
+            store.get(b"key", epoch_of(1))
+        with hummock.open(url) as other, pytest.raises(ObjectNotFound):     # nothing had run out: that is damage
+            other.get(b"key", epoch_of(1))
+        database.close()
+
+
+def test_the_truth_may_lie_in_another_place(tmp_path):
+    url, meta = f"file://{tmp_path}/data", f"sqlite://{tmp_path}/truth/meta.db"
+    with hummock.open(url, role="writer", meta=meta) as store:
+        commit(store, 1, (b"key", b"one"))
+    assert not (tmp_path / "data" / "meta.sqlite").exists()
+    with hummock.open(url, meta=meta) as store:
+        assert store.get(b"key", epoch_of(1)) == b"one"
+    with pytest.raises(MetaStoreError, match="no store"):
+        hummock.open(url)
+    for wrong in ("sqlite.db", "ftp://x", "", "mysql://h/d"):
+        with pytest.raises(InvalidOption, match="meta"):
+            hummock.open(url, meta=wrong)
+
+
+def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path):
+    before = threading.active_count()
+    with pytest.raises(InvalidOption):
+        hummock.open("memory://", block_bytes=0)
+    with pytest.raises(MetaStoreError):
+        hummock.open(f"file://{tmp_path}/nothing")
+    assert threading.active_count() == before
+
+
+def test_closing_ends_the_refresher_and_the_lease(tmp_path):
+    before = threading.active_count()
+    store = hummock.open(f"file://{tmp_path}", role="writer", refresh_ms=1)
+    assert threading.active_count() == before + 1
+    store.close()
+    store.close()
+    assert threading.active_count() == before
+    assert read_leases(SqliteMetaStore(tmp_path / "meta.sqlite")) == []
+    with pytest.raises(StoreClosed):
+        store.get(b"key", epoch_of(1))
