@@ -133,10 +133,7 @@ cdef class PointReader:
         if probe.state == SEEKING_NEXT:
             return probe.block_index < opened.index.blocks and (
                 compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0)
-        if opened.bloom is not None:
-            if not opened.bloom.may_contain(probe.hash):
-                return False
-        elif opened.other_filter is not None and not opened.other_filter.contains(probe.hash):
+        if not opened.may_contain(probe.hash):
             return False
         probe.block_index = opened.index.find_block(probe.key, self.newest)
         return True

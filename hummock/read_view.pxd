@@ -1,7 +1,9 @@
 """ReadView: one immutable picture of the store, as C arrays."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.binary_column cimport BinaryColumn
+from hummock.iterator.base cimport HummockIterator
 from hummock.key cimport Slice
 
 
@@ -21,6 +23,12 @@ cdef class SortedRun:
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil  # the first file that ends at or after the key
+    cdef int mark(
+        self, BinaryColumn prefixes, Py_ssize_t first, Py_ssize_t rows, uint64_t newest, uint8_t* among,
+        Py_ssize_t stride) except -1
+    # sets among[row * stride] for each prefix that a file may hold a key under, by its filter where that knows it
+    cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest)
+    # the infos of the files that may hold a version up to `newest` of a key of [start, end)
     cdef void* reader_of(self, Slice user_key) noexcept nogil       # of the one file that may hold the key, or NULL
 
 
@@ -38,4 +46,6 @@ cdef class ReadView:
     cdef Source* sources                # owned array
     cdef readonly Py_ssize_t count
 
+    cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options)
+    # over what `source` may hold of the range; None: nothing
     cdef int check_epoch(self, uint64_t epoch) except -1            # EpochTooOld below the safe epoch

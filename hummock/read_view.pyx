@@ -7,6 +7,9 @@ reference and keeps it to its end; a write, a flush or a commit makes another vi
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp
+
+import numpy as np
 
 from hummock.epoch import pure_epoch
 from hummock.errors import EpochTooOld
@@ -16,14 +19,19 @@ from hummock.state_store import DEFAULT
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
+from hummock.checksum cimport hash64
+from hummock.iterator.prefixes cimport PrefixCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.concat_iterator cimport ConcatIterator
-from hummock.sstable.reader cimport SstableReader
+from hummock.sstable.key_prefix cimport KeyPrefix
+from hummock.sstable.reader cimport OpenedSstable, SstableReader
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 cdef uint64_t SPILL_MASK = 0xFFFF
+cdef Py_ssize_t SLICE_PREFIXES = 1024       # whose filters are asked before their rows are read
+cdef Py_ssize_t TABLE_ID_BYTES = 4
 
 
 cdef class SortedRun:
@@ -63,22 +71,52 @@ cdef class SortedRun:
             return NULL
         return self.files[position].reader
 
-    def overlapping(self, bytes start not None, bytes end, uint64_t newest) -> tuple:
-        """The infos of the files that may hold a version up to `newest` of a key of [start, end)."""
-        cdef Py_ssize_t first, last
+    cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest):
+        cdef Py_ssize_t position
         cdef Slice bound
+        cdef SstableReader reader
+        cdef list found = []
         bound.data, bound.size = <const uint8_t*><const char*>start, len(start)
-        first = last = self.file_from(bound)
-        if end is None:
-            last = self.count
-        else:
+        position = self.file_from(bound)
+        if end is not None:
             bound.data, bound.size = <const uint8_t*><const char*>end, len(end)
-            while last < self.count and compare_bytes(self.files[last].smallest, bound) < 0:
-                last += 1
-        found = self.infos[first:last]
-        if all([info.min_epoch <= newest for info in found]):
-            return found
-        return tuple([info for info in found if info.min_epoch <= newest])
+        while position < self.count and (
+                end is None or compare_bytes(self.files[position].smallest, bound) < 0):
+            reader = <SstableReader>self.files[position].reader
+            if reader.min_epoch <= newest and not reader.rules_out(start, end):
+                found.append(reader.info)
+            position += 1
+        return tuple(found)
+
+    cdef int mark(
+        self, BinaryColumn prefixes, Py_ssize_t first, Py_ssize_t rows, uint64_t newest, uint8_t* among,
+        Py_ssize_t stride
+    ) except -1:
+        cdef Py_ssize_t row, position, size
+        cdef Slice prefix
+        cdef SstableReader reader = None
+        cdef KeyPrefix rule = None
+        cdef OpenedSstable opened = None
+        cdef uint64_t table_id = 0, table
+        for row in range(first, first + rows):
+            prefix, among[0] = prefixes.at(row), 0
+            position = self.file_from(prefix)
+            if position < self.count:
+                if position + 1 < self.count and begins_with(self.files[position + 1].smallest, prefix):
+                    among[0] = 1                # it holds the file's first key at least
+                elif compare_bytes(self.files[position].smallest, prefix) < 0:
+                    table = head_of(prefix.data, prefix.size) >> 32
+                    if self.files[position].reader != <void*>reader or table != table_id:
+                        reader, table_id = <SstableReader>self.files[position].reader, table
+                        rule = reader.prefix_for(prefix)
+                        opened = None if rule is None else reader.opened()
+                    size = 0 if rule is None else rule.length_of(prefix)
+                    among[0] = reader.min_epoch <= newest and (
+                        size < TABLE_ID_BYTES or opened.may_contain(hash64(prefix.data, size)))
+                else:
+                    among[0] = begins_with(self.files[position].smallest, prefix)
+            among += stride
+        return 0
 
 
 cdef class ReadView:
@@ -118,25 +156,65 @@ cdef class ReadView:
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD
         cdef uint64_t newest = epoch | SPILL_MASK
+        cdef HummockIterator child
         self.check_epoch(epoch)
         if end is None or start < end:
             for source in self.owners:
-                if isinstance(source, SharedBufferBatch):
-                    if is_within(<SharedBufferBatch>source, start, end, newest):
-                        children.append(SharedBufferBatchIterator(source, direction))
-                    continue
-                infos = (<SortedRun>source).overlapping(start, end, newest)
-                if len(infos) == 1:
-                    children.append(SstableIterator((<SortedRun>source).store, infos[0], direction, options))
-                elif infos:
-                    children.append(ConcatIterator((<SortedRun>source).store, infos, direction, options))
-        cdef HummockIterator child = children[0] if len(children) == 1 else MergeIterator(children, direction)
+                child = self.child(source, start, end, newest, direction, options)
+                if child is not None:
+                    children.append(child)
+        child = children[0] if len(children) == 1 else MergeIterator(children, direction)
         return UserIterator(child, start, end, epoch)
 
-    def read_around(self, BinaryColumn prefixes not None, uint64_t epoch, bint reverse) -> UserIterator:
-        """`read` of the narrowest range that holds every key under every prefix."""
+    cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options):
+        cdef SortedRun run
+        if isinstance(source, SharedBufferBatch):
+            if is_within(<SharedBufferBatch>source, start, end, newest):
+                return SharedBufferBatchIterator(source, direction)
+            return None
+        run = source
+        infos = run.overlapping(start, end, newest)
+        if len(infos) == 1:
+            return SstableIterator(run.store, infos[0], direction, options)
+        return ConcatIterator(run.store, infos, direction, options) if infos else None
+
+    def read_prefixes(self, BinaryColumn prefixes not None, uint64_t epoch, bint reverse, limit=None) -> tuple:
+        """(int32[n]: the row of `prefixes` of each result row, KvBatch of those n rows).
+
+        The rows under each prefix in scan order, at most `limit` of each. Of each run only those files are
+        sought that may hold such rows. Raises EpochTooOld, OverflowError when the answer passes 2 GiB.
+        """
+        cdef list children = [], sources = []
+        cdef int direction = REVERSE if reverse else FORWARD
+        cdef uint64_t newest = epoch | SPILL_MASK
+        cdef HummockIterator child
+        cdef PrefixCollector rows
+        cdef Py_ssize_t first = 0, count, width, position
+        cdef uint8_t[:, ::1] among
         start, end = bounds_of(prefixes) if prefixes.rows > 0 else (b"", b"")
-        return self.read(start, end, epoch, reverse, DEFAULT)
+        self.check_epoch(epoch)
+        if prefixes.rows > 0:
+            for source in self.owners:
+                child = self.child(source, start, end, newest, direction, DEFAULT)
+                if child is not None:
+                    children.append(child)
+                    sources.append(source)
+        width = len(children)
+        child = children[0] if width == 1 else MergeIterator(children, direction)
+        rows = PrefixCollector(UserIterator(child, start, end, epoch), prefixes, limit)
+        among = np.ones((min(SLICE_PREFIXES, prefixes.rows), width), np.uint8)
+        while width > 0 and first < prefixes.rows:
+            count = min(SLICE_PREFIXES, prefixes.rows - first)
+            for position, source in enumerate(sources):
+                if not isinstance(source, SharedBufferBatch):
+                    (<SortedRun>source).mark(prefixes, first, count, newest, &among[0, position], width)
+            rows.add(first, count, &among[0, 0], width)
+            first += count
+        return rows.finish()
+
+
+cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
+    return key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0
 
 
 cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):

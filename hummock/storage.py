@@ -29,7 +29,6 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.iterator.collect import BatchCollector
-from hummock.iterator.prefixes import collect_prefixes
 from hummock.key import KeyRange
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta_client import HummockMetaClient, WriterSession
@@ -189,7 +188,10 @@ class HummockStorage:
         limit: int | None = None,
     ) -> HummockScan:
         view = self._open_view()
-        collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
+        try:
+            collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
+        except ObjectNotFound as error:
+            raise self._explain(view, error) from error
         scan = HummockScan(view, collector, self.options, limit, self._explain)
         with self._lock:
             self._open_view()
@@ -202,8 +204,7 @@ class HummockStorage:
         view = self._open_view()
         wanted = BinaryColumn.from_arrow(prefixes)
         try:
-            rows = view.read_around(wanted, epoch, reverse)
-            return collect_prefixes(rows, wanted, limit)
+            return view.read_prefixes(wanted, epoch, reverse, limit)
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
 

@@ -41,6 +41,17 @@ class PrefixRule:
         if (self.fixed_bytes > 0) == bool(self.columns):
             raise ValueError("a prefix rule counts either bytes or columns")
 
+    def to_json(self) -> dict[str, Any]:
+        return {"fixed_bytes": self.fixed_bytes,
+                "columns": [[column.null_tag, column.width, column.inverted] for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> PrefixRule:
+        """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
+        columns = tuple(KeyColumn(int(tag), int(width), bool(inverted))
+                        for tag, width, inverted in record["columns"])
+        return cls(int(record["fixed_bytes"]), columns)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyWatermark:
@@ -65,9 +76,7 @@ class TableRules:
     vnode_groups: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        prefix = None if self.prefix is None else {
-            "fixed_bytes": self.prefix.fixed_bytes,
-            "columns": [[column.null_tag, column.width, column.inverted] for column in self.prefix.columns]}
+        prefix = None if self.prefix is None else self.prefix.to_json()
         return {"prefix": prefix, "ttl_ms": self.ttl_ms, "vnode_groups": self.vnode_groups,
                 "watermarks": [{"epoch": mark.epoch, "is_descending": mark.is_descending,
                                 "keys": [[vnode, key.hex()] for vnode, key in mark.keys]}
@@ -76,11 +85,7 @@ class TableRules:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> TableRules:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
-        prefix = record["prefix"]
-        if prefix is not None:
-            columns = tuple(KeyColumn(int(tag), int(width), bool(inverted))
-                            for tag, width, inverted in prefix["columns"])
-            prefix = PrefixRule(int(prefix["fixed_bytes"]), columns)
+        prefix = None if record["prefix"] is None else PrefixRule.from_json(record["prefix"])
         watermarks = tuple(
             KeyWatermark(Epoch(mark["epoch"]),
                          tuple((int(vnode), bytes.fromhex(key)) for vnode, key in mark["keys"]),

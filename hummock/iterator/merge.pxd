@@ -1,6 +1,6 @@
 """MergeIterator: many iterators seen as one, by a loser tree over borrowed children."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
 from hummock.key cimport Slice
@@ -11,7 +11,7 @@ cdef struct Contender:                  # a child's current entry, kept where th
     uint64_t low                        # bytes 8..16; both all ones once the child is exhausted
     Slice user_key                      # the child's
     uint64_t epoch
-    bint live                           # the child is valid
+    bint live                           # the child is valid, and not left out of the last seek
     void* child                         # HummockIterator, borrowed from `children`
 
 
@@ -23,9 +23,12 @@ cdef class MergeIterator(HummockIterator):
     cdef int winner                     # its leaf
     cdef int streak                     # moves for which the winner has stayed the same
 
+    cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil
+    # `seek` with only the children i of which wanted[i] is set: the others are as if they held nothing
     cdef void load(self, Contender* contender) noexcept nogil
     cdef bint beats(self, int a, int b) noexcept nogil
     cdef void build(self) noexcept nogil
+    cdef void play(self) noexcept nogil
     cdef void publish(self) noexcept nogil
     cdef int replay(self) noexcept nogil
     cdef int runner_up(self) noexcept nogil

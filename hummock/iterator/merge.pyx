@@ -59,6 +59,20 @@ cdef class MergeIterator(HummockIterator):
         self.build()
         return 0
 
+    cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil:
+        cdef Py_ssize_t leaf, live = 0
+        for leaf in range(self.width):
+            if self.contenders[leaf].child != NULL and wanted[leaf]:
+                (<HummockIterator>self.contenders[leaf].child).seek(user_key, epoch)
+                self.load(&self.contenders[leaf])
+                live += self.contenders[leaf].live
+            else:
+                self.contenders[leaf].live = False
+                self.contenders[leaf].high = self.contenders[leaf].low = 0xFFFFFFFFFFFFFFFF
+        self.play()
+        self.streak = SPAN_STREAK if live == 1 else 0       # nobody is there to end it
+        return 0
+
     cdef int next(self) except -1 nogil:
         cdef Contender* contender = &self.contenders[self.winner]
         (<HummockIterator>contender.child).next()
@@ -119,11 +133,15 @@ cdef class MergeIterator(HummockIterator):
         return order < 0 if self.direction == FORWARD else order > 0
 
     cdef void build(self) noexcept nogil:
-        """Plays all matches; the winners on the way up stand where their losers go."""
-        cdef Py_ssize_t leaf, node = self.width - 1
-        cdef int left, right
+        cdef Py_ssize_t leaf
         for leaf in range(self.width):
             self.load(&self.contenders[leaf])
+        self.play()
+
+    cdef void play(self) noexcept nogil:
+        """Plays all matches; the winners on the way up stand where their losers go."""
+        cdef Py_ssize_t node = self.width - 1
+        cdef int left, right
         # losers[node] holds the winner of its subtree until its parent has been played
         while node >= 1:
             left = <int>(2 * node - self.width) if 2 * node >= self.width else self.losers[2 * node]

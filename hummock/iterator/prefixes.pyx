@@ -1,7 +1,7 @@
 """The rows under each of many prefixes, in one crossing.
 
 Joins and groups ask for a few rows under each of a thousand keys: one iterator is sought again for each
-prefix, and all rows go into one pair of columns.
+prefix, only where a file may hold it, and all rows go into one pair of columns.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcpy
 
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.collect cimport BatchCollector
@@ -17,36 +17,45 @@ from hummock.iterator.user cimport UserIterator
 from hummock.key cimport Slice, compare_bytes
 
 
-def collect_prefixes(UserIterator source not None, BinaryColumn prefixes not None, limit=None):
-    """(int32[n]: the row of `prefixes` of each result row, KvBatch of those n rows), in the order of `prefixes`.
+cdef class PrefixCollector:
+    """At most `limit` rows for each prefix, in the order of `prefixes`. Its `source` reads a range around them all."""
 
-    At most `limit` rows for each prefix. Raises OverflowError when keys or values pass 2 GiB.
-    """
-    cdef BatchCollector collector = BatchCollector(source)
-    cdef Py_ssize_t row, most = INT32_MAX if limit is None else min(max(limit, 0), INT32_MAX), done = 0
-    cdef Py_ssize_t longest = 0
-    cdef int32_t[::1] counts = np.zeros(prefixes.rows, np.int32)
-    cdef uint8_t* upper
-    for row in range(prefixes.rows):
-        longest = prefixes.at(row).size if prefixes.at(row).size > longest else longest
-    upper = <uint8_t*>malloc(<size_t>longest + 1)
-    if upper == NULL:
-        raise MemoryError
-    try:
+    def __cinit__(self, UserIterator source not None, BinaryColumn prefixes not None, limit=None):
+        cdef Py_ssize_t row, longest = 0
+        self.source, self.collector, self.prefixes = source, BatchCollector(source), prefixes
+        self.most = INT32_MAX if limit is None else min(max(limit, 0), INT32_MAX)
+        self.counts = np.zeros(prefixes.rows, np.int32)
+        for row in range(prefixes.rows):
+            longest = prefixes.at(row).size if prefixes.at(row).size > longest else longest
+        self.upper = <uint8_t*>malloc(<size_t>longest + 1)
+        if self.upper == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.upper)
+
+    cdef int add(self, Py_ssize_t first, Py_ssize_t rows, const uint8_t* among, Py_ssize_t children) except -1:
+        cdef Py_ssize_t row
         with nogil:
-            for row in range(prefixes.rows):
-                source.start = prefixes.at(row)
-                source.end = successor(source.start, upper)
-                collector.started = False
-                collector.fill(done + most if most < INT32_MAX - done else INT32_MAX, INT32_MAX)
-                if source.valid and collector.keys.rows - done < most:
-                    with gil:
-                        raise OverflowError(f"the rows under {prefixes.rows} prefixes pass 2 GiB")
-                counts[row] = <int32_t>(collector.keys.rows - done)
-                done = collector.keys.rows
-    finally:
-        free(upper)
-    return np.repeat(np.arange(prefixes.rows, dtype=np.int32), counts), collector.finish()
+            for row in range(first, first + rows):
+                if memchr(among, 1, <size_t>children) != NULL:
+                    self.source.start = self.prefixes.at(row)
+                    self.source.end = successor(self.source.start, self.upper)
+                    self.source.among = among if children > 1 else NULL
+                    self.collector.started = False
+                    self.collector.fill(
+                        self.done + self.most if self.most < INT32_MAX - self.done else INT32_MAX, INT32_MAX)
+                    if self.source.valid and self.collector.keys.rows - self.done < self.most:
+                        with gil:
+                            raise OverflowError(f"the rows under {self.prefixes.rows} prefixes pass 2 GiB")
+                    self.counts[row] = <int32_t>(self.collector.keys.rows - self.done)
+                    self.done = self.collector.keys.rows
+                among += children
+        return 0
+
+    cdef tuple finish(self):
+        owners = np.repeat(np.arange(self.prefixes.rows, dtype=np.int32), self.counts)
+        return owners, self.collector.finish()
 
 
 def bounds_of(BinaryColumn prefixes not None) -> tuple:

@@ -19,9 +19,11 @@ cdef class UserIterator(HummockIterator):
     cdef Slice start                    # first user key of the range; owner: `bounds`
     cdef Slice end                      # first user key past the range; data NULL: no end
     cdef object bounds
+    cdef const uint8_t* among           # which children of a MergeIterator hold the range; NULL: any. Borrowed
     cdef Saved key                      # forward: the last key shown or hidden; reverse: the current key
     cdef Saved payload                  # reverse: the current value
 
+    cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil
     cdef int find(self) except -1 nogil             # forward: settle on the child's entry or a later one
     cdef int pass_key(self) except -1 nogil         # forward: past all versions of the saved key
     cdef int collect(self) except -1 nogil          # reverse: the newest seen version of the child's key

@@ -9,6 +9,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
+from hummock.iterator.merge cimport MergeIterator
 from hummock.key cimport Slice, compare_bytes
 
 cdef uint64_t SPILL_MASK = 0xFFFF
@@ -68,7 +69,7 @@ cdef class UserIterator(HummockIterator):
         if self.end.data == NULL:
             self.child.rewind()
         else:
-            self.child.seek(self.end, MAX_EPOCH)        # the last entry at or before the newest of `end`
+            self.seek_child(self.end, MAX_EPOCH)        # the last entry at or before the newest of `end`
             while self.child.valid and compare_bytes(self.child.user_key, self.end) == 0:
                 self.child.next()
         return self.collect()
@@ -78,12 +79,17 @@ cdef class UserIterator(HummockIterator):
         if self.direction == FORWARD:
             if compare_bytes(user_key, self.start) < 0:
                 user_key = self.start
-            self.child.seek(user_key, self.newest)
+            self.seek_child(user_key, self.newest)
             return self.find()
         if self.end.data != NULL and compare_bytes(user_key, self.end) >= 0:
             return self.rewind()
-        self.child.seek(user_key, 0)                    # the oldest entry that `user_key` can have, or one before
+        self.seek_child(user_key, 0)                    # the oldest entry that `user_key` can have, or one before
         return self.collect()
+
+    cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        if self.among == NULL:
+            return self.child.seek(user_key, epoch)
+        return (<MergeIterator>self.child).seek_among(user_key, epoch, self.among)
 
     cdef int next(self) except -1 nogil:
         if self.direction != FORWARD:

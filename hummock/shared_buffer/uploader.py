@@ -39,7 +39,7 @@ class Uploader:
         """
         merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in task.batches])
         policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
-        prefixes = {table_id: rules.prefix.fixed_bytes for table_id, rules in tables.items() if rules.prefix}
+        prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
         builder = SplitSstableBuilder(self._options, policy, self._mint_name, prefixes)
         with ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="upload") as pool:
             puts: list[Future[SstableReader]] = []

@@ -7,13 +7,14 @@ from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
+from hummock.sstable.key_prefix cimport KeyPrefix
 
 
 @cython.final
 cdef class SstableBuilder:
     cdef readonly str name              # of the file: 32 hex digits
     cdef object policy                  # FilterPolicy
-    cdef dict prefix_rules              # table id -> bytes of a user key whose hash is filtered too
+    cdef dict prefix_rules              # table id -> PrefixRule, or None
     cdef list tables                    # ids seen, ascending
     cdef bint is_finished
     cdef int codec
@@ -31,7 +32,8 @@ cdef class SstableBuilder:
     cdef uint64_t min_epoch
     cdef uint64_t max_epoch
     cdef uint32_t table_id              # of the newest entry
-    cdef Py_ssize_t prefix_bytes        # filtered prefix of that table's keys; 0: none
+    cdef KeyPrefix prefix               # of that table's keys what is filtered too; None: nothing
+    cdef bint has_prefix                # the same, readable without the GIL
     cdef uint64_t last_prefix_hash
 
     cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil

@@ -18,12 +18,14 @@ from hummock.codec cimport CODEC_NONE, compress, compress_bound
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
+from hummock.sstable.key_prefix cimport KeyPrefix
 from hummock.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 
 from hummock.codec import CODEC_IDS, CODEC_NAMES
 from hummock.sstable.filter_policy import FilterPolicy
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import SstableInfo
+from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
 
 
@@ -39,8 +41,8 @@ class SstableOutput(NamedTuple):
 cdef class SstableBuilder:
     """Builds one file from entries in full key order.
 
-    `prefix_rules` gives, for a table id, how many leading bytes of its user keys are put into the filter too, so
-    that a scan by that prefix can pass the file by.
+    `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
+    filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
     """
 
     def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None):
@@ -86,22 +88,27 @@ cdef class SstableBuilder:
         self.table_id = table_id
         with gil:
             self.tables.append(table_id)
-            self.prefix_bytes = self.prefix_rules.get(table_id) or 0
+            rule = self.prefix_rules.get(table_id)
+            self.prefix = None if rule is None else key_prefix(rule)
+            self.has_prefix = rule is not None
         return 0
 
     cdef int start_key(self, Slice user_key) except -1 nogil:
         """Collects the hashes of a user key that was not seen before."""
         cdef uint64_t hash = hash64(user_key.data, user_key.size)
+        cdef Py_ssize_t prefix_bytes
         if self.hashes.size + 16 > self.hashes.capacity:
             self.hashes.reserve(16)
         memcpy(self.hashes.data + self.hashes.size, &hash, 8)
         self.hashes.size += 8
-        if self.prefix_bytes > 0 and user_key.size > self.prefix_bytes:
-            hash = hash64(user_key.data, self.prefix_bytes)
-            if hash != self.last_prefix_hash:
-                self.last_prefix_hash = hash
-                memcpy(self.hashes.data + self.hashes.size, &hash, 8)
-                self.hashes.size += 8
+        if self.has_prefix:
+            prefix_bytes = self.prefix.length_of(user_key)
+            if 0 < prefix_bytes < user_key.size:
+                hash = hash64(user_key.data, prefix_bytes)
+                if hash != self.last_prefix_hash:
+                    self.last_prefix_hash = hash
+                    memcpy(self.hashes.data + self.hashes.size, &hash, 8)
+                    self.hashes.size += 8
         return 0
 
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil:
@@ -184,7 +191,9 @@ cdef class SstableBuilder:
             rows=self.rows, data_bytes=self.data.size, uncompressed_bytes=self.uncompressed_bytes,
             table_ids=tuple(self.tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
             stale_rows=self.stale_rows, tombstones=self.tombstones, filter_policy=self.policy.name,
-            codec=CODEC_NAMES[self.codec])
+            codec=CODEC_NAMES[self.codec],
+            prefixes=tuple([(table, self.prefix_rules[table]) for table in self.tables
+                            if self.prefix_rules.get(table) is not None]))
         index = self.index.encode()
         filter = self.policy.build(np.frombuffer(self.hashes, np.uint64))
         samples = split_samples(SstableIndex.decode(index, self.name, info.data_bytes, info.rows))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from hummock.table_rules import PrefixRule
+
 FORMAT_VERSION = 1
 INTEGERS = frozenset((
     "rows", "data_bytes", "uncompressed_bytes", "min_epoch", "max_epoch", "stale_rows", "tombstones",
@@ -37,12 +39,16 @@ class SstableInfo:
     id: int = 0                     # given by the manager at commit; 0 before
     meta_bytes: int = 0             # length of `.meta`; 0 inside the `.meta` itself
     meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
+    prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # by table id, the rules whose prefixes are in the filter
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values: bytes become hex, the tuple a list."""
+        """The record as JSON values: bytes become hex, tuples lists; no prefixes, no such field."""
         record = asdict(self)
         record["smallest"], record["largest"] = self.smallest.hex(), self.largest.hex()
         record["table_ids"] = list(self.table_ids)
+        del record["prefixes"]
+        if self.prefixes:
+            record["prefixes"] = [[table_id, rule.to_json()] for table_id, rule in self.prefixes]
         return record
 
     @classmethod
@@ -52,6 +58,8 @@ class SstableInfo:
         known["smallest"] = bytes.fromhex(record["smallest"])
         known["largest"] = bytes.fromhex(record["largest"])
         known["table_ids"] = tuple(record["table_ids"])
+        known["prefixes"] = tuple((int(table_id), PrefixRule.from_json(rule))
+                                  for table_id, rule in record.get("prefixes", ()))
         for name, value in known.items():
             if name in INTEGERS and (not isinstance(value, int) or value < 0):
                 raise ValueError(f"{name} of an sstable is {value!r}")

@@ -7,6 +7,7 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CacheShelf
 from hummock.sstable.index cimport SstableIndex
+from hummock.sstable.key_prefix cimport KeyPrefix
 
 
 cdef class OpenedSstable:
@@ -15,6 +16,8 @@ cdef class OpenedSstable:
     cdef SstableIndex index
     cdef BloomFilter bloom              # None: no filter, or one of another policy
     cdef object other_filter            # a Filter that is asked under the GIL, or None
+
+    cdef bint may_contain(self, uint64_t hash) except -1
 
 
 cdef class SstableReader:
@@ -28,10 +31,13 @@ cdef class SstableReader:
     cdef dict flights                   # what a thread is fetching now: block index, or -1 for the meta
     cdef Slice smallest                 # first and last user key; owner: `info`
     cdef Slice largest
+    cdef dict prefixes                  # table id -> KeyPrefix that the filter knows; None: no table has one
     cdef uint64_t min_epoch             # of the entries, spill offset included
     cdef uint64_t max_epoch
     cdef object __weakref__
 
+    cdef KeyPrefix prefix_for(self, Slice user_key)       # of the key's table; None: the filter knows none
+    cdef bint rules_out(self, bytes start, bytes end) except -1     # no key of the range is in the file
     cdef OpenedSstable opened(self)                       # the meta, from the cache or read now
     cdef OpenedSstable load_meta(self)
     cdef OpenedSstable hold(self, object meta)

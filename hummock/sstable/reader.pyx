@@ -12,12 +12,14 @@ from libc.stdint cimport uint8_t
 
 from hummock.errors import Corruption, DeadlineExceeded, SstableRefused
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import SstableMeta
 
-from hummock.key cimport Slice
+from hummock.key cimport Slice, head_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.key_prefix cimport KeyPrefix
 
 META = -1
 FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier
@@ -64,6 +66,11 @@ cdef class OpenedSstable:
         else:
             self.other_filter = meta.filter
 
+    cdef bint may_contain(self, uint64_t hash) except -1:
+        if self.bloom is not None:
+            return self.bloom.may_contain(hash)
+        return self.other_filter is None or self.other_filter.contains(hash)
+
 
 cdef class SstableReader:
     """Made by an SstableStore, one for each file; shared by all views, iterators and threads."""
@@ -76,6 +83,8 @@ cdef class SstableReader:
         self.smallest.data, self.smallest.size = <const uint8_t*><const char*>info.smallest, len(info.smallest)
         self.largest.data, self.largest.size = <const uint8_t*><const char*>info.largest, len(info.largest)
         self.min_epoch, self.max_epoch = info.min_epoch, info.max_epoch
+        if info.prefixes and info.filter_policy != "none":
+            self.prefixes = {table_id: key_prefix(rule) for table_id, rule in info.prefixes}
         if info.global_epoch:
             raise SstableRefused(info.name, "its entries stand under one global epoch, which is reserved")
 
@@ -91,6 +100,19 @@ cdef class SstableReader:
     def keep_meta(self, bytes encoded):
         """Takes the encoded meta of a file that was just written, so that nobody needs to read it."""
         self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
+
+    cdef KeyPrefix prefix_for(self, Slice user_key):
+        if self.prefixes is None:
+            return None
+        return self.prefixes.get(head_of(user_key.data, user_key.size) >> 32)
+
+    cdef bint rules_out(self, bytes start, bytes end) except -1:
+        cdef KeyPrefix prefix
+        cdef Slice first
+        first.data, first.size = <const uint8_t*><const char*>start, len(start)
+        prefix = self.prefix_for(first)
+        hash = None if prefix is None else prefix.hash_around(start, end)
+        return hash is not None and not self.opened().may_contain(hash)
 
     cdef OpenedSstable opened(self):
         cdef PyObject* found = self.metas.peek(0)

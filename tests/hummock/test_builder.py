@@ -11,6 +11,7 @@ from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.meta import SstableMeta
+from hummock.table_rules import PrefixRule
 from tests.hummock.oracle_block import full_key_order
 
 NAME = "0123456789abcdef" * 2
@@ -155,7 +156,7 @@ def test_a_file_is_finished_once_and_never_empty():
 
 def test_the_filter_knows_every_user_key_and_the_prefixes_of_tables_with_a_rule():
     keys = [user_key(table, 0, b"%02d%04d" % (n // 100, n)) for table in (1, 2) for n in range(1_000)]
-    filter = opened(build([(key, 1, b"") for key in keys], prefix_rules={1: 8, 2: None})).filter
+    filter = opened(build([(key, 1, b"") for key in keys], prefix_rules={1: PrefixRule(8), 2: None})).filter
     assert all(filter.contains(hash64_of(key)) for key in keys)
     assert all(filter.contains(hash64_of(user_key(1, 0, b"%02d" % n))) for n in range(10))
     assert sum(filter.contains(hash64_of(user_key(2, 0, b"%02d" % n))) for n in range(10)) < 3

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import KeyColumn, PrefixRule
 
 INFO = SstableInfo(
     name="ab" * 16, smallest=b"\0\0\0\1\0\0a", largest=b"\0\0\0\2\xff", rows=9, data_bytes=100,
@@ -15,6 +16,12 @@ INFO = SstableInfo(
 
 def test_a_record_comes_back_from_its_json():
     assert SstableInfo.from_json(json.loads(json.dumps(INFO.to_json()))) == INFO
+
+
+def test_rules_of_prefixes_travel_and_are_left_out_where_there_are_none():
+    ruled = replace(INFO, prefixes=((1, PrefixRule(8)), (2, PrefixRule(columns=(KeyColumn(254, 0, True),)))))
+    assert SstableInfo.from_json(json.loads(json.dumps(ruled.to_json()))) == ruled
+    assert "prefixes" not in INFO.to_json()
 
 
 def test_a_field_of_a_later_version_is_ignored_and_a_missing_one_is_an_error():
