@@ -38,3 +38,14 @@ class Metrics:
         self.subscriber_failures = Counter(
             "hummock_subscriber_failures", "Subscribers that were dropped because they raised",
             registry=self.registry)
+        self.vacuum_seconds = Histogram(
+            "hummock_vacuum_seconds", "Time of one run of vacuum", buckets=SECONDS_BUCKETS, registry=self.registry)
+        self.vacuum_files = Counter(
+            "hummock_vacuum_files", "Files removed, by stage", ["stage"], registry=self.registry)
+        self.vacuum_removed_bytes = Counter(
+            "hummock_vacuum_removed_bytes", "Bytes removed, by stage", ["stage"], registry=self.registry)
+        self.vacuum_bytes = Gauge(
+            "hummock_vacuum_bytes", "Bytes stored when vacuum last listed all objects, by need", ["need"],
+            registry=self.registry)
+        self.vacuum_failures = Counter(
+            "hummock_vacuum_failures", "Rounds of vacuum that failed", ["error"], registry=self.registry)

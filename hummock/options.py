@@ -125,6 +125,24 @@ class CompactionOptions:
             raise InvalidOption("codecs", self.codecs, f"some of {', '.join(CODECS)}")
 
 
+@dataclass(frozen=True, slots=True)
+class VacuumOptions:
+    """How often files that nothing needs are removed, and how much at once."""
+
+    interval_ms: int = 30_000               # between two looks at the stale list
+    listing_ms: int = 3_600_000             # between two listings of all objects
+    grace_ms: int = 3_600_000               # unregistered objects younger than that are left alone
+    tombstone_ms: int = 7 * 86_400_000      # names that were given up are remembered at least that long
+    page_files: int = 1_000                 # files whose needs are read, and removal written, at once
+    objects_per_run: int = 1_000_000        # listed by one run; the next goes on behind them
+    deleted_at_once: int = 1_000            # objects in one call
+
+    def __post_init__(self) -> None:
+        _check_positive(self, skip=("grace_ms", "tombstone_ms"))
+        for name in ("grace_ms", "tombstone_ms"):
+            _check_range(name, getattr(self, name), 0, 1 << 62)
+
+
 def _check_positive(options: object, skip: tuple[str, ...] = ()) -> None:
     for field in fields(options):           # type: ignore[arg-type]
         if field.name not in skip:

@@ -80,12 +80,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """`node` writes files under a name prefix, for commits of writer `generation`, until `expires_ms`."""
+    """`node` writes files under a name prefix, until `expires_ms` unless it renews that."""
 
     node: str
     holder: str
     expires_ms: int
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)

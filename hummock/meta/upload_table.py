@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from hummock.epoch import Clock
 from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
-from hummock.meta.records import UPLOADS, WRITER, Upload, decode, encode, generation_of, lease_key, upload_key
+from hummock.meta.records import UPLOADS, Upload, decode, encode, lease_key, upload_key
 from hummock.meta.store import MetaOperations, MetaStore
 from hummock.object_store.base import RandomBytes
 from hummock.options import MetaOptions
@@ -34,8 +34,7 @@ class UploadTable:
         lease_key(node)
         key = upload_key(prefix)
         with self._lock:
-            generation = generation_of(self._meta_store.get(WRITER))
-            upload = Upload(node, self._holder, self._expiry(), generation)
+            upload = Upload(node, self._holder, self._expiry())
             self._write(MetaOperations(require={key: None}, put={key: encode(upload)}))
             self._rows[prefix] = upload
 
