@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TypeVar
 
-from hummock.epoch import Clock, monotonic_seconds, wall_clock_ms
+from hummock.epoch import Clock, monotonic_seconds
 from hummock.errors import MetaStoreCorrupt, MetaStoreError, PreconditionFailed
 from hummock.meta.pins import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
@@ -68,13 +68,14 @@ class StoredFile:
 class Vacuum:
     """Removes what is not needed from one store. Not thread safe by itself; any number may work at once.
 
+    Leases run by the meta store's clock unless `clock` is given.
     Raises `MetaStoreEmptied` where objects exist that a lost meta store must have named.
     """
 
-    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock = wall_clock_ms, *,
+    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
                  options: VacuumOptions | None = None, metrics: Metrics | None = None):
         self.options, self.metrics = options or VacuumOptions(), metrics or Metrics()
-        self._meta_store, self._object_store, self._clock = meta_store, object_store, clock
+        self._meta_store, self._object_store, self._clock = meta_store, object_store, clock or meta_store.now_ms
         self._position = load(meta_store, object_store)
         self._behind = ""               # the last file that an unfinished listing came to
 
