@@ -5,6 +5,8 @@ HummockError
 │   ├── ObjectNotFound          also KeyError
 │   ├── ObjectExists            a create-if-absent found something
 │   ├── InvalidPath             also ValueError: a path that names nothing inside the store
+│   ├── ObjectStoreRefused      the store will not do it, however often it is asked
+│   ├── UploadLost              what a writer was given is gone: the object must be written again from its beginning
 │   └── DeadlineExceeded        also TimeoutError: retries ended without success
 ├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
 │   └── MetaStoreCorrupt        also MetaStoreError
@@ -61,6 +63,14 @@ class ObjectExists(ObjectStoreError):
 
 class InvalidPath(ObjectStoreError, ValueError):
     """The path is empty, absolute, or leads out of the store."""
+
+
+class ObjectStoreRefused(ObjectStoreError):
+    """The store understood and will not: no such bucket, no right to it, or something that it cannot do at all."""
+
+
+class UploadLost(ObjectStoreError):
+    """The bytes that a writer took are not safe and cannot be made so; nothing of the object is visible."""
 
 
 class DeadlineExceeded(ObjectStoreError, TimeoutError):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from types import TracebackType
+from typing import Self, TypeAlias
 
-from hummock.errors import InvalidPath
+from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClosed
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
 RandomBytes = Callable[[int], bytes]
@@ -33,8 +34,50 @@ class ObjectMeta:
     modified_ms: int
 
 
+class ObjectWriter(ABC):
+    """One object in the making: nothing of it is seen before `close`, all of it is afterwards.
+
+    Used by one thread at a time. A call that raises what may pass took nothing, so it may be made again with the
+    same bytes; after `UploadLost` only `abort` makes sense. As a context it closes, or aborts where its body or
+    its closing raised.
+    """
+
+    seconds: float | None = None        # how long the next call may last, where the store can tell
+
+    @abstractmethod
+    def write(self, data: Buffer) -> None:
+        """Appends `data`, which may change as soon as this returns. Raises `StoreClosed` after the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The object is there and durable. Raises `ObjectExists` where another one has taken the path.
+
+        Called again after an error it recognises an object that an earlier call made; after success it does nothing.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Gives up and raises nothing: leftovers are the store's to remove. Does nothing after the end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.close()
+        except BaseException:
+            self.abort()
+            raise
+
+
 class ObjectStore(ABC):
-    """Whole immutable objects by path. Writes are atomic and durable when `put` returns."""
+    """Whole immutable objects by path. Writes are atomic and durable when `put` or a writer's `close` returns."""
+
+    creates_exclusively = True          # of several creators of one path at most one wins
 
     @property
     @abstractmethod
@@ -44,6 +87,10 @@ class ObjectStore(ABC):
     @abstractmethod
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
         """Writes the object whole. With `if_absent`, raises `ObjectExists` where the path is taken."""
+
+    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
+        """A writer of the object. A taken path may be found here or only at its `close`."""
+        return BufferedObjectWriter(self, path, if_absent)
 
     @abstractmethod
     def get(self, path: str, byte_range: range | None = None) -> bytes:
@@ -63,8 +110,8 @@ class ObjectStore(ABC):
         """Size and age of an object. Raises `ObjectNotFound`."""
 
     @abstractmethod
-    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
-        """Objects whose path begins with `prefix`, in ascending order of path.
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
+        """Objects whose path begins with `prefix` and is greater than `after`, in ascending order of path.
 
         What is written or deleted meanwhile may or may not appear; all else appears once.
         """
@@ -73,8 +120,47 @@ class ObjectStore(ABC):
     def delete(self, paths: Sequence[str]) -> None:
         """Removes the objects; an absent one is fine."""
 
+    def within(self, seconds: float) -> ObjectStore:
+        """The same store, whose requests give up after `seconds` each, where it can tell."""
+        return self
+
     def close(self) -> None:    # noqa: B027  most stores hold nothing open
         """Gives back what the store holds open; using it afterwards is a bug."""
+
+
+class BufferedObjectWriter(ObjectWriter):
+    """Keeps what is written and puts it whole at the end: for stores that have nothing better."""
+
+    def __init__(self, store: ObjectStore, path: str, if_absent: bool):
+        self._store, self._path, self._if_absent = store, check_path(path), if_absent
+        self._parts: list[bytes] | None = []        # None: it has ended
+        self._is_unsure = False                     # an earlier put failed, and may have happened
+        self._is_closed = False
+
+    def write(self, data: Buffer) -> None:
+        if self._parts is None:
+            raise StoreClosed(f"the writer of {self._path}")
+        self._parts.append(bytes(memoryview(data)))
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        if self._parts is None:
+            raise StoreClosed(f"the writer of {self._path}")
+        self._parts = [b"".join(self._parts)]
+        store = self._store if self.seconds is None else self._store.within(self.seconds)
+        try:
+            store.put(self._path, self._parts[0], if_absent=self._if_absent)
+        except ObjectExists:
+            if not self._is_unsure or store.get(self._path) != self._parts[0]:
+                raise
+        except ObjectStoreError:
+            self._is_unsure = True
+            raise
+        self._parts, self._is_closed = None, True
+
+    def abort(self) -> None:
+        self._parts = None
 
 
 def check_path(path: str) -> str:

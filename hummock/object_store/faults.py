@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 
@@ -85,10 +86,14 @@ class FaultPlan:
 
 
 class FaultyObjectStore(ObjectStore):
-    """`store` as the plan lets it be. A torn put breaks the promise of whole objects, as bad stores do."""
+    """`store` as the plan lets it be. A torn put breaks the promise of whole objects, as bad stores do.
+
+    What a writer of it gathers is put at its close, so that the faults of a put hit it too.
+    """
 
     def __init__(self, store: ObjectStore, plan: FaultPlan, sleep: Callable[[float], None] = time.sleep):
         self._store, self._plan, self._sleep = store, plan, sleep
+        self.creates_exclusively = store.creates_exclusively
 
     @property
     def url(self) -> str:
@@ -105,12 +110,21 @@ class FaultyObjectStore(ObjectStore):
     def head(self, path: str) -> ObjectMeta:
         return self._run("head", path, lambda: self._store.head(path))      # type: ignore[return-value]
 
-    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
-        return self._run("list", prefix, lambda: self._store.list(prefix))  # type: ignore[return-value]
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
+        return self._run("list", prefix,                                    # type: ignore[return-value]
+                         lambda: self._store.list(prefix, after=after))
 
     def delete(self, paths: Sequence[str]) -> None:
         self._run("delete", paths[0] if paths else "", lambda: self._store.delete(paths),
                   lambda: self._store.delete(paths[:len(paths) // 2]))
+
+    def within(self, seconds: float) -> ObjectStore:
+        inner = self._store.within(seconds)
+        if inner is self._store:
+            return self
+        limited = copy(self)
+        limited._store = inner
+        return limited
 
     def close(self) -> None:
         self._store.close()

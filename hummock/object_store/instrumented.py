@@ -1,8 +1,9 @@
 """The one place that retries: an object store with patience, limits and figures.
 
-A call is tried again after any `ObjectStoreError` that may pass (not after "does not exist", "exists already"
-or a wrong path), at most `attempts` times and never starting a try after `deadline_ms`. Waits are a random
-share of a doubling delay, so that many clients do not return together. Corruption is never tried again.
+A call is tried again after any `ObjectStoreError` that may pass (not after "does not exist", "exists already",
+a wrong path or a refusal), at most `attempts` times and not beyond `deadline_ms`, which each try is told of. Waits
+are a random share of a doubling delay, so that many clients do not return together. Corruption is never tried
+again. An object that is streamed is retried call by call of its writer, which knows what it has done already.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from hummock.errors import (
     ObjectExists,
     ObjectNotFound,
     ObjectStoreError,
+    ObjectStoreRefused,
     StoreClosed,
+    UploadLost,
 )
 from hummock.metrics import Metrics
-from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore
+from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWriter
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
 LISTED_AT_ONCE = 1_000
-FINAL = (ObjectNotFound, ObjectExists, InvalidPath)
+FINAL = (ObjectNotFound, ObjectExists, InvalidPath, ObjectStoreRefused, UploadLost, DeadlineExceeded)
+OPERATIONS = ("put", "create", "write", "close", "get", "head", "list", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class InstrumentedObjectStore(ObjectStore):
         self._read = metrics.object_store_bytes.labels("read")
         self._written = metrics.object_store_bytes.labels("written")
         self._seconds = {operation: metrics.object_store_seconds.labels(operation)
-                         for operation in ("put", "get", "head", "list", "delete")}
+                         for operation in OPERATIONS}
+        self.creates_exclusively = store.creates_exclusively
 
     @property
     def url(self) -> str:
@@ -59,62 +64,68 @@ class InstrumentedObjectStore(ObjectStore):
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
         tries = 0
 
-        def once() -> None:
+        def once(seconds: float) -> None:
             nonlocal tries
             tries += 1
+            store = self._store.within(seconds)
             try:
-                self._store.put(path, data, if_absent=if_absent)
+                store.put(path, data, if_absent=if_absent)
             except ObjectExists:
                 # An earlier try may have succeeded and only its answer been lost: then the bytes are ours.
-                if tries == 1 or self._store.get(path) != bytes(memoryview(data)):
+                if tries == 1 or store.get(path) != bytes(memoryview(data)):
                     raise
 
-        self._call("put", path, once)
+        self.call("put", path, once)
         self._written.inc(memoryview(data).nbytes)
 
+    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
+        writer = self.call("create", path, lambda left: self._store.within(left).create(path, if_absent=if_absent))
+        return _RetriedWriter(self, path, writer)
+
     def get(self, path: str, byte_range: range | None = None) -> bytes:
-        data = self._call("get", path, lambda: self._store.get(path, byte_range))
+        data = self.call("get", path, lambda left: self._store.within(left).get(path, byte_range))
         self._read.inc(len(data))
         return data
 
     def get_into(self, path: str, start: int, target: memoryview) -> int:
-        done = self._call("get", path, lambda: self._store.get_into(path, start, target))
+        done = self.call("get", path, lambda left: self._store.within(left).get_into(path, start, target))
         self._read.inc(done)
         return done
 
     def head(self, path: str) -> ObjectMeta:
-        return self._call("head", path, lambda: self._store.head(path))
+        return self.call("head", path, lambda left: self._store.within(left).head(path))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
         """As the store lists; a listing that fails in its middle is taken up after the last path seen."""
-        page = _Pages(self._store, prefix)
-        while found := self._call("list", prefix, page.next):
+        page = _Pages(self._store, prefix, after)
+        while found := self.call("list", prefix, page.next):
             yield from found
 
     def delete(self, paths: Sequence[str]) -> None:
-        self._call("delete", paths[0] if paths else "", lambda: self._store.delete(paths))
+        self.call("delete", paths[0] if paths else "", lambda left: self._store.within(left).delete(paths))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._store.close()
 
-    def _call(self, operation: str, path: str, once: Callable[[], Result]) -> Result:
+    def call(self, operation: str, path: str, once: Callable[[float], Result]) -> Result:
+        """`once(seconds left)`, as often and as long as the options let it."""
         if self._closed:
             raise StoreClosed(f"object store {self.url}")
         pacing, retry = self._pacing, self._retry
-        began = pacing.monotonic()
+        began, spent = pacing.monotonic(), 0.0
         for attempt in range(1, retry.attempts + 1):
             try:
-                result = once()
+                result = once(retry.deadline_ms / 1000 - spent)
             except FINAL:
                 raise
             except ObjectStoreError as error:
                 self._metrics.object_store_failures.labels(operation, type(error).__name__).inc()
                 limit_ms = min(retry.max_delay_ms, retry.first_delay_ms << min(attempt - 1, 30))
                 delay = pacing.rng.random() * limit_ms / 1000
-                spent = pacing.monotonic() - began
-                if attempt == retry.attempts or (spent + delay) * 1000 > retry.deadline_ms:
+                spent = pacing.monotonic() - began + delay
+                if attempt == retry.attempts or spent * 1000 >= retry.deadline_ms:
                     raise DeadlineExceeded(path, error.reason, attempt) from error
                 pacing.sleep(delay)
             else:
@@ -122,19 +133,45 @@ class InstrumentedObjectStore(ObjectStore):
                 return result
         raise AssertionError("a retry loop ends inside")
 
+    def count_written(self, size: int) -> None:
+        self._written.inc(size)
+
+
+class _RetriedWriter(ObjectWriter):
+    """`writer`, whose calls its store repeats; each may take as long as one call of the store."""
+
+    def __init__(self, store: InstrumentedObjectStore, path: str, writer: ObjectWriter):
+        self._store, self._path, self._writer = store, path, writer
+
+    def write(self, data: Buffer) -> None:
+        def once(seconds: float) -> None:
+            self._writer.seconds = seconds
+            self._writer.write(data)
+
+        self._store.call("write", self._path, once)
+        self._store.count_written(memoryview(data).nbytes)
+
+    def close(self) -> None:
+        def once(seconds: float) -> None:
+            self._writer.seconds = seconds
+            self._writer.close()
+
+        self._store.call("close", self._path, once)
+
+    def abort(self) -> None:
+        self._writer.abort()
 
 
 class _Pages:
     """A listing in pages; after a failure the next page begins behind the last path that was handed out."""
 
-    def __init__(self, store: ObjectStore, prefix: str):
-        self._store, self._prefix = store, prefix
+    def __init__(self, store: ObjectStore, prefix: str, after: str):
+        self._store, self._prefix, self._last = store, prefix, after
         self._source: Iterator[ObjectMeta] | None = None
-        self._last = ""
 
-    def next(self) -> list[ObjectMeta]:
+    def next(self, seconds: float) -> list[ObjectMeta]:
         if self._source is None:
-            self._source = (found for found in self._store.list(self._prefix) if found.path > self._last)
+            self._source = self._store.within(seconds).list(self._prefix, after=self._last)
         try:
             page = list(islice(self._source, LISTED_AT_ONCE))
         except ObjectStoreError:

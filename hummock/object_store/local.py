@@ -1,6 +1,6 @@
 """Objects as files below one directory, durable against process death and power loss.
 
-A put writes a temporary file, syncs it, publishes it under its name in one step and syncs the directory:
+A writer fills a temporary file, syncs it, publishes it under its name in one step and syncs the directory:
 `rename` where it may replace, `link` where it must not. A process killed in between leaves only a file under
 `.temporary/`, which no listing shows and a later opening removes.
 """
@@ -14,8 +14,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError
-from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
+from hummock.errors import (
+    InvalidPath,
+    ObjectExists,
+    ObjectNotFound,
+    ObjectStoreError,
+    StoreClosed,
+    UploadLost,
+)
+from hummock.object_store.base import (
+    Buffer,
+    ObjectMeta,
+    ObjectStore,
+    ObjectWriter,
+    RandomBytes,
+    check_path,
+    check_range,
+)
 
 TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
@@ -43,30 +58,18 @@ class LocalObjectStore(ObjectStore):
 
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
         try:
-            self._put(self._locate(path, create=True), path, data, if_absent)
-        except ObjectNotFound as error:         # a directory was removed under us: create it at the next try
-            with self._lock:
-                self._known.clear()
-            raise ObjectStoreError(path, f"its directory is missing: {error.reason}") from error
+            with self.create(path, if_absent=if_absent) as writer:
+                writer.write(data)
+        except UploadLost as error:             # of one object in one call: it may be written again
+            raise ObjectStoreError(path, error.reason) from error
 
-    def _put(self, target: Path, path: str, data: Buffer, if_absent: bool) -> None:
-        temporary = self._temporary / self._random_bytes(16).hex()
+    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
+        check_path(path)
         with _typed(path):
-            try:
-                _write_synced(temporary, data)
-                if if_absent:
-                    os.link(temporary, target)
-                else:
-                    temporary.replace(target)
-            except FileExistsError:
-                raise ObjectExists(path) from None
-            finally:
-                with suppress(FileNotFoundError):
-                    temporary.unlink()
-            _sync_directory(target.parent)
+            return _LocalWriter(self, path, self._temporary / self._random_bytes(16).hex(), if_absent)
 
     def get(self, path: str, byte_range: range | None = None) -> bytes:
-        target = self._locate(path)
+        target = self.locate(path)
         if byte_range is not None:
             check_range(path, byte_range)
         with _typed(path):
@@ -79,7 +82,7 @@ class LocalObjectStore(ObjectStore):
                 os.close(descriptor)
 
     def get_into(self, path: str, start: int, target: memoryview) -> int:
-        file = self._locate(path)
+        file = self.locate(path)
         check_range(path, range(start, start + target.nbytes))
         with _typed(path):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -92,18 +95,18 @@ class LocalObjectStore(ObjectStore):
                 os.close(descriptor)
 
     def head(self, path: str) -> ObjectMeta:
-        target = self._locate(path)
+        target = self.locate(path)
         with _typed(path):
             status = target.stat(follow_symlinks=False)
         if not _is_file(status.st_mode):
             raise ObjectNotFound(path, "is no object but a directory or a link")
         return ObjectMeta(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
-        yield from self._walk(self._real_root, "", prefix)
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
+        return (found for found in self._walk(self._real_root, "", prefix) if found.path > after)
 
     def delete(self, paths: Sequence[str]) -> None:
-        targets = [(path, self._locate(path)) for path in paths]
+        targets = [(path, self.locate(path)) for path in paths]
         parents = set()
         for path, target in targets:
             with _typed(path), suppress(FileNotFoundError, NotADirectoryError):
@@ -113,7 +116,7 @@ class LocalObjectStore(ObjectStore):
             with _typed(str(parent)):
                 _sync_directory(parent)
 
-    def _locate(self, path: str, *, create: bool = False) -> Path:
+    def locate(self, path: str, *, create: bool = False) -> Path:
         """Where `path` is on disk. Raises `InvalidPath` if its directory lies outside the root."""
         directory, _, name = check_path(path).rpartition("/")
         if path.split("/", 1)[0] == TEMPORARY:
@@ -131,6 +134,11 @@ class LocalObjectStore(ObjectStore):
                     if len(self._known) < KNOWN_DIRECTORIES_LIMIT:
                         self._known.add(directory)
         return parent / name
+
+    def forget_directories(self) -> None:
+        """What was known of directories may be wrong: they are looked at, and made, again."""
+        with self._lock:
+            self._known.clear()
 
     def _walk(self, directory: Path, inside: str, prefix: str) -> Iterator[ObjectMeta]:
         """Files below `directory`, whose path in the store is `inside`, in ascending order of path."""
@@ -161,6 +169,97 @@ class LocalObjectStore(ObjectStore):
                     leftover.unlink()
 
 
+class _LocalWriter(ObjectWriter):
+    """A temporary file that `close` syncs, publishes under its name and removes, each step done once.
+
+    A file that could not be synced is lost: a kernel may have dropped the pages and call a second fsync a success.
+    """
+
+    def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool):
+        self._store, self._path, self._temporary, self._if_absent = store, path, temporary, if_absent
+        self._target = store.locate(path, create=True)
+        self._size = 0
+        self._is_published = self._has_ended = self._has_failed = False
+        self._descriptor: int | None = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def write(self, data: Buffer) -> None:
+        if self._descriptor is None:
+            raise StoreClosed(f"the writer of {self._path}")
+        rest, position = memoryview(data).cast("B"), self._size
+        try:
+            with _typed(self._path):
+                while rest:
+                    taken = os.pwrite(self._descriptor, rest, position)
+                    rest, position = rest[taken:], position + taken
+        except ObjectStoreError:
+            self._has_failed = True             # the file may be longer than what was taken
+            raise
+        self._size = position
+
+    def close(self) -> None:
+        if self._has_ended:
+            if self._is_published:
+                return
+            raise StoreClosed(f"the writer of {self._path}")
+        if self._descriptor is not None:
+            self._sync()
+        if not self._is_published:
+            self._publish()
+        with _typed(self._path):
+            _sync_directory(self._target.parent)
+        self._has_ended = True
+
+    def abort(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._release()
+            self._remove()
+
+    def _sync(self) -> None:
+        try:
+            if self._has_failed:
+                os.ftruncate(self._descriptor, self._size)  # type: ignore[arg-type]
+            os.fsync(self._descriptor)                      # type: ignore[arg-type]
+        except OSError as error:
+            self.abort()
+            raise UploadLost(self._path, f"could not be synced: {error.strerror or error}") from error
+        self._release()
+
+    def _publish(self) -> None:
+        try:
+            with _typed(self._path):
+                if self._if_absent:
+                    self._link()
+                else:
+                    self._temporary.replace(self._target)
+        except ObjectNotFound as error:         # a directory was removed under us: the next try makes it again
+            self._store.forget_directories()
+            self._target = self._store.locate(self._path, create=True)
+            raise ObjectStoreError(self._path, f"its directory is missing: {error.reason}") from error
+        self._is_published = True
+        self._remove()
+
+    def _link(self) -> None:
+        try:
+            os.link(self._temporary, self._target)
+        except FileExistsError:
+            # A network file system may have linked and lost its answer: then both names are one file.
+            if not self._temporary.samefile(self._target):
+                self.abort()
+                raise ObjectExists(self._path) from None
+
+    def _release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):             # it is gone either way, and what matters was synced
+                os.close(descriptor)
+
+    def _remove(self) -> None:
+        with suppress(OSError):                 # a leftover is removed by a later opening
+            self._temporary.unlink()
+
+
 @contextmanager
 def _typed(path: str) -> Iterator[None]:
     """Turns what the operating system says into the store's errors."""
@@ -172,17 +271,6 @@ def _typed(path: str) -> Iterator[None]:
         if error.errno == errno.ELOOP:
             raise InvalidPath(path, "a link stands where an object should be") from error
         raise ObjectStoreError(path, f"{type(error).__name__}: {error.strerror or error}") from error
-
-
-def _write_synced(path: Path, data: Buffer) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    try:
-        rest = memoryview(data).cast("B")
-        while rest:
-            rest = rest[os.write(descriptor, rest):]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(descriptor: int, byte_range: range) -> bytes:

@@ -41,9 +41,10 @@ class MemoryObjectStore(ObjectStore):
         data, modified_ms = self._find(path)
         return ObjectMeta(path, len(data), modified_ms)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
         with self._lock:
-            found = [(path, *entry) for path, entry in self._objects.items() if path.startswith(prefix)]
+            found = [(path, *entry) for path, entry in self._objects.items()
+                     if path.startswith(prefix) and path > after]
         for path, data, modified_ms in sorted(found, key=lambda entry: entry[0]):
             yield ObjectMeta(path, len(data), modified_ms)
 

@@ -11,6 +11,8 @@ ARGUMENTS = {
     "ObjectNotFound": ("sst/a.data",),
     "ObjectExists": ("sst/a.data",),
     "InvalidPath": ("../a", "leaves the store"),
+    "ObjectStoreRefused": ("sst/a.data", "no such bucket"),
+    "UploadLost": ("sst/a.data", "fsync failed"),
     "DeadlineExceeded": ("sst/a.data", "reset", 8),
     "Corruption": ("sst/a.data", "block 3", 1, 2),
     "MetaStoreError": ("broken",),

@@ -150,7 +150,7 @@ class TestLocalDisk:
         assert calls == ["open", "fsync", "link", "open", "fsync"]
 
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EMFILE])
-    @pytest.mark.parametrize("call", ["write", "fsync", "link", "open"])
+    @pytest.mark.parametrize("call", ["pwrite", "fsync", "link", "open"])
     def test_a_failing_system_call_is_typed(self, store, root, monkeypatch, call, number):
         store.put("sst/old", b"old")
 
@@ -166,8 +166,8 @@ class TestLocalDisk:
         assert [found.size_bytes for found in store.list("sst/new")] in ([], [1000])
 
     def test_short_writes_and_reads_are_continued(self, store, monkeypatch):
-        write, pread = os.write, os.pread
-        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+        write, pread = os.pwrite, os.pread
+        monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:7], at))
         monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 5), at))
         data = bytes(range(100))
         store.put("a", data)
@@ -298,9 +298,9 @@ class TestRetries:
         class Breaking(MemoryObjectStore):
             breaks = 3
 
-            def list(self, prefix=""):
-                for number, found in enumerate(super().list(prefix)):
-                    if self.breaks and number == 1500:
+            def list(self, prefix="", *, after=""):
+                for number, found in enumerate(super().list(prefix, after=after)):
+                    if self.breaks and number == 300 * self.breaks:
                         self.breaks -= 1
                         raise ObjectStoreError(prefix, "connection reset")
                     yield found

@@ -61,8 +61,8 @@ class KilledObjectStore(ObjectStore):
     def head(self, path):
         return self._store.head(path)
 
-    def list(self, prefix=""):
-        return self._store.list(prefix)
+    def list(self, prefix="", *, after=""):
+        return self._store.list(prefix, after=after)
 
     def delete(self, paths):
         self._store.delete(paths)

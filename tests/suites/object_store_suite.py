@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound
+from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, StoreClosed
 
 BAD_PATHS = ["", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\0b", "a\nb", "a\\b",
              "x" * 1025, "\ud800", "\x7f"]
@@ -38,6 +38,74 @@ class ObjectStoreSuite:
         assert store.get_into("a", 2, memoryview(memory)[:0]) == 0
         with pytest.raises(ObjectNotFound):
             store.get_into("b", 0, memoryview(memory))
+
+    def test_a_written_object_is_seen_whole_or_not_at_all(self, store):
+        parts = [b"one", bytearray(b"two"), memoryview(b"-three-")[1:-1], np.arange(3, dtype=np.uint32), b""]
+        whole = b"".join(memoryview(part).tobytes() for part in parts)
+        with store.create("sst/a") as writer:
+            for part in parts:
+                writer.write(part)
+                assert list(store.list()) == []
+        assert store.get("sst/a") == whole
+        assert store.head("sst/a").size_bytes == len(whole)
+
+    def test_a_writer_copies_what_it_is_given(self, store):
+        data = bytearray(b"abc")
+        with store.create("a") as writer:
+            writer.write(data)
+            data[:] = b"xyz"
+            writer.write(data)
+        assert store.get("a") == b"abcxyz"
+
+    def test_a_written_object_may_be_empty(self, store):
+        store.create("a").close()
+        assert store.get("a") == b""
+
+    def test_what_is_given_up_leaves_nothing(self, store):
+        aborted = store.create("a")
+        aborted.write(b"x" * 100_000)
+        aborted.abort()
+        aborted.abort()
+        with pytest.raises(ZeroDivisionError), store.create("b") as broken:
+            broken.write(b"x")
+            raise ZeroDivisionError
+        assert list(store.list()) == []
+        for ended in (aborted, broken):
+            with pytest.raises(StoreClosed):
+                ended.write(b"more")
+            with pytest.raises(StoreClosed):
+                ended.close()
+        store.put("a", b"free", if_absent=True)
+
+    def test_an_end_is_an_end(self, store):
+        writer = store.create("a")
+        writer.write(b"1")
+        writer.close()
+        writer.close()
+        writer.abort()
+        with pytest.raises(StoreClosed):
+            writer.write(b"2")
+        assert store.get("a") == b"1"
+
+    def test_a_writer_never_replaces_unless_told(self, store):
+        store.put("a", b"first")
+        with pytest.raises(ObjectExists) as caught, store.create("a") as writer:
+            writer.write(b"second")
+        assert caught.value.path == "a"
+        assert store.get("a") == b"first"
+        with store.create("a", if_absent=False) as writer:
+            writer.write(b"third")
+        assert store.get("a") == b"third"
+
+    def test_of_two_writers_the_first_to_close_wins(self, store):
+        slow, fast = store.create("a"), store.create("a")
+        slow.write(b"slow")
+        fast.write(b"fast")
+        fast.close()
+        with pytest.raises(ObjectExists):
+            slow.close()
+        slow.abort()
+        assert store.get("a") == b"fast"
 
     def test_put_replaces_the_whole_object(self, store):
         store.put("a", b"long long long")
@@ -118,6 +186,11 @@ class ObjectStoreSuite:
         assert [found.path for found in store.list("a")] == ["a-b", "a/b", "a/c/d", "a0"]
         assert [found.path for found in store.list("a/")] == ["a/b", "a/c/d"]
         assert list(store.list("nothing/here")) == []
+        for after in ("", "a-b", "a/b", "a/bb", "sst/1.data", "sst/1", "z", "zz"):
+            assert [found.path for found in store.list(after=after)] == [path for path in sorted(paths) if path > after]
+        assert [found.path for found in store.list("sst/", after="sst/1.data")] == ["sst/1.meta", "sst/10.data"]
+        assert [found.path for found in store.list("b", after="a")] == ["b"]
+        assert [found.path for found in store.list("a", after="b")] == []
 
     def test_listing_tells_the_size(self, store):
         store.put("a", b"12345")
@@ -138,7 +211,8 @@ class ObjectStoreSuite:
     @pytest.mark.parametrize("path", BAD_PATHS)
     def test_a_path_that_names_nothing_inside_is_refused(self, store, path):
         for call in (lambda: store.put(path, b""), lambda: store.get(path), lambda: store.head(path),
-                     lambda: store.delete([path]), lambda: store.put(path, b"", if_absent=True)):
+                     lambda: store.delete([path]), lambda: store.put(path, b"", if_absent=True),
+                     lambda: store.create(path)):
             with pytest.raises(InvalidPath):
                 call()
         assert list(store.list()) == []
