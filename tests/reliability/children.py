@@ -1,0 +1,104 @@
+"""Starts the fork server under the preloaded library, which is compiled here, and asks it for work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("file_calls.c")
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = os.environ.get("CC", "cc")
+
+
+class When(IntEnum):
+    """Where in a file call its process dies."""
+
+    BEFORE = 0
+    TORN = 1
+    AFTER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a child ended, what it said before, and a letter for each file call where it was not killed."""
+
+    signal: int
+    calls: str
+    notes: list[str] = field(default_factory=list)
+    result: Any = None
+    error: str = ""
+
+    @property
+    def was_killed(self) -> bool:
+        return self.signal == signal.SIGKILL
+
+    def value(self) -> Any:
+        """What the work returned; its failure fails the test."""
+        assert self.signal == 0 and not self.error, f"signal {self.signal}\n{self.error}"
+        return self.result
+
+
+class Children:
+    """Each call of `run` is one child; they run one after another."""
+
+    def __init__(self, library: Path):
+        environment = {**os.environ, "LD_PRELOAD": str(library)}
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.reliability.fork_server"], cwd=ROOT, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def run(self, work: str, root: Path, *, kill_at: int = 0, when: When = When.BEFORE,
+            journal: Path | None = None, **arguments: Any) -> End:
+        """Runs `work` ("module:function") on the store in `root`, killed at file call `kill_at` (0: never)."""
+        job = {"work": work, "root": str(root), "kill_at": kill_at, "when": int(when),
+               "journal": str(journal or ""), "arguments": {"directory": str(root), **arguments}}
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        line = self._server.stdout.readline()
+        assert line, "the fork server ended"
+        end = End(**json.loads(line))
+        assert end.signal in (0, signal.SIGKILL), f"{work} ended with {signal.Signals(end.signal).name}"
+        return end
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+
+
+def can_compile() -> bool:
+    return sys.platform == "linux" and shutil.which(COMPILER) is not None
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[Children]:
+    """The fork server, with its library compiled into `directory`."""
+    library = directory / "file_calls.so"
+    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"],
+                   check=True)
+    children = Children(library)
+    try:
+        yield children
+    finally:
+        children.close()
+
+
+@contextmanager
+def quick_directory() -> Iterator[Path]:
+    """A directory in memory where there is one: a killed process loses nothing there either."""
+    memory = Path("/dev/shm")
+    where = str(memory) if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="hummock-", dir=where) as directory:
+        yield Path(directory)

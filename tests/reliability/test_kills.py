@@ -1,0 +1,109 @@
+"""P1: a process killed at any file call leaves every acknowledged epoch whole and nothing of the others."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+
+import pytest
+
+from tests.reliability import workload
+from tests.reliability.children import When, can_compile, quick_directory, started
+
+pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory):
+    with started(tmp_path_factory.mktemp("file_calls")) as children:
+        yield children
+
+
+class Store:
+    """A store as some earlier epochs left it, and copies of it for children to die on."""
+
+    def __init__(self, children, directory, seed, first, last):
+        self.children, self.directory = children, directory
+        self.seed, self.first, self.last = seed, first, last
+        self.base, self.root = directory / "base", directory / "store"
+        self.base.mkdir()
+        if first > 1:
+            children.run(f"{workload.__name__}:work", self.base, seed=seed, first=1, last=first - 1).value()
+
+    def renew(self):
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(self.base, self.root)
+
+    def run(self, work, **how):
+        return self.children.run(f"{workload.__name__}:{work}", self.root, seed=self.seed, **how)
+
+    def work(self, **how):
+        return self.run("work", first=self.first, last=self.last, **how)
+
+    def calls(self):
+        """The letters of the file calls that the work makes when it is let be."""
+        self.renew()
+        end = self.work()
+        end.value()
+        return end.calls
+
+    def check_a_kill(self, kill_at, when, recovery_kill_at):
+        """False where the work ended before that call."""
+        self.renew()
+        end = self.work(kill_at=kill_at, when=when)
+        left = self.check_left(end, workload.look, self.first - 1)
+        again = self.run("recover", kill_at=recovery_kill_at, when=random.Random(kill_at).choice(list(When)))
+        self.check_left(again, workload.look_and_go_on, left)
+        return end.was_killed
+
+    def check_left(self, end, look, at_least):
+        """The store holds no less than what was acknowledged and no more than what was begun."""
+        if not end.was_killed:
+            end.value()
+        committed = look(str(self.root), self.seed)
+        acked = max([at_least, *(int(note.split()[1]) for note in end.notes if note.startswith("acked"))])
+        begun = max([acked, *(int(note.split()[1]) for note in end.notes if note.startswith("begun"))])
+        assert acked <= committed <= begun, f"epoch {committed} after {end.notes}"
+        return committed
+
+
+def sweep(children, seed, first, last, points):
+    """Kills at each of `points(calls)`; the failing one is named by a note."""
+    with quick_directory() as directory:
+        store = Store(children, directory, seed, first, last)
+        killed = 0
+        for kill_at, when in points(store.calls()):
+            try:
+                killed += store.check_a_kill(kill_at, when, 1 + kill_at * 7 % 60)
+            except BaseException as error:
+                error.add_note(f"seed {seed}, epochs {first} to {last}, killed at call {kill_at}, {when.name}")
+                raise
+    return killed
+
+
+def every_call(calls):
+    """Before and after each call, and in the middle of each write."""
+    return [(at, when) for at, letter in enumerate(calls, 1) for when in When if when != When.TORN or letter == "w"]
+
+
+@pytest.mark.parametrize("first", [1, 3], ids=["a new store", "a store in use"])
+def test_a_kill_at_any_file_call_loses_no_acknowledged_epoch(children, first):
+    assert sweep(children, 11, first, first, every_call) > 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kill_at_any_file_call_of_three_epochs_does_not(children, seed):
+    assert sweep(children, 100 + seed, 1, 3, every_call) > 500
+
+
+@pytest.mark.slow
+def test_kills_at_random_do_not(children):
+    seed = int(os.environ.get("HUMMOCK_KILL_SEED", random.randrange(1 << 30)))
+    print(f"HUMMOCK_KILL_SEED={seed}")
+    rng = random.Random(seed)
+    for _ in range(20):
+        length = rng.randint(1, 8)
+        sweep(children, rng.randrange(1 << 30), 1, length,
+              lambda calls: [(rng.randint(1, len(calls)), rng.choice(list(When))) for _ in range(25)])
