@@ -2,50 +2,82 @@
 
 Of each user key stay every version above the watermark and the newest one at or below it; if that one is a
 tombstone, and nothing outside the merged runs can hold the key, it goes too. Of several operations on a key
-within one pure epoch only the newest stays, since a read sees epochs whole. Keys of dropped tables go; a
-table is dropped only if it is named so.
+within one pure epoch only the newest stays, since a read sees epochs whole. Versions that were expired at the
+watermark go (older ones of the key are expired as well, wherever they are), and so do all versions of a key
+that a table's key watermark had passed by then. Keys of dropped tables go; a table is dropped only if it is
+named so. What the task says of a table is looked up once for each of its vnodes.
 """
 
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
 from hummock.iterator.base cimport FORWARD, HummockIterator
-from hummock.key cimport Slice, head_of
+from hummock.key cimport Slice, compare_bytes, head_of
 
 cdef uint64_t SPILL_MASK = 0xFFFF
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+cdef Py_ssize_t PREFIX_BYTES = 6        # table id and vnode
 
 
 cdef class RetentionIterator(HummockIterator):
-    """Invariant: while `valid`, the entry stays; entries come in the child's order."""
+    """Invariant: while `valid`, the entry stays; entries come in the child's order.
+
+    `tables`: TableRules by table id.
+    """
 
     def __cinit__(self, HummockIterator child not None, uint64_t watermark=0, bint drop_tombstones=False,
-                  dropped_tables=()):
+                  dropped_tables=(), tables=None):
         if child.direction != FORWARD:
             raise ValueError("versions are retained newest first: the child must walk forward")
         self.child, self.direction = child, FORWARD
         self.watermark = watermark & ~SPILL_MASK
         self.drop_tombstones = drop_tombstones
         self.key_size = -1
-        ids = sorted(set(dropped_tables))
-        self.dropped = <uint32_t*>malloc(sizeof(uint32_t) * (len(ids) + 1))
-        if self.dropped == NULL:
+        self.held = []
+        self.take_rules(frozenset(dropped_tables), tables or {})
+
+    def take_rules(self, dropped, tables):
+        """Lays out what is said of each table; of its key watermarks only the newest one that counts."""
+        cdef TableRetention* table
+        cdef Py_ssize_t at = 0
+        marks = {table_id: next((mark for mark in rules.watermarks if mark.epoch <= self.watermark), None)
+                 for table_id, rules in tables.items()}
+        count = sum(len(mark.keys) for mark in marks.values() if mark is not None)
+        ids = sorted({*dropped, *tables})
+        self.tables = <TableRetention*>calloc(<size_t>len(ids) + 1, sizeof(TableRetention))
+        self.marks = <VnodeMark*>calloc(<size_t>count + 1, sizeof(VnodeMark))
+        if self.tables == NULL or self.marks == NULL:
             raise MemoryError
         for table_id in ids:
-            self.dropped[self.dropped_count] = table_id
-            self.dropped_count += 1
+            table = &self.tables[self.table_count]
+            self.table_count += 1
+            table.table_id, table.is_dropped, table.marks = table_id, table_id in dropped, &self.marks[at]
+            if table_id not in tables:
+                continue
+            table.oldest = oldest_kept(self.watermark, tables[table_id].ttl_ms)
+            if marks[table_id] is not None:
+                table.is_descending = marks[table_id].is_descending
+                for vnode, key in sorted(marks[table_id].keys):
+                    self.held.append(key)
+                    self.marks[at].vnode = vnode
+                    self.marks[at].key.data, self.marks[at].key.size = <const uint8_t*><const char*>(<bytes>key), len(key)
+                    at += 1
+                table.mark_count = len(marks[table_id].keys)
 
     def __dealloc__(self):
-        free(self.dropped)
+        free(self.tables)
+        free(self.marks)
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
-        self.key_size = -1
+        self.key_size, self.place = -1, NOWHERE
         self.child.rewind()
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """REQUIRES `epoch` to be newer than any of `user_key`: what stays depends on all versions of a key."""
-        self.key_size = -1
+        self.key_size, self.place = -1, NOWHERE
         self.child.seek(user_key, epoch)
         return self.settle()
 
@@ -70,7 +102,7 @@ cdef class RetentionIterator(HummockIterator):
         elif pure == self.last_pure:
             return False
         self.last_pure = pure
-        if self.is_dropped:
+        if self.is_dropped or pure < self.oldest:
             return False
         if pure > self.watermark:
             return True
@@ -82,8 +114,7 @@ cdef class RetentionIterator(HummockIterator):
     cdef int note_key(self) except -1 nogil:
         cdef Slice user_key = self.child.user_key
         cdef uint8_t* grown
-        cdef uint32_t table_id
-        cdef Py_ssize_t low = 0, high = self.dropped_count, middle
+        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16
         if user_key.size >= self.key_capacity:
             grown = <uint8_t*>realloc(self.key, <size_t>(2 * user_key.size + 16))
             if grown == NULL:
@@ -92,14 +123,54 @@ cdef class RetentionIterator(HummockIterator):
             self.key, self.key_capacity = grown, 2 * user_key.size + 16
         memcpy(self.key, user_key.data, <size_t>user_key.size)
         self.key_size = user_key.size
-        self.is_below = self.is_dropped = False
-        if self.dropped_count > 0 and user_key.size >= 4:
-            table_id = <uint32_t>(head_of(user_key.data, 4) >> 32)
-            while low < high:
-                middle = (low + high) >> 1
-                if self.dropped[middle] < table_id:
-                    low = middle + 1
-                else:
-                    high = middle
-            self.is_dropped = low < self.dropped_count and self.dropped[low] == table_id
+        if place != self.place:
+            self.enter_vnode(place)
+        self.is_below = False
+        self.is_dropped = self.is_table_dropped or (self.mark != NULL and self.is_passed(user_key))
         return 0
+
+    cdef void enter_vnode(self, uint64_t place) noexcept nogil:
+        """Looks up what is said of the table and the vnode that keys have from here on."""
+        cdef Py_ssize_t low = 0, high = self.table_count, middle
+        cdef uint32_t table_id = <uint32_t>(place >> 16)
+        cdef uint16_t vnode = <uint16_t>place
+        cdef const TableRetention* table
+        self.place, self.oldest, self.is_table_dropped, self.mark = place, 0, False, NULL
+        while low < high:
+            middle = (low + high) >> 1
+            if self.tables[middle].table_id < table_id:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.table_count or self.tables[low].table_id != table_id:
+            return
+        table = &self.tables[low]
+        self.oldest, self.is_table_dropped, self.is_descending = table.oldest, table.is_dropped, table.is_descending
+        low, high = 0, table.mark_count
+        while low < high:
+            middle = (low + high) >> 1
+            if table.marks[middle].vnode < vnode:
+                low = middle + 1
+            else:
+                high = middle
+        if low < table.mark_count and table.marks[low].vnode == vnode:
+            self.mark = &table.marks[low]
+
+    cdef bint is_passed(self, Slice user_key) noexcept nogil:
+        """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
+        cdef Slice mark = self.mark.key, key
+        cdef int order
+        key.data, key.size = user_key.data + PREFIX_BYTES, user_key.size - PREFIX_BYTES
+        if key.size < 0:
+            return False
+        order = compare_bytes(key, mark)
+        if not self.is_descending:
+            return order < 0
+        # a key that the mark begins lies at the mark, not past it
+        return order > 0 and (key.size < mark.size or memcmp(key.data, mark.data, <size_t>mark.size) != 0)
+
+
+cdef uint64_t oldest_kept(uint64_t watermark, uint64_t ttl_ms) noexcept:
+    """The first pure epoch whose rows a reader at `watermark` still sees under a time to live; 0: all."""
+    cdef uint64_t now_ms = watermark >> 16
+    return (now_ms - ttl_ms) << 16 if 0 < ttl_ms < now_ms else 0

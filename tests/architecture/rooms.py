@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.state_store": "base sstable.info",
     "hummock.shared_buffer": "base iterator sstable sstable.info compaction meta_client object_store",
     "hummock.version": "base sstable.info",
-    "hummock.compaction": "base iterator sstable version object_store",
+    "hummock.compaction": "base iterator sstable sstable.info compaction.task version object_store",
     "hummock.compaction.task": "base sstable.info version",
     "hummock.meta_client": "base version compaction.task sstable.info",
     "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",

@@ -1,0 +1,168 @@
+"""The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
+
+Reader threads fetch windows of stored blocks ahead, one thread merges, retains, cuts, builds and compresses
+without the GIL, and finished files are put by other threads meanwhile. A result says nothing about the store's
+version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from hummock.compaction.pipeline import run_pipeline
+from hummock.compaction.read_ahead import ReadAhead
+from hummock.compaction.retention import RetentionIterator
+from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
+from hummock.errors import TaskCancelled
+from hummock.iterator.merge import MergeIterator
+from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
+from hummock.sstable.builder import SstableOutput
+from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.split_builder import SplitSstableBuilder
+
+MintName = Callable[[], str]            # a new object name each time
+Progress = Callable[[int], None]        # rows read so far
+IsCancelled = Callable[[], bool]
+
+READER_THREADS = 4
+PUT_THREADS = 2
+
+
+def execute_range(
+    spec: RangeSpec,
+    store: ObjectStore,
+    mint_name: MintName,
+    *,
+    memory_bytes: int,
+    progress: Progress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> RangeResult:
+    """The files of one range, durable, and where its rows went.
+
+    About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
+    `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
+    it. Raises `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+    """
+    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled)
+    return work.run()
+
+
+def run_ranges(
+    task: CompactTask,
+    store: ObjectStore,
+    mint_name: MintName,
+    *,
+    threads: int,
+    memory_bytes: int,
+    progress: Progress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> list[RangeResult]:
+    """The results of all ranges of `task`, in order, on `threads` at once. The first error ends the others too.
+
+    `mint_name` and both callbacks must be safe to call from several threads.
+    """
+    specs = task.ranges()
+    at_once = min(threads, len(specs))
+    rows = [0] * len(specs)
+    failed = threading.Event()
+
+    def run(spec: RangeSpec) -> RangeResult:
+        def told(count: int) -> None:
+            rows[spec.place] = count
+            if progress is not None:
+                progress(sum(rows))
+
+        try:
+            return execute_range(
+                spec, store, mint_name, memory_bytes=memory_bytes // at_once, progress=told,
+                is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(at_once, thread_name_prefix="compact") as pool:
+        futures = [pool.submit(run, spec) for spec in specs]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, TaskCancelled)):
+        raise error                     # the cause, not those that ended because of it
+    return [future.result() for future in futures]
+
+
+class _RangeWork:
+    """One attempt at one range."""
+
+    def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
+                 progress: Progress | None, is_cancelled: IsCancelled | None):
+        task = spec.task
+        self._spec, self._store = spec, store
+        self._progress, self._is_cancelled = progress, is_cancelled
+        self._ahead = ReadAhead(
+            store, [part.sstables for part in task.inputs], spec.start, spec.end, memory_bytes // 2)
+        self._runs = self._ahead.iterators()
+        self._kept = RetentionIterator(
+            MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
+        prefixes = {table_id: rules.prefix.fixed_bytes for table_id, rules in task.tables.items() if rules.prefix}
+        policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
+        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes)
+        self._room = threading.Semaphore(max(1, memory_bytes // 2 // task.output.sstable_bytes - 1))
+        self._lock = threading.Lock()
+        self._cpu_seconds = 0.0
+        self._puts: list[Future[SstableInfo]] = []
+
+    def run(self) -> RangeResult:
+        self._check_cancelled()
+        self._pool = ThreadPoolExecutor(READER_THREADS + PUT_THREADS, thread_name_prefix="compact-io")
+        try:
+            for _ in range(min(READER_THREADS, len(self._runs))):
+                self._pool.submit(self._timed, self._ahead.serve, self._tick)
+            rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
+            sstables = tuple(put.result() for put in self._puts)
+        finally:
+            self._ahead.stop()
+            self._pool.shutdown(cancel_futures=True)
+        rows_read = sum(run.rows_read for run in self._runs)
+        assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)
+        self._tick()
+        return RangeResult(self._spec.place, sstables, rows_read, self._kept.dropped_rows,
+                           self._ahead.bytes_read, self._cpu_seconds)
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._check_cancelled()
+            if self._progress is not None:
+                self._progress(self._ahead.rows)
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled is not None and self._is_cancelled():
+            raise TaskCancelled(self._spec.task.id)
+
+    def _take(self, output: SstableOutput) -> None:
+        """A finished file leaves; waits while as many are leaving as memory allows."""
+        self._tick()
+        for put in self._puts:
+            if put.done():
+                put.result()            # a store that fails ends the attempt now
+        self._room.acquire()
+        self._puts.append(self._pool.submit(self._timed, self._put, output))
+
+    def _put(self, output: SstableOutput) -> SstableInfo:
+        try:
+            self._store.put(sstable_data_path(output.name), output.data, if_absent=True)
+            self._store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
+            return output.info
+        finally:
+            self._room.release()
+
+    def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """`work(*arguments)`, its CPU time added to the attempt's."""
+        began = time.thread_time()
+        try:
+            return work(*arguments)
+        finally:
+            with self._lock:
+                self._cpu_seconds += time.thread_time() - began

@@ -1,0 +1,213 @@
+"""Ranges of compact tasks: rows by the rule, accounts exact, damage named, cancel and progress in the middle."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from hummock.compaction.execute import execute_range, run_ranges
+from hummock.compaction.task import OutputOptions, RangeSpec
+from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
+from hummock.key import user_key
+from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.memory import MemoryObjectStore
+from tests.hummock.oracle_block import full_key_order
+from tests.hummock.test_retention import kept_by_the_rule
+from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, task_of
+
+MEMORY = 1 << 20
+
+
+def random_runs(rng, tables=(1, 2, 7)):
+    """Runs newest first, each with epochs below those of the one before."""
+    keys = [user_key(rng.choice(tables), rng.randrange(4), rng.randbytes(rng.randint(0, 6))) for _ in range(400)]
+    runs = []
+    for number in range(rng.randint(1, 6)):
+        entries = {}
+        for key in rng.sample(keys, rng.randint(1, 300)):
+            for _ in range(rng.choice((1, 1, 1, 3, 30 if rng.random() < 0.02 else 1))):
+                epoch = (40 - 5 * number - rng.randrange(5)) << 16 | rng.randrange(3)
+                entries[key, epoch] = None if rng.random() < 0.3 else rng.randbytes(rng.randrange(120))
+        runs.append(sorted(((*at, value) for at, value in entries.items()), key=full_key_order))
+    return runs
+
+
+def results_of(store, task):
+    return run_ranges(task, store, names("f"), threads=2, memory_bytes=2 * MEMORY)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_runs_become_what_the_rule_keeps(seed):
+    rng = random.Random(seed)
+    store, mint = MemoryObjectStore(), names()
+    runs = random_runs(rng)
+    infos = [put_run(store, run, mint, sstable_bytes=rng.choice((2_000, 10_000, 1 << 20)),
+                     block_bytes=rng.choice((1, 200, 2_000))) for run in runs]
+    merged = sorted((entry for run in runs for entry in run), key=full_key_order)
+    cuts = sorted({rng.choice(merged)[0][:rng.randint(1, 9)] for _ in range(rng.randrange(4))})
+    watermark, drop_tombstones = rng.randrange(45) << 16, rng.random() < 0.5
+    task = task_of(infos, watermark=watermark, drop_tombstones=drop_tombstones, cuts=cuts,
+                   output=OutputOptions(rng.choice((1_000, 20_000)), rng.choice((1, 500)), "lz4", "none", 10))
+    results = results_of(store, task)
+    found = [entry for result in results for info in result.sstables for entry in entries_in(store, info)]
+    assert found == kept_by_the_rule(merged, watermark >> 16, drop_tombstones)
+    assert sum(result.rows_read for result in results) == task.input_rows == len(merged)
+    for result in results:
+        assert result.rows_read == result.rows_dropped + sum(info.rows for info in result.sstables)
+    files = [info for result in results for info in result.sstables]
+    assert all(left.largest < right.smallest for left, right in pairwise(files))
+
+
+def test_a_range_holds_the_keys_from_its_start_to_before_its_end():
+    store, mint = MemoryObjectStore(), names()
+    run = [(b"%05d" % n, epoch << 16, b"v") for n in range(500) for epoch in (2, 1)]
+    infos = put_run(store, run, mint, sstable_bytes=4_000, block_bytes=200)
+    task = task_of([infos])
+    for start, end in ((b"", None), (b"00100", b"00200"), (b"00100", b"001000"), (b"", b"00000"), (b"00499", None),
+                       (b"001", b"0010"), (b"9", None)):
+        result = execute_range(RangeSpec(task, 0, start, end), store, names("c"), memory_bytes=MEMORY)
+        found = [entry for info in result.sstables for entry in entries_in(store, info)]
+        assert found == [entry for entry in run if start <= entry[0] and (end is None or entry[0] < end)]
+        assert result.rows_read == len(found)
+        for info in result.sstables:
+            store.delete([sstable_data_path(info.name), sstable_meta_path(info.name)])
+
+
+def test_files_outside_the_range_are_not_read():
+    store, mint = MemoryObjectStore(), names()
+    infos = put_run(store, [(b"%05d" % n, 1 << 16, b"v" * 50) for n in range(2_000)], mint, sstable_bytes=4_000)
+    for info in infos:
+        if not info.smallest <= b"01000" <= info.largest:
+            store.delete([sstable_data_path(info.name), sstable_meta_path(info.name)])
+    spec = RangeSpec(task_of([infos]), 0, b"01000", b"01001")
+    result = execute_range(spec, store, names("c"), memory_bytes=MEMORY)
+    assert (result.rows_read, len(result.sstables)) == (1, 1)
+
+
+def test_all_versions_of_a_key_are_seen_where_they_span_blocks_and_files_of_several_runs():
+    store, mint = MemoryObjectStore(), names()
+    newer = [(b"k", epoch << 16, b"%d" % epoch * 30) for epoch in range(90, 50, -1)]
+    older = [(b"j", 1 << 16, b"j"), *((b"k", epoch << 16, b"%d" % epoch * 30) for epoch in range(50, 0, -1))]
+    infos = [put_run(store, run, mint, block_bytes=100) for run in (newer, older)]
+    output = OutputOptions(1, 100, "none", "none", 10)
+    (result,) = results_of(store, task_of(infos, watermark=45 << 16, output=output))
+    assert [info.rows for info in result.sstables] == [1, 46]
+    (found,) = [entries_in(store, info) for info in result.sstables[1:]]
+    assert [epoch >> 16 for _, epoch, _ in found] == list(range(90, 44, -1))
+    assert result.rows_dropped == 44
+
+
+def damaged(store, path, at):
+    data = bytearray(store.get(path))
+    data[at] ^= 1
+    store.put(path, bytes(data))
+
+
+@pytest.mark.parametrize("suffix", ["data", "meta"])
+def test_damage_of_any_input_is_named_and_no_result_comes(suffix):
+    rng = random.Random(4)
+    for _ in range(12):
+        store, mint = MemoryObjectStore(), names()
+        infos = [put_run(store, [(b"%05d" % n, epoch << 16, rng.randbytes(50)) for n in range(800)], mint,
+                         sstable_bytes=10_000) for epoch in (2, 1)]
+        victim = rng.choice(infos[rng.randrange(2)])
+        path = f"sst/{victim.name}.{suffix}"
+        damaged(store, path, rng.randrange(len(store.get(path))))
+        with pytest.raises(Corruption) as caught:
+            results_of(store, task_of(infos))
+        assert victim.name in caught.value.object_name
+
+
+def test_a_shorter_or_missing_object_is_named():
+    store, mint = MemoryObjectStore(), names()
+    infos = put_run(store, [(b"%05d" % n, 1 << 16, b"%d" % n) for n in range(800)], mint)
+    path = sstable_data_path(infos[0].name)
+    whole = store.get(path)
+    store.put(path, whole[:-1])
+    with pytest.raises(Corruption, match=infos[0].name):
+        results_of(store, task_of([infos]))
+    store.delete([path])
+    with pytest.raises(ObjectNotFound, match=infos[0].name):
+        results_of(store, task_of([infos]))
+
+
+def test_a_put_that_fails_ends_the_attempt():
+    store, mint = MemoryObjectStore(), names()
+    infos = put_run(store, [(b"%05d" % n, 1 << 16, b"%d" % n) for n in range(800)], mint)
+    for skip in range(4):
+        faulty = FaultyObjectStore(store, FaultPlan([Fault(FaultKind.BEFORE, "put", "sst/f", skip)]))
+        with pytest.raises(ObjectStoreError, match="injected"):
+            run_ranges(task_of([infos], output=OutputOptions(1_000, 100, "none", "none", 10)), faulty,
+                       names(f"f{skip}"), threads=1, memory_bytes=MEMORY)
+
+
+def big_run(store, rows=20_000):
+    return put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 100) for n in range(rows)], names(), codec="none",
+                   sstable_bytes=300_000)
+
+
+def test_progress_counts_the_rows_up_to_the_last():
+    store, seen = MemoryObjectStore(), []
+    infos = big_run(store)
+    task = task_of([infos], cuts=[b"00007"])
+    run_ranges(task, store, names("f"), threads=2, memory_bytes=MEMORY, progress=seen.append)
+    assert len(seen) > 10 and max(seen) == 20_000
+
+
+def test_a_range_can_be_cancelled_before_and_in_its_middle():
+    store = MemoryObjectStore()
+    (spec,) = task_of([big_run(store)]).ranges()
+    for calls in (0, 1, 3, 9):
+        left = iter([False] * calls)
+        with pytest.raises(TaskCancelled):
+            execute_range(spec, store, names(f"{calls}"), memory_bytes=MEMORY,
+                          is_cancelled=lambda left=left: next(left, True))
+
+
+def test_what_progress_raises_ends_the_attempt():
+    store = MemoryObjectStore()
+    (spec,) = task_of([big_run(store)]).ranges()
+
+    def refuse(rows: int) -> None:
+        raise HummockError(f"no more than {rows}")
+
+    with pytest.raises(HummockError, match="no more than"):
+        execute_range(spec, store, names("f"), memory_bytes=MEMORY, progress=refuse)
+
+
+def test_one_range_that_fails_ends_the_others_and_its_error_is_told():
+    store, mint = MemoryObjectStore(), names()
+    infos = put_run(store, [(b"%05d" % n, 1 << 16, b"v" * 100) for n in range(4_000)], mint, sstable_bytes=50_000)
+    damaged(store, sstable_data_path(infos[-1].name), 5)
+    task = task_of([infos], cuts=[b"%05d" % n for n in range(500, 4_000, 500)])
+    with pytest.raises(Corruption, match=infos[-1].name):
+        results_of(store, task)
+
+
+def test_a_task_without_rows_in_a_range_gives_no_files():
+    store = MemoryObjectStore()
+    spec = RangeSpec(task_of([big_run(store, 10)]), 3, b"x", b"y")
+    result = execute_range(spec, store, names("f"), memory_bytes=MEMORY)
+    assert (result.place, result.sstables, result.rows_read, result.bytes_read) == (3, (), 0, 0)
+
+
+def test_the_gil_is_asked_for_once_a_window():
+    store = MemoryObjectStore()
+    infos = put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 100) for n in range(60_000)], names(), codec="none",
+                    sstable_bytes=64 << 20)
+    ticks = []
+    (spec,) = task_of([infos], output=OutputOptions(64 << 20, 64 << 10, "none", "none", 10)).ranges()
+    result = execute_range(spec, store, names("f"), memory_bytes=64 << 20, progress=ticks.append)
+    windows = -(-result.bytes_read // (4 << 20))
+    assert len(result.sstables) == 1
+    assert len(ticks) <= windows + 2            # and once for the file, once at the end
+
+
+def test_outputs_carry_what_the_task_says():
+    store = MemoryObjectStore()
+    (spec,) = task_of([big_run(store, 100)], output=OUTPUT).ranges()
+    (info,) = execute_range(spec, store, names("f"), memory_bytes=MEMORY).sstables
+    assert (info.codec, info.filter_policy, info.name) == ("lz4", "blocked_bloom", "f" + "0" * 31)
