@@ -106,7 +106,7 @@ class _RangeWork:
         self._runs = self._ahead.iterators()
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
-        prefixes = {table_id: rules.prefix.fixed_bytes for table_id, rules in task.tables.items() if rules.prefix}
+        prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes)
         self._room = threading.Semaphore(max(1, memory_bytes // 2 // task.output.sstable_bytes - 1))
