@@ -91,6 +91,20 @@ class MemoryStateStore:
             ]
         return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
 
+    def scan_many(
+        self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        wanted = BinaryColumn.from_arrow(starts)
+        bounds = [None] * len(wanted) if ends is None else list(BinaryColumn.from_arrow(ends))
+        with self._lock:
+            self._require_open()
+            found = [
+                (row, pair)
+                for row, (start, end) in enumerate(zip(wanted, bounds, strict=True))
+                for pair in self._rows(KeyRange(start, end), epoch, False, limit)
+            ]
+        return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
+
     def seal_epoch(self, epoch: Epoch) -> None:
         with self._lock:
             self._require_open()

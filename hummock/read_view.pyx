@@ -9,18 +9,13 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
-import numpy as np
-
 from hummock.epoch import pure_epoch
 from hummock.errors import EpochTooOld
-from hummock.iterator.prefixes import bounds_of
-from hummock.state_store import DEFAULT
 
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
 from hummock.checksum cimport hash64
-from hummock.iterator.prefixes cimport PrefixCollector
 from hummock.iterator.user cimport UserIterator
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
@@ -30,7 +25,6 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 cdef uint64_t SPILL_MASK = 0xFFFF
-cdef Py_ssize_t SLICE_PREFIXES = 1024       # whose filters are asked before their rows are read
 cdef Py_ssize_t TABLE_ID_BYTES = 4
 
 
@@ -177,40 +171,6 @@ cdef class ReadView:
         if len(infos) == 1:
             return SstableIterator(run.store, infos[0], direction, options)
         return ConcatIterator(run.store, infos, direction, options) if infos else None
-
-    def read_prefixes(self, BinaryColumn prefixes not None, uint64_t epoch, bint reverse, limit=None) -> tuple:
-        """(int32[n]: the row of `prefixes` of each result row, KvBatch of those n rows).
-
-        The rows under each prefix in scan order, at most `limit` of each. Of each run only those files are
-        sought that may hold such rows. Raises EpochTooOld, OverflowError when the answer passes 2 GiB.
-        """
-        cdef list children = [], sources = []
-        cdef int direction = REVERSE if reverse else FORWARD
-        cdef uint64_t newest = epoch | SPILL_MASK
-        cdef HummockIterator child
-        cdef PrefixCollector rows
-        cdef Py_ssize_t first = 0, count, width, position
-        cdef uint8_t[:, ::1] among
-        start, end = bounds_of(prefixes) if prefixes.rows > 0 else (b"", b"")
-        self.check_epoch(epoch)
-        if prefixes.rows > 0:
-            for source in self.owners:
-                child = self.child(source, start, end, newest, direction, DEFAULT)
-                if child is not None:
-                    children.append(child)
-                    sources.append(source)
-        width = len(children)
-        child = children[0] if width == 1 else MergeIterator(children, direction)
-        rows = PrefixCollector(UserIterator(child, start, end, epoch), prefixes, limit)
-        among = np.ones((min(SLICE_PREFIXES, prefixes.rows), width), np.uint8)
-        while width > 0 and first < prefixes.rows:
-            count = min(SLICE_PREFIXES, prefixes.rows - first)
-            for position, source in enumerate(sources):
-                if not isinstance(source, SharedBufferBatch):
-                    (<SortedRun>source).mark(prefixes, first, count, newest, &among[0, position], width)
-            rows.add(first, count, &among[0, 0], width)
-            first += count
-        return rows.finish()
 
 
 cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:

@@ -127,6 +127,17 @@ class StateStore(Protocol):
         the answer passes 2 GiB.
         """
 
+    def scan_many(
+        self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        """The first rows from each of many keys on, ascending, at most `limit` of each, in one crossing.
+
+        Returns (int32[n]: the row of `starts` that each result row belongs to, ascending; its n rows). `starts`
+        is an Arrow binary array in any order; ascending ones share more of what is read. `ends`, another of
+        as many rows, gives a range its end; null, as none at all: to the last key. Raises OverflowError when the
+        answer passes 2 GiB.
+        """
+
     def seal_epoch(self, epoch: Epoch) -> None:
         """From here on no write at or below `epoch`. Raises InvalidEpoch below what is sealed already."""
 

@@ -35,6 +35,7 @@ from hummock.meta_client import HummockMetaClient, WriterSession
 from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_name
 from hummock.options import StorageOptions
 from hummock.point_read import read_many, read_one
+from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
 from hummock.scan import HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch
@@ -204,7 +205,18 @@ class HummockStorage:
         view = self._open_view()
         wanted = BinaryColumn.from_arrow(prefixes)
         try:
-            return view.read_prefixes(wanted, epoch, reverse, limit)
+            return read_prefixes(view, wanted, epoch, reverse, limit)
+        except ObjectNotFound as error:
+            raise self._explain(view, error) from error
+
+    def scan_many(
+        self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        view = self._open_view()
+        wanted = BinaryColumn.from_arrow(starts)
+        bounds = None if ends is None else BinaryColumn.from_arrow(ends)
+        try:
+            return read_starts(view, wanted, bounds, epoch, limit)
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
 

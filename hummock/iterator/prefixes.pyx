@@ -1,7 +1,7 @@
-"""The rows under each of many prefixes, in one crossing.
+"""The rows of each of many ranges, in one crossing.
 
 Joins and groups ask for a few rows under each of a thousand keys: one iterator is sought again for each
-prefix, only where a file may hold it, and all rows go into one pair of columns.
+range, only where a file may hold it, and all rows go into one pair of columns.
 """
 
 import numpy as np
@@ -17,16 +17,18 @@ from hummock.iterator.user cimport UserIterator
 from hummock.key cimport Slice, compare_bytes
 
 
-cdef class PrefixCollector:
-    """At most `limit` rows for each prefix, in the order of `prefixes`. Its `source` reads a range around them all."""
+cdef class RangeCollector:
+    """At most `limit` rows for each range, in the order of the ranges. Its `source` reads a range around them all."""
 
-    def __cinit__(self, UserIterator source not None, BinaryColumn prefixes not None, limit=None):
+    def __cinit__(self, UserIterator source not None, BinaryColumn starts not None, BinaryColumn ends=None,
+                  bint by_prefix=False, limit=None):
         cdef Py_ssize_t row, longest = 0
-        self.source, self.collector, self.prefixes = source, BatchCollector(source), prefixes
+        self.source, self.collector = source, BatchCollector(source)
+        self.starts, self.ends, self.by_prefix = starts, ends, by_prefix
         self.most = INT32_MAX if limit is None else min(max(limit, 0), INT32_MAX)
-        self.counts = np.zeros(prefixes.rows, np.int32)
-        for row in range(prefixes.rows):
-            longest = prefixes.at(row).size if prefixes.at(row).size > longest else longest
+        self.counts = np.zeros(starts.rows, np.int32)
+        for row in range(starts.rows):
+            longest = starts.at(row).size if starts.at(row).size > longest else longest
         self.upper = <uint8_t*>malloc(<size_t>longest + 1)
         if self.upper == NULL:
             raise MemoryError
@@ -34,27 +36,36 @@ cdef class PrefixCollector:
     def __dealloc__(self):
         free(self.upper)
 
+    cdef void take_bounds(self) noexcept nogil:
+        self.source.start = self.starts.at(self.row)
+        self.source.end.data, self.source.end.size = NULL, 0
+        if self.by_prefix:
+            self.source.end = successor(self.source.start, self.upper)
+        elif self.ends is not None and not self.ends.is_null(self.row):
+            self.source.end = self.ends.at(self.row)
+
     cdef int add(self, Py_ssize_t first, Py_ssize_t rows, const uint8_t* among, Py_ssize_t children) except -1:
         cdef Py_ssize_t row
         with nogil:
             for row in range(first, first + rows):
-                if memchr(among, 1, <size_t>children) != NULL:
-                    self.source.start = self.prefixes.at(row)
-                    self.source.end = successor(self.source.start, self.upper)
+                if among == NULL or memchr(among, 1, <size_t>children) != NULL:
+                    self.row = row
+                    self.take_bounds()
                     self.source.among = among if children > 1 else NULL
                     self.collector.started = False
                     self.collector.fill(
                         self.done + self.most if self.most < INT32_MAX - self.done else INT32_MAX, INT32_MAX)
                     if self.source.valid and self.collector.keys.rows - self.done < self.most:
                         with gil:
-                            raise OverflowError(f"the rows under {self.prefixes.rows} prefixes pass 2 GiB")
+                            raise OverflowError(f"the rows of {self.starts.rows} ranges pass 2 GiB")
                     self.counts[row] = <int32_t>(self.collector.keys.rows - self.done)
                     self.done = self.collector.keys.rows
-                among += children
+                if among != NULL:
+                    among += children
         return 0
 
     cdef tuple finish(self):
-        owners = np.repeat(np.arange(self.prefixes.rows, dtype=np.int32), self.counts)
+        owners = np.repeat(np.arange(self.starts.rows, dtype=np.int32), self.counts)
         return owners, self.collector.finish()
 
 

@@ -6,6 +6,7 @@ The bytes are specified in FORMAT.md and on top of block_layout.pxd; block_build
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from hummock.iterator.base cimport Span
 from hummock.key cimport Slice
 
 
@@ -56,6 +57,7 @@ cdef class Block:
         self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
     cdef void drop(self) noexcept nogil
 
+    cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:
         cdef Slice out
         out.data = self.suffixes + self.suffix_offsets[row]

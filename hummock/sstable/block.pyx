@@ -11,6 +11,7 @@ from hummock.byte_buffer cimport pool_capacity, pool_give, pool_grow, pool_take
 from hummock.checksum cimport crc32c
 from hummock.codec cimport can_hold, decompress
 from hummock.coding cimport get_u16, get_u32, get_u64
+from hummock.iterator.base cimport Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block_layout cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
@@ -193,6 +194,15 @@ cdef class Block:
             self.rows = 0
             self.corrupt(index, "the end of the tombstones", 0, self.tombstones[rows >> 3])
         return 0
+
+    cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil:
+        if not self.unique_keys or self.tombstones != NULL:
+            return False
+        out.prefix = self.prefix
+        out.key_offsets, out.key_data = self.suffix_offsets, self.suffixes
+        out.value_offsets, out.value_data = self.value_offsets, self.values
+        out.row, out.end, out.max_epoch = row, self.rows, self.max_epoch
+        return True
 
     cdef const uint64_t* ready_heads(self) noexcept nogil:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)

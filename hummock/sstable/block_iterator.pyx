@@ -55,13 +55,7 @@ cdef class BlockIterator(HummockIterator):
         return 0
 
     cdef bint span(self, Span* out) noexcept nogil:
-        if self.direction != FORWARD or not self.block.unique_keys or self.block.tombstones != NULL:
-            return False
-        out.prefix, out.max_epoch = self.block.prefix, self.block.max_epoch
-        out.key_offsets, out.key_data = self.block.suffix_offsets, self.block.suffixes
-        out.value_offsets, out.value_data = self.block.value_offsets, self.block.values
-        out.row, out.end = self.row, self.block.rows
-        return True
+        return self.direction == FORWARD and self.block.span_from(self.row, out)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         return self.stand(self.row + rows)

@@ -35,6 +35,12 @@ cdef class ConcatIterator(HummockIterator):
         self.current.rewind()
         return self.settle()
 
+    cdef int stand(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil:
+        self.valid = False
+        self.enter(position)
+        self.current.stand(index)
+        return self.settle()
+
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         cdef Py_ssize_t position = self.file_of(user_key)
         self.valid = False

@@ -30,6 +30,7 @@ cdef class SstableIterator(HummockIterator):
     cdef uint8_t* key                   # the current user key, put together; owned
     cdef Py_ssize_t key_capacity
 
+    cdef int stand(self, Py_ssize_t index) except -1 nogil          # on the first entry of that block
     cdef int open(self) except -1 nogil                             # has the meta read before the first move
     cdef int enter(self, Py_ssize_t index) except -1 nogil          # makes block `index` the current one
     cdef int take_prefix(self) except -1 nogil

@@ -52,6 +52,12 @@ cdef class SstableIterator(HummockIterator):
         self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
         return self.settle()
 
+    cdef int stand(self, Py_ssize_t index) except -1 nogil:
+        self.open()
+        self.enter(index)
+        self.row = 0
+        return self.settle()
+
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         cdef Py_ssize_t index
         self.open()
@@ -68,14 +74,7 @@ cdef class SstableIterator(HummockIterator):
         return self.settle()
 
     cdef bint span(self, Span* out) noexcept nogil:
-        if self.direction != FORWARD or not (<Block>self.block).unique_keys or (<Block>self.block).tombstones != NULL:
-            return False
-        out.prefix = (<Block>self.block).prefix
-        out.key_offsets, out.key_data = (<Block>self.block).suffix_offsets, (<Block>self.block).suffixes
-        out.value_offsets, out.value_data = (<Block>self.block).value_offsets, (<Block>self.block).values
-        out.row, out.end = self.row, (<Block>self.block).rows
-        out.max_epoch = (<Block>self.block).max_epoch
-        return True
+        return self.direction == FORWARD and (<Block>self.block).span_from(self.row, out)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows

@@ -27,7 +27,9 @@ BASE_MODULES = [
     "codec",
     "checksum",
 ]
-STORE_MODULES = ["scan", "memory_store", "read_view", "point_read", "local_version", "storage"]
+STORE_MODULES = [
+    "scan", "memory_store", "read_view", "point_read", "read_ranges", "run_cursor", "local_version", "storage",
+]  # fmt: skip
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {

@@ -144,9 +144,22 @@ class Pair:
         assert found[0] == found[1], (prefixes, epoch, how)
 
 
+    def scan_many(self) -> None:
+        starts = [self.key() for _ in range(self.rng.randint(0, 9))]
+        ends = self.rng.choice((None, [self.rng.choice((None, self.key())) for _ in starts]))
+        limit, epoch = self.rng.choice((None, 0, 1, 3)), self.some_epoch()
+        found = []
+        for store in (self.store, self.model):
+            bounds = None if ends is None else pa.array(ends, pa.binary())
+            owners, batch = store.scan_many(pa.array(starts, pa.binary()), epoch, ends=bounds, limit=limit)
+            found.append((owners.tolist(), list(batch)))
+        assert found[0] == found[1], (starts, ends, limit, epoch)
+
+
 STEPS = {
     Pair.ingest: 10, Pair.seal: 2, Pair.sync: 2, Pair.commit: 4, Pair.clear: 0.5, Pair.reopen: 0.5,
     Pair.get: 6, Pair.get_many: 4, Pair.scan: 6, Pair.scan_prefixes: 3,
+    Pair.scan_many: 3,
 }  # fmt: skip
 
 

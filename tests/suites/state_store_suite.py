@@ -33,6 +33,13 @@ def under(store, prefixes, epoch, **how):
     return [(int(owner), *pair) for owner, pair in zip(owners, batch, strict=True)]
 
 
+def from_starts(store, starts, epoch, ends=None, **how):
+    bounds = None if ends is None else pa.array(ends, pa.binary())
+    owners, batch = store.scan_many(pa.array(starts, pa.binary()), epoch, ends=bounds, **how)
+    assert owners.dtype == np.int32
+    return [(int(owner), *pair) for owner, pair in zip(owners, batch, strict=True)]
+
+
 class StateStoreSuite:
     """Each test is run against every implementation, with data in memory and, by `settle`, in files."""
 
@@ -225,6 +232,28 @@ class StateStoreSuite:
         assert under(store, [b"\xff\xff"], E1) == [(0, b"\xff\xff", b"2"), (0, b"\xff\xff\xff", b"3")]
         assert under(store, [b"\xff"], E1, reverse=True, limit=1) == [(0, b"\xff\xff\xff", b"3")]
 
+    # -- scan_many ---------------------------------------------------------------------------------------
+
+    def test_short_scans_from_many_starts(self, store, settle):
+        rows = self.ten_keys(store, settle)
+        store.ingest_batch(WriteBatch([(b"4", None), (b"55", b"new")]), E2)
+        settle(E2)
+        assert from_starts(store, [b"8", b"35", b"x", b"8"], E1, limit=2) == [
+            (0, *rows[8]), (0, *rows[9]), (1, *rows[4]), (1, *rows[5]), (3, *rows[8]), (3, *rows[9]),
+        ]  # fmt: skip
+        assert from_starts(store, [b"3"], E2, limit=3) == [(0, *rows[3]), (0, *rows[5]), (0, b"55", b"new")]
+        assert from_starts(store, [b""], E1) == [(0, *row) for row in rows]
+        assert from_starts(store, [], E1, limit=1) == []
+        assert from_starts(store, [b"", b"5"], E1, limit=0) == []
+
+    def test_short_scans_end_where_they_are_told(self, store, settle):
+        rows = self.ten_keys(store, settle)
+        assert from_starts(store, [b"3", b"7", b"5", b"8"], E1, ends=[b"5", b"7", b"4", None]) == [
+            (0, *rows[3]), (0, *rows[4]), (3, *rows[8]), (3, *rows[9]),
+        ]  # fmt: skip
+        with pytest.raises(ValueError):
+            from_starts(store, [b"3", b"7"], E1, ends=[b"5"])
+
     # -- epochs ------------------------------------------------------------------------------------------
 
     def test_no_write_at_or_below_a_sealed_epoch(self, store):
@@ -298,6 +327,7 @@ class StateStoreSuite:
             lambda: store.get_many(pa.array([b"a"], pa.binary()), E1),
             lambda: store.scan(EVERYTHING, E1),
             lambda: store.scan_prefixes(pa.array([b"a"], pa.binary()), E1),
+            lambda: store.scan_many(pa.array([b"a"], pa.binary()), E1),
             lambda: store.ingest_batch(WriteBatch([(b"a", b"1")]), E1),
             lambda: store.seal_epoch(E1),
             lambda: store.sync(E1),

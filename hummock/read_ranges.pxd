@@ -1,0 +1,1 @@
+"""Short ranges have no compiled face: a call reads many of them."""
