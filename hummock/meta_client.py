@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion
@@ -90,3 +91,18 @@ class HummockMetaClient(Protocol):
 
     def release_upload(self, node: str, prefix: str) -> None:
         """Nothing under `prefix` is on its way any more. Raises nothing: a row that stays will run out."""
+
+    def get_compact_task(self, holder: str) -> tuple[CompactTask, str] | None:
+        """A task and the token of this attempt at it; None: there is nothing to do for now."""
+
+    def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
+        """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""
+
+    def report_compact_task(self, task_id: int, token: str, results: Sequence[RangeResult]) -> HummockVersion:
+        """The version with the task's outputs; a repeated report is answered again. Raises `TaskRefused`."""
+
+    def fail_task(self, task_id: int, token: str, error: str) -> None:
+        """The attempt ended with `error`; the task is given out again after a while, a few times."""
+
+    def cancel_task(self, task_id: int, reason: str) -> bool:
+        """Whether the task was under way; its attempt learns of it by the next heartbeat or report."""

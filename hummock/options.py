@@ -104,18 +104,25 @@ class CompactionOptions:
     task_runs: int = 64                     # runs merged at once
     range_bytes: int = 256 * MIB            # input of one range of a task
     sstable_bytes: int = 64 * MIB           # target of one output
+    block_bytes: int = 64 * KIB             # uncompressed target of a block
+    filter_bits_per_key: int = 10
+    filter_policy: str = "blocked_bloom"
     running_tasks: int = 8
     stale_percent: int = 40                 # tombstones and covered rows that make a file worth a rewrite
     history_ms: int = 600_000               # epochs this much older than the committed one stay readable
     task_lease_ms: int = 30_000             # a task whose compactor is silent that long is given to another
     task_stall_ms: int = 600_000            # a task that makes no progress that long is cancelled
+    task_tries: int = 4                     # attempts at one task before it is given up and picked anew
+    task_retry_ms: int = 1_000              # wait after a first failed attempt, doubled by each further one
     tasks_remembered: int = 256             # answers of the newest reports, for repeated calls
     threads: int = 2                        # ranges that run at once in one process
     memory_bytes: int = 512 * MIB           # read-ahead and outputs in the making of one process
     codecs: tuple[str, ...] = ("lz4",)      # by level, the last one for all deeper ones
 
     def __post_init__(self) -> None:
-        _check_positive(self, skip=("codecs", "history_ms"))
+        _check_positive(self, skip=("codecs", "history_ms", "filter_policy"))
+        _check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
+        _check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
         _check_range("history_ms", self.history_ms, 0, 1 << 62)
         _check_range("last_level", self.last_level, 1, 16)
         _check_range("l0_runs", self.l0_runs, 2, self.task_runs)

@@ -8,7 +8,7 @@ immutable values; `apply` is pure, so any process that applies the same deltas h
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -42,6 +42,11 @@ class Run:
         last = len(self.sstables) if end is None else bisect_left(
             self.sstables, end, key=lambda info: info.smallest)
         return self.sstables[first:last]
+
+    def covering(self, smallest: bytes, largest: bytes) -> tuple[SstableInfo, ...]:
+        """The files that may hold user keys of [smallest, largest], both included."""
+        first = bisect_left(self.sstables, smallest, key=lambda info: info.largest)
+        return self.sstables[first:bisect_right(self.sstables, largest, lo=first, key=lambda info: info.smallest)]
 
 
 @dataclass(frozen=True, slots=True)

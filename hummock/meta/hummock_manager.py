@@ -10,9 +10,9 @@ failed or succeeded: what it would have written is read.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
 from hummock.errors import (
     EpochTooOld,
@@ -24,25 +24,26 @@ from hummock.errors import (
     SnapshotExpired,
     SstableRefused,
 )
+from hummock.key import KeyRange
 from hummock.meta.commit import CommitRequest
-from hummock.meta.notification import NotificationService, TopicSubscription
+from hummock.meta.compaction_manager import CompactionManager, raise_safe_epoch
+from hummock.meta.compaction_records import RunningTask, TaskAnswer
+from hummock.meta.notification import TopicSubscription
 from hummock.meta.pin_table import PinTable
-from hummock.meta.pins import read_leases, settle
-from hummock.meta.records import HEAD, LEASES, VACUUMED, WRITER, decode, encode, lease_key
+from hummock.meta.records import HEAD, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_table import UploadTable
-from hummock.meta.version_log import LogPosition, append, create, follow, load
+from hummock.meta.version_keeper import Change, VersionKeeper, retry_overtaken
+from hummock.meta.version_log import LogPosition, create
 from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
-from hummock.options import MetaOptions
+from hummock.options import CompactionOptions, MetaOptions
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
-from hummock.version import HummockVersion, VersionDelta
+from hummock.version import HummockVersion
 
-VERSIONS_TOPIC = "versions"
 NO_RULES: Mapping[int, TableRules | None] = {}
-Change = tuple[MetaOperations, LogPosition]
 
 
 class HummockManager:
@@ -53,29 +54,27 @@ class HummockManager:
     """
 
     def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
-                 options: MetaOptions | None = None, metrics: Metrics | None = None,
-                 random_bytes: RandomBytes = os.urandom):
+                 options: MetaOptions | None = None, compaction: CompactionOptions | None = None,
+                 metrics: Metrics | None = None, random_bytes: RandomBytes = os.urandom):
         self.options = options or MetaOptions()
         self.metrics = metrics or Metrics()
-        self.notifications = NotificationService(self.metrics, self.options.acknowledge_ms)
         self._meta_store, self._random_bytes = meta_store, random_bytes
         self._clock = clock or meta_store.now_ms
-        self._change_lock = threading.Lock()        # one change at a time; taken before the other two
-        self._install_lock = threading.Lock()       # guards the position and the order of notifications
-        self._position = load(meta_store, object_store)
-        self._posted = 0                            # serial number of the newest notification
+        self._keeper = VersionKeeper(meta_store, object_store, self.options, self.metrics)
+        self.notifications = self._keeper.notifications
         self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
+        self._compaction = CompactionManager(self._keeper, self._clock, compaction or CompactionOptions(),
+                                             random_bytes)
         self._uploads = UploadTable(meta_store, self._clock, self.options, random_bytes)
-        self._show(self._position.version)
 
     @property
     def version(self) -> HummockVersion:
         """The newest version that this manager knows of."""
-        return self._position.version
+        return self._keeper.version
 
     @property
     def committed_epoch(self) -> Epoch:
-        return self._position.version.max_committed_epoch
+        return self._keeper.version.max_committed_epoch
 
     @property
     def lease_ms(self) -> int:
@@ -83,13 +82,11 @@ class HummockManager:
 
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
         """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
-        return self.notifications.subscribe(VERSIONS_TOPIC, callback)
+        return self._keeper.subscribe(callback)
 
     def refresh(self) -> HummockVersion:
         """The newest version in the meta store, installed here."""
-        self._catch_up()
-        self._deliver()
-        return self.version
+        return self._keeper.refresh()
 
     def close(self) -> None:
         """Gives back every pin and upload of this process. The stores are the caller's and stay open. Idempotent."""
@@ -110,7 +107,7 @@ class HummockManager:
                 return held
             session = WriterSession(held.generation + 1, node, token)
             claim = MetaOperations(require={WRITER: row}, put={WRITER: encode(session)})
-            if self._position.head_bytes is None:
+            if self._keeper.position.head_bytes is None:
                 claim += create()[0]
             try:
                 self._meta_store.transaction(claim)
@@ -118,7 +115,7 @@ class HummockManager:
                 self.metrics.transaction_retries.labels("unknown outcome").inc()
             except PreconditionFailed:
                 self.metrics.transaction_retries.labels("overtaken").inc()
-                self._catch_up()
+                self._keeper.catch_up()
             else:
                 self.refresh()
                 return session
@@ -141,8 +138,8 @@ class HummockManager:
         began = monotonic_seconds()
         request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
                                 tuple(dropped_tables))
-        self._change(lambda position: self._plan_commit(request, position),
-                     lambda error: self._refuse_commit(request, error))
+        self._keeper.change(lambda position: self._plan_commit(request, position),
+                            lambda error: self._refuse_commit(request, error))
         self.metrics.commit_seconds.observe(monotonic_seconds() - began)
         return self.version
 
@@ -158,7 +155,7 @@ class HummockManager:
     def _refuse_commit(self, request: CommitRequest, error: PreconditionFailed) -> None:
         if error.key == WRITER:
             # The role may have been taken right after a try of this commit that did succeed.
-            self._catch_up()
+            self._keeper.catch_up()
             if not request.is_answered(self._meta_store):
                 self._check_writer(request.session)
         elif error.key.startswith(VACUUMED):
@@ -180,7 +177,7 @@ class HummockManager:
         Raises `SnapshotExpired` where the lease had ended and was acted on: all older pins are lost.
         """
         for _ in range(self.options.transaction_attempts):
-            pinned = self._pins.pin_version(node, self._position)
+            pinned = self._pins.pin_version(node, self._keeper.position)
             if pinned is not None:
                 return pinned
             self._lease(node)
@@ -199,7 +196,7 @@ class HummockManager:
         if wanted is not None and wanted > self.committed_epoch:
             self.refresh()
         for _ in range(self.options.transaction_attempts):
-            pinned = self._pins.pin_snapshot(node, wanted, self._position)
+            pinned = self._pins.pin_snapshot(node, wanted, self._keeper.position)
             if pinned is not None:
                 return pinned
             self._lease(node, wanted)
@@ -239,7 +236,7 @@ class HummockManager:
     def _lease(self, node: str, epoch: Epoch | None = None) -> None:
         """Writes the node's row so that it covers its pins, the version known here, and `epoch`."""
         for _ in range(self.options.transaction_attempts):
-            position = self._position
+            position = self._keeper.position
             if epoch is not None and epoch < position.version.safe_epoch:
                 raise EpochTooOld(epoch, position.version.safe_epoch)
             if self._pins.lease(node, position, epoch):
@@ -253,82 +250,61 @@ class HummockManager:
         What a compaction with that watermark does before it drops a row version: from here on reads below
         raise `EpochTooOld`, and leases that ran out are taken away in the same transaction.
         """
-        self._change(lambda position: self._plan_safe_epoch(pure_epoch(epoch), position), _retry_overtaken)
+        self._keeper.change(lambda position: self._plan_safe_epoch(pure_epoch(epoch), position), retry_overtaken)
         return self.version.safe_epoch
 
     def _plan_safe_epoch(self, epoch: Epoch, position: LogPosition) -> Change | None:
-        version = position.version
-        in_force, settled = settle(read_leases(self._meta_store), self._clock())
-        target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
-        if target <= version.safe_epoch:
-            return None
-        delta = VersionDelta(version.id + 1, version.max_committed_epoch, target)
-        logged, after = append(position, delta, position.head.next_file_id, self.options.checkpoint_deltas)
-        return logged + settled, after
+        return raise_safe_epoch(position, epoch, self._meta_store, self._clock(), self.options.checkpoint_deltas)
 
-    # -- one change ----------------------------------------------------------------------------------------
+    # -- compaction ----------------------------------------------------------------------------------------
 
-    def _change(self, plan: Callable[[LogPosition], Change | None],
-                refuse: Callable[[PreconditionFailed], None]) -> None:
-        """Carries out what `plan` makes of the newest position; None: it is done already.
+    @property
+    def compaction_options(self) -> CompactionOptions:
+        return self._compaction.options
 
-        `refuse` raises the error that a failed precondition means, or returns where reading again may help.
+    def get_compact_task(self, holder: str) -> tuple[CompactTask, str] | None:
+        """Work, and the token that the attempt at it is told apart by; None: there is nothing to do.
+
+        Files that need not be read to be moved or dropped are moved and dropped by this call. A task whose holder
+        was silent, or made no progress, for too long is given out again: its former token is dead from then on.
         """
-        with self._change_lock:
-            self._try_change(plan, refuse)
-        self._deliver()
+        return self._compaction.get(holder)
 
-    def _try_change(self, plan: Callable[[LogPosition], Change | None],
-                    refuse: Callable[[PreconditionFailed], None]) -> None:
-        unknown: OutcomeUnknown | None = None
-        for _ in range(self.options.transaction_attempts):
-            planned = plan(self._position)
-            if planned is None:
-                return
-            operations, after = planned
-            try:
-                self._meta_store.transaction(operations)
-            except PreconditionFailed as error:
-                self.metrics.transaction_retries.labels("overtaken").inc()
-                refuse(error)
-                self._catch_up()
-            except OutcomeUnknown as error:
-                self.metrics.transaction_retries.labels("unknown outcome").inc()
-                unknown = error
-                try:
-                    self._catch_up()
-                except MetaStoreError as failure:
-                    raise OutcomeUnknown(f"{error}; reading again: {failure}") from failure
-            else:
-                self._install(after)
-                return
-        raise unknown or MetaStoreError(f"overtaken by other processes at each of "
-                                        f"{self.options.transaction_attempts} tries")
+    def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
+        """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""
+        self._compaction.heartbeat(task_id, token, progress_rows)
 
-    def _catch_up(self) -> None:
-        self._install(follow(self._meta_store, self._position))
+    def report_compact_task(self, task_id: int, token: str, results: Sequence[RangeResult]) -> HummockVersion:
+        """A version in which the task's outputs stand for its inputs; a repeated report is answered again.
 
-    def _install(self, position: LogPosition) -> None:
-        """Makes `position` the known one unless a newer is known, and posts its version in order."""
-        with self._install_lock:
-            known = self._position
-            if position.version.id > known.version.id:
-                self._position = position
-                self._posted = self.notifications.post(VERSIONS_TOPIC, position.version)
-                self._show(position.version)
-            elif known.head_bytes is None:
-                self._position = position
+        Raises `TaskRefused` for a late or foreign report and for results that do not account for every row.
+        """
+        self._compaction.report(task_id, token, tuple(results))
+        return self.version
 
-    def _deliver(self) -> None:
-        self.notifications.deliver(self._posted)
+    def fail_task(self, task_id: int, token: str, error: str) -> None:
+        """The attempt ended with `error`: the task is given out again after a while, a few times."""
+        self._compaction.fail(task_id, token, error)
 
-    def _show(self, version: HummockVersion) -> None:
-        self.metrics.version_id.set(version.id)
-        self.metrics.committed_epoch.set(version.max_committed_epoch)
-        for level in version.levels:
-            self.metrics.version_files.labels(str(level.number)).set(sum(1 for _ in level.sstables))
+    def cancel_task(self, task_id: int, reason: str = "it was cancelled") -> bool:
+        """Whether the task was under way; whoever works on it learns by the next heartbeat or report."""
+        return self._compaction.cancel(task_id, reason)
 
+    def compact_range(self, key_range: KeyRange) -> int:
+        """Asks for all files that may hold keys of the range to be merged into the last level; the request's number.
 
-def _retry_overtaken(error: PreconditionFailed) -> None:
-    if error.key != HEAD and not error.key.startswith(LEASES):
-        raise error
+        It becomes a task, ahead of all others, as soon as none of its files is part of another.
+        """
+        return self._compaction.request(key_range)
+
+    def running_tasks(self) -> list[RunningTask]:
+        """The tasks under way, in every process."""
+        return self._compaction.running()
+
+    def task_answers(self) -> list[TaskAnswer]:
+        """How the newest tasks ended, oldest first."""
+        return self._compaction.answers()
+
+    def compaction_debt(self) -> int:
+        """How many tasks are under way, requested or wanted by the newest version known here; 0: all is in shape."""
+        return self._compaction.debt()

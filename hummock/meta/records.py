@@ -8,6 +8,7 @@
     hummock/lease/<node>        what a process has pinned, and until when
     hummock/vacuumed/<name>     files that vacuum removes: they may not enter a version
     hummock/tasks               the number of the next compact task; every change of a task changes it
+    hummock/wanted/<id>         a key range that somebody asked to be compacted
     hummock/task/<id>           a compact task under way, its attempt and its lease
     hummock/report/<id>         what the newest reports of compact tasks answered
     hummock/upload/<prefix>     a process whose files with that name prefix are on their way into a version
@@ -38,10 +39,12 @@ LEASES = "hummock/lease/"
 VACUUMED = "hummock/vacuumed/"
 TASKS = "hummock/tasks"
 TASK = "hummock/task/"
+WANTED = "hummock/wanted/"
 REPORTS = "hummock/report/"
 UPLOADS = "hummock/upload/"
 STALE = "hummock/stale/"
 NODE_CHARACTERS_LIMIT = 64
+DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,33 @@ class Tombstone:
     vacuumed_ms: int
 
 
-Record = TypeVar("Record", Head, CommitAnswer, Lease, Upload, Tombstone, WriterSession)
+@dataclass(frozen=True, slots=True)
+class TaskCounter:
+    """`changes` grows with every task that is made, taken over or ended, so that those go one at a time."""
+
+    next_id: int = 1
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """Task `task_id` ended as `outcome`; `token`: of the attempt that ended it, whose outputs have `digest`."""
+
+    task_id: int
+    token: str
+    outcome: str                # DONE, FAILED or CANCELLED
+    kind: str
+    version_id: int             # that the report made; 0 for the others
+    digest: str
+    error: str
+
+
+Record = TypeVar("Record", Head, CommitAnswer, Lease, Upload, Tombstone, TaskCounter, TaskAnswer, WriterSession)
 Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 
-def encode(record: Head | CommitAnswer | Lease | Upload | Tombstone | WriterSession) -> bytes:
+def encode(record: Head | CommitAnswer | Lease | Upload | Tombstone | TaskCounter | TaskAnswer
+           | WriterSession) -> bytes:
     return _dump({"format": FORMAT, **asdict(record)})
 
 

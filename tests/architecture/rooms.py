@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.compaction": "base iterator sstable sstable.info compaction.task version object_store",
     "hummock.compaction.task": "base sstable.info version",
     "hummock.meta_client": "base version compaction.task sstable.info",
-    "hummock.meta": "base version compaction meta_client object_store sstable.info meta.store",
+    "hummock.meta": "base version compaction compaction.task meta_client object_store sstable.info meta.store",
     "hummock.meta.store": "base",
     "hummock.meta.uploads": "base meta_client object_store",
     "hummock.store": (

@@ -323,7 +323,8 @@ class TestFaults:
         store = store or MemoryMetaStore()
         manager, files = open_manager(store, checkpoint_deltas=3), Files()
         writer = manager.claim_writer()
-        manager._meta_store = FaultyMetaStore(store, plan)
+        faulty = FaultyMetaStore(store, plan)
+        manager._meta_store = manager._keeper.meta_store = faulty
         acknowledged = []
         for number in numbers:
             info = files.make(number)
@@ -403,7 +404,7 @@ class TestFaults:
                 newer.claim_writer()
                 raise OutcomeUnknown("connection lost")
 
-        older._meta_store = Lossy(store, FaultPlan())
+        older._meta_store = older._keeper.meta_store = Lossy(store, FaultPlan())
         assert older.commit_epoch(first, epoch_of(1), [info]).max_committed_epoch == epoch_of(1)
         with pytest.raises(Fenced):
             older.commit_epoch(first, epoch_of(2), [])

@@ -2,6 +2,7 @@
 
 import random
 
+from hummock.compaction.task import RangeResult
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
@@ -39,10 +40,26 @@ class Files:
         return SstableInfo(**{**known, **fields})
 
 
-def open_manager(meta_store, clock=None, seed=0, object_store=None, **options):
+def open_manager(meta_store, clock=None, seed=0, object_store=None, compaction=None, **options):
     rng = random.Random(f"manager {seed}")
     return HummockManager(meta_store, object_store or MemoryObjectStore(), clock or StandingClock(),
-                          options=MetaOptions(**options), random_bytes=rng.randbytes)
+                          options=MetaOptions(**options), compaction=compaction, random_bytes=rng.randbytes)
+
+
+def results_of(task, token, *, dropped=0, files=1, rng=None):
+    """One range's result as an attempt would report it: the task's rows but `dropped`, in `files` files."""
+    rng = rng or random.Random(f"results {token}")
+    inputs = [info for part in task.inputs for info in part.sstables]
+    first, last = min(info.smallest for info in inputs), max(info.largest for info in inputs)
+    bounds = [first, *(first + b"%03d" % place for place in range(1, 2 * files - 1)), last]
+    kept = task.input_rows - dropped
+    shares = [kept // files + (place < kept % files) for place in range(files)]
+    outputs = tuple(
+        SstableInfo(token[:16] + rng.randbytes(8).hex(), bounds[2 * place], bounds[2 * place + 1], rows,
+                    max(1, task.input_bytes * rows // task.input_rows), 2000, inputs[0].table_ids,
+                    min(info.min_epoch for info in inputs), max(info.max_epoch for info in inputs), meta_bytes=100)
+        for place, rows in enumerate(shares) if rows)
+    return [RangeResult(0, outputs, task.input_rows, dropped, task.input_bytes)]
 
 
 def names_of(version):

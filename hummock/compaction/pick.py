@@ -1,0 +1,105 @@
+"""What a picker answers: a Pick, whose files must be merged, or a Shift, which only rewrites the version.
+
+A pick's hull is all keys from the least to the greatest of its inputs: its outputs lie inside. Two picks may run
+at once unless one could put older rows above newer ones, or files that overlap into one level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hummock.compaction.task import TaskInput, TaskKind
+from hummock.sstable.info import SstableInfo
+from hummock.version import HummockVersion, RunAddition
+
+
+class Placed(Protocol):
+    """A pick or a running task."""
+
+    @property
+    def inputs(self) -> tuple[TaskInput, ...]: ...
+
+    @property
+    def target_level(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`inputs`, newest first, are to become run `target_run` of `target_level`."""
+
+    kind: TaskKind
+    inputs: tuple[TaskInput, ...]
+    target_level: int
+    target_run: int = 0
+    drop_tombstones: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Files leave, and some of them enter elsewhere as they are."""
+
+    kind: TaskKind
+    removed: tuple[int, ...]
+    added: tuple[RunAddition, ...] = ()
+
+
+def files_of(placed: Placed) -> Iterator[SstableInfo]:
+    return (info for part in placed.inputs for info in part.sstables)
+
+
+def hull(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
+    """The least and the greatest user key of at least one file."""
+    files = tuple(sstables)
+    return min(info.smallest for info in files), max(info.largest for info in files)
+
+
+def busy_ids(running: Iterable[Placed]) -> frozenset[int]:
+    """The files that are part of a task."""
+    return frozenset(info.id for task in running for info in files_of(task))
+
+
+def conflicts(first: Placed, second: Placed) -> bool:
+    """Whether the two may not run at once. Symmetric."""
+    one, other = first.target_level, second.target_level
+    if one == other == 0:
+        return False                    # runs keep their places in level 0
+    crosses = (one == other or _source(first) < other < one or _source(second) < one < other)
+    return crosses and _overlap(hull(files_of(first)), hull(files_of(second)))
+
+
+def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
+    """Whether no older place outside of the inputs can hold a key of theirs.
+
+    Such places are the level 0 runs below the oldest input, and the deeper levels. Files of running tasks stand
+    in the version until their outputs do, so those are seen too. What lies above is newer and does not matter.
+    """
+    inside = {info.id for info in files_of(pick)}
+    smallest, largest = hull(files_of(pick))
+    oldest = pick.inputs[-1]
+    for level in version.levels:
+        if level.number < oldest.level:
+            continue
+        for run in level.runs:
+            if level.number == 0 and oldest.level == 0 and run.id >= oldest.run:
+                continue
+            if any(info.id not in inside for info in run.covering(smallest, largest)):
+                return False
+    return True
+
+
+def inputs_of(version: HummockVersion, chosen: Sequence[SstableInfo]) -> tuple[TaskInput, ...]:
+    """The files by run, newest run first."""
+    ids = {info.id for info in chosen}
+    parts = ((level.number, run.id, tuple(info for info in run.sstables if info.id in ids))
+             for level in version.levels for run in level.runs)
+    return tuple(TaskInput(level, run, files) for level, run, files in parts if files)
+
+
+def _source(placed: Placed) -> int:
+    return min(part.level for part in placed.inputs)
+
+
+def _overlap(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]

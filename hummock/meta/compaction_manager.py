@@ -1,0 +1,304 @@
+"""CompactionManager: which compact tasks are under way, who works on them, and how they ended.
+
+Every change of a task is one transaction that requires the counter of tasks and the head of the version log, so
+that changes of all processes go one at a time over the newest version. A task changes the version when it is
+reported and never else; its inputs stay in the version until then, and no two tasks share one. Whoever asks for
+work takes over what others left: an attempt whose token is not in its task's row is dead, whatever it still does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hummock.compaction.pick import Pick, Shift, files_of
+from hummock.compaction.picker import is_free, pick_compaction, pick_range
+from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
+from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
+from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
+from hummock.key import KeyRange
+from hummock.meta.compaction_records import (
+    RunningTask,
+    TaskBoard,
+    WantedRange,
+    read_answer,
+    read_answers,
+    read_board,
+    read_running,
+    remember,
+    task_key,
+    wanted_key,
+)
+from hummock.meta.compaction_report import check_results, delta_of
+from hummock.meta.pins import read_leases, settle
+from hummock.meta.records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    HEAD,
+    LEASES,
+    TASK,
+    TASKS,
+    VACUUMED,
+    TaskAnswer,
+    lease_key,
+    names_digest,
+    vacuumed_key,
+)
+from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.version_keeper import Change, VersionKeeper
+from hummock.meta.version_log import LogPosition, append
+from hummock.object_store.base import RandomBytes
+from hummock.options import CompactionOptions
+from hummock.version import HummockVersion, VersionDelta
+
+TOKEN_BYTES = 16
+ERROR_CHARACTERS = 500      # of an attempt's error, as far as it is remembered
+
+
+@dataclass(slots=True)
+class _Grant:
+    """What one call for work has led to so far."""
+
+    holder: str
+    token: str
+    task: CompactTask | None = None
+    is_over: bool = False       # there is nothing more to be done
+
+
+class CompactionManager:
+    """Thread safe."""
+
+    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes):
+        self.options = options
+        self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
+
+    @property
+    def _meta_store(self) -> MetaStore:
+        return self._keeper.meta_store
+
+    # -- giving work out -----------------------------------------------------------------------------------
+
+    def get(self, holder: str) -> tuple[CompactTask, str] | None:
+        lease_key(holder)
+        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex())
+        while grant.task is None and not grant.is_over:
+            self._keeper.change(lambda position: self._plan_get(grant, position), _overtaken)
+        return None if grant.task is None else (grant.task, grant.token)
+
+    def _plan_get(self, grant: _Grant, position: LogPosition) -> Change | None:
+        """One step towards work: a task given out or up, or files shifted; None: a task is held, or none is due."""
+        board, now_ms = read_board(self._meta_store), self._clock()
+        mine = next((row for row in board.running if row.token == grant.token), None)
+        if mine is not None:
+            grant.task = mine.task
+            return None
+        for row in board.running:
+            if row.is_free(now_ms, self.options.task_stall_ms):
+                return self._plan_free(row, grant, board, position, now_ms)
+        grant.is_over = True
+        if sum(bool(row.holder) for row in board.running) >= self.options.running_tasks:
+            return None
+        planned = self._plan_new(grant, board, position, now_ms)
+        grant.is_over = planned is None
+        return planned
+
+    def _plan_free(self, row: RunningTask, grant: _Grant, board: TaskBoard, position: LogPosition,
+                   now_ms: int) -> Change:
+        """The task goes to the caller, or is given up after too many tries."""
+        if row.tries >= self.options.task_tries:
+            error = row.error or f"{row.holder} was silent or made no progress"
+            return self._ended(row, FAILED, error) + board.step() + position.requirement, position
+        again = replace(row, token=grant.token, holder=grant.holder, tries=row.tries + 1, progress_rows=0,
+                        progressed_ms=now_ms, expires_ms=now_ms + self.options.task_lease_ms)
+        written = MetaOperations(put={task_key(row.task.id): again.encode()})
+        return written + board.step() + position.requirement, position
+
+    def _plan_new(self, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int) -> Change | None:
+        version, running = position.version, [row.task for row in board.running]
+        for wanted in board.wanted:
+            pick = pick_range(version, wanted.key_range, self.options)
+            done = MetaOperations(delete=(wanted_key(wanted.id),))
+            if pick is None:
+                return done + board.step() + position.requirement, position
+            if is_free(pick, running):
+                operations, after = self._plan_task(pick, grant, board, position, now_ms)
+                return operations + done, after
+        if board.wanted:
+            return None         # what was asked for waits for tasks that end; new ones would keep it waiting
+        picked = pick_compaction(version, running, self.options)
+        if picked is None:
+            return None
+        if isinstance(picked, Pick):
+            return self._plan_task(picked, grant, board, position, now_ms)
+        return self._plan_shift(picked, board, position)
+
+    def _plan_shift(self, shift: Shift, board: TaskBoard, position: LogPosition) -> Change:
+        version = position.version
+        delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch, shift.added,
+                             shift.removed)
+        logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+        return logged + board.step(), after
+
+    def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition,
+                   now_ms: int) -> Change:
+        """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction."""
+        raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, now_ms,
+                                  self._keeper.options.checkpoint_deltas)
+        operations, after = raised or (position.requirement, position)
+        task = self._task_of(pick, board.counter.next_id, after.version)
+        row = RunningTask(task, grant.token, grant.holder, now_ms + self.options.task_lease_ms, 0, now_ms)
+        return operations + MetaOperations(put={task_key(task.id): row.encode()}) + board.step(taken=1), after
+
+    def _history_floor(self, version: HummockVersion) -> Epoch:
+        """The newest epoch that `history_ms` lets compaction forget what was before."""
+        try:
+            return from_unix_ms(to_unix_ms(version.max_committed_epoch) - self.options.history_ms)
+        except InvalidEpoch:
+            return version.safe_epoch
+
+    def _task_of(self, pick: Pick, task_id: int, version: HummockVersion) -> CompactTask:
+        options, tables = self.options, {table_id for info in files_of(pick) for table_id in info.table_ids}
+        codec = options.codecs[min(pick.target_level, len(options.codecs) - 1)]
+        output = OutputOptions(options.sstable_bytes, options.block_bytes, codec, options.filter_policy,
+                               options.filter_bits_per_key)
+        return CompactTask(
+            task_id, pick.kind, pick.inputs, pick.target_level, pick.target_run, version.safe_epoch,
+            pick.drop_tombstones, output, tuple(sorted(tables & version.dropped_tables)),
+            {table_id: rules for table_id, rules in version.tables.items() if table_id in tables})
+
+    # -- attempts ------------------------------------------------------------------------------------------
+
+    def heartbeat(self, task_id: int, token: str, progress_rows: int) -> None:
+        for _ in range(self._keeper.options.transaction_attempts):
+            held = self._meta_store.get(task_key(task_id))
+            row = None if held is None else RunningTask.decode(task_key(task_id), held)
+            if row is None or row.token != token:
+                raise self._refusal(task_id)
+            now_ms = self._clock()
+            moved = progress_rows > row.progress_rows
+            again = replace(row, expires_ms=now_ms + self.options.task_lease_ms,
+                            progress_rows=progress_rows if moved else row.progress_rows,
+                            progressed_ms=now_ms if moved else row.progressed_ms)
+            try:
+                self._meta_store.transaction(MetaOperations(require={task_key(task_id): held},
+                                                            put={task_key(task_id): again.encode()}))
+            except (PreconditionFailed, OutcomeUnknown):
+                continue
+            return
+        raise MetaStoreError(f"the heartbeat of compact task {task_id} was overtaken at each try")
+
+    def report(self, task_id: int, token: str, results: tuple[RangeResult, ...]) -> None:
+        outputs = tuple(info for result in results for info in result.sstables)
+
+        def refuse(error: PreconditionFailed) -> None:
+            if error.key.startswith(VACUUMED):
+                raise TaskRefused(task_id, f"vacuum removes {error.key.removeprefix(VACUUMED)}") from error
+            _overtaken(error)
+
+        self._keeper.change(lambda position: self._plan_report(task_id, token, results, names_digest(outputs),
+                                                               position), refuse)
+
+    def _plan_report(self, task_id: int, token: str, results: tuple[RangeResult, ...], digest: str,
+                     position: LogPosition) -> Change | None:
+        board = read_board(self._meta_store)
+        row = board.find(task_id)
+        if row is None or row.token != token:
+            answer = read_answer(self._meta_store, task_id)
+            if answer is not None and (answer.token, answer.outcome, answer.digest) == (token, DONE, digest):
+                return None
+            raise self._refusal(task_id)
+        outputs = check_results(row.task, row.name_prefix, results)
+        held = {info.name for info in position.version.sstables}
+        if repeated := [info.name for info in outputs if info.name in held]:
+            raise TaskRefused(task_id, f"{repeated[0]} is in the version already")
+        delta, next_file_id = delta_of(row.task, outputs, position.version, position.head.next_file_id)
+        logged, after = append(position, delta, next_file_id, self._keeper.options.checkpoint_deltas)
+        ended = self._ended(row, DONE, version_id=after.version.id, digest=digest)
+        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in outputs})
+        return logged + board.step() + unvacuumed + ended, after
+
+    def fail(self, task_id: int, token: str, error: str) -> None:
+        def plan(position: LogPosition) -> Change | None:
+            board = read_board(self._meta_store)
+            row = board.find(task_id)
+            if row is None or row.token != token:
+                return None
+            delay_ms = min(self.options.task_retry_ms << (row.tries - 1), self.options.task_stall_ms)
+            parked = replace(row, token=self._random_bytes(TOKEN_BYTES).hex(), holder="",
+                             expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS])
+            return MetaOperations(put={task_key(task_id): parked.encode()}) + board.step(), position
+
+        self._keeper.change(plan, _overtaken)
+
+    def cancel(self, task_id: int, reason: str) -> bool:
+        found = False
+
+        def plan(position: LogPosition) -> Change | None:
+            nonlocal found
+            board = read_board(self._meta_store)
+            row = board.find(task_id)
+            if row is None:
+                return None
+            found = True
+            return self._ended(row, CANCELLED, reason) + board.step(), position
+
+        self._keeper.change(plan, _overtaken)
+        return found
+
+    def _ended(self, row: RunningTask, outcome: str, error: str = "", *, version_id: int = 0,
+               digest: str = "") -> MetaOperations:
+        answer = TaskAnswer(row.task.id, row.token, outcome, row.task.kind.value, version_id, digest,
+                            error[:ERROR_CHARACTERS])
+        return remember(self._meta_store, answer, self.options.tasks_remembered)
+
+    def _refusal(self, task_id: int) -> TaskRefused:
+        answer = read_answer(self._meta_store, task_id)
+        if answer is None:
+            return TaskRefused(task_id, "it is another attempt's by now, or was never given out")
+        return TaskRefused(task_id, f"it ended as {answer.outcome}{': ' * bool(answer.error)}{answer.error}")
+
+    # -- looking and asking --------------------------------------------------------------------------------
+
+    def request(self, key_range: KeyRange) -> int:
+        made = WantedRange(0, key_range)
+
+        def plan(position: LogPosition) -> Change | None:
+            nonlocal made
+            board = read_board(self._meta_store)
+            if made in board.wanted:        # an earlier try, whose end was not seen
+                return None
+            made = WantedRange(board.counter.next_id, key_range)
+            return MetaOperations(put={wanted_key(made.id): made.encode()}) + board.step(taken=1), position
+
+        self._keeper.change(plan, _overtaken)
+        return made.id
+
+    def running(self) -> list[RunningTask]:
+        return read_running(self._meta_store)
+
+    def answers(self) -> list[TaskAnswer]:
+        return read_answers(self._meta_store)
+
+    def debt(self) -> int:
+        board = read_board(self._meta_store)
+        due = pick_compaction(self._keeper.version, [row.task for row in board.running], self.options)
+        return len(board.running) + len(board.wanted) + (due is not None)
+
+
+def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, now_ms: int,
+                     checkpoint_deltas: int) -> Change | None:
+    """Raises the safe epoch towards `epoch`, as far as pins in force and commits allow; None: not at all."""
+    version = position.version
+    in_force, settled = settle(read_leases(meta_store), now_ms)
+    target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
+    if target <= version.safe_epoch:
+        return None
+    delta = VersionDelta(version.id + 1, version.max_committed_epoch, target)
+    logged, after = append(position, delta, position.head.next_file_id, checkpoint_deltas)
+    return logged + settled, after
+
+
+def _overtaken(error: PreconditionFailed) -> None:
+    """Another change of tasks, versions or leases came first: the plan is made anew."""
+    if error.key not in (HEAD, TASKS) and not error.key.startswith((LEASES, TASK)):
+        raise error
