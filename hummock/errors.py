@@ -15,6 +15,7 @@ HummockError
 │   ├── OutcomeUnknown          the transaction may or may not have happened: read again
 │   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
 │   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
+│   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
 │   └── MetaStoreForked         a handle was used in a process that did not open it
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
@@ -143,6 +144,17 @@ class MetaStoreEmptied(MetaStoreError):
 
     def __str__(self) -> str:
         return f"{self.store} is empty, but {self.marker} says it was initialised: its data was lost"
+
+
+class MetaStoreUnfit(MetaStoreError):
+    """`store` cannot hold shared truth, because of `reason`."""
+
+    def __init__(self, store: str, reason: str):
+        super().__init__(store, reason)
+        self.store, self.reason = store, reason
+
+    def __str__(self) -> str:
+        return f"{self.store} cannot keep a meta store: {self.reason}"
 
 
 class MetaStoreForked(MetaStoreError):

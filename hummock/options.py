@@ -79,6 +79,8 @@ class MetaOptions:
     transaction_attempts: int = 16          # tries against other processes before giving up
     acknowledge_ms: int = 30_000            # wait of a commit for slow subscribers
     busy_timeout_ms: int = 10_000           # wait for another process inside the database
+    log_checkpoint_records: int = 64        # records of a log in a bucket between two of its checkpoints
+    log_grace_ms: int = 120_000             # what its checkpoints replaced stays that much longer
 
     def __post_init__(self) -> None:
         _check_positive(self)

@@ -7,35 +7,47 @@ from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption
 from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import NONE, MetaOperations, MetaStore
-from hummock.object_store import ObjectStore, directory_of
+from hummock.object_store import ObjectStore, directory_of, open_object_store
 from hummock.options import MetaOptions
 
-__all__ = ["NONE", "MemoryMetaStore", "MetaOperations", "MetaStore", "SqliteMetaStore", "open_meta_store"]
+__all__ = [
+    "NONE",
+    "MemoryMetaStore",
+    "MetaOperations",
+    "MetaStore",
+    "ObjectLogMetaStore",
+    "SqliteMetaStore",
+    "open_meta_store",
+]
 
 DATABASE = "meta.sqlite"
+LOG = "log"
+DEFAULTS = {"memory": "memory://", "file": "sqlite:"}       # by scheme of the objects; elsewhere the log
 
 
 def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectStore | None = None,
                     create: bool = True, options: MetaOptions | None = None) -> MetaStore:
     """The truth that belongs to the objects at `url`, kept where `meta` says.
 
-    `memory://` keeps it in this process and `sqlite:///file` in a database. Without `meta` it is in memory for
-    `memory://` and in the directory of a `file://` URL. `object_store` is what `url` was opened to, if it was.
+    `memory://` keeps it in this process, `sqlite:///file` in a database, `log` among the objects themselves. Without
+    `meta` it is in memory for `memory://`, a database in the directory of a `file://` URL, and the log elsewhere.
+    `object_store` is what `url` was opened to, if it was.
     """
-    options = options or MetaOptions()
-    if meta is None and url == "memory://":
+    options, scheme = options or MetaOptions(), urlsplit(url).scheme
+    place = meta if meta is not None else DEFAULTS.get(scheme, LOG)
+    if place == "memory://":
         return MemoryMetaStore()
-    if meta is None:
-        return _open_sqlite(Path(directory_of(url)) / DATABASE, create, options)
-    scheme = urlsplit(meta).scheme
-    if meta == "memory://":
-        return MemoryMetaStore()
-    if scheme == "sqlite":
-        return _open_sqlite(Path(unquote(urlsplit(meta).path)), create, options)
-    raise InvalidOption("meta", meta, "memory:// or sqlite:///absolute/file")
-
-
-def _open_sqlite(path: Path, create: bool, options: MetaOptions) -> MetaStore:
-    return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms)
+    if place == LOG:
+        on_close = None
+        if object_store is None:
+            object_store = open_object_store(url)
+            on_close = object_store.close
+        return ObjectLogMetaStore(object_store, create=create, options=options, on_close=on_close)
+    if urlsplit(place).scheme == "sqlite":
+        named = unquote(urlsplit(place).path)
+        path = Path(named) if named else Path(directory_of(url)) / DATABASE
+        return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms)
+    raise InvalidOption("meta", meta, "memory://, log or sqlite:///absolute/file")

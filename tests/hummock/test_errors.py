@@ -21,6 +21,7 @@ ARGUMENTS = {
     "MetaStoreBusy": ("meta.db", 100),
     "MetaStoreCorrupt": ("meta.db", "row digest", "ab", "cd"),
     "MetaStoreEmptied": ("meta.db", "meta.initialised"),
+    "MetaStoreUnfit": ("webhdfs://h/p", "it does not create on condition"),
     "MetaStoreForked": ("meta.db", 1, 2),
     "InvalidWriteBatch": ("keys are not sorted", 3),
     "InvalidEpoch": (7, "is not pure"),

@@ -19,6 +19,7 @@ from hummock.errors import (
     SnapshotExpired,
     StoreClosed,
 )
+from hummock.meta import open_meta_store
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.sqlite import SqliteMetaStore
@@ -30,7 +31,7 @@ READER = """
 import sys, time
 import hummock
 pause = __import__("threading").Event()
-with hummock.open(sys.argv[1], refresh_ms=5) as store:
+with hummock.open(sys.argv[1], meta=sys.argv[2], refresh_ms=5) as store:
     print("open", store.committed_epoch, flush=True)
     for line in sys.stdin:
         deadline = time.monotonic() + 20
@@ -57,11 +58,12 @@ def commit(store, number, *pairs):
     store.commit(epoch_of(number))
 
 
-def test_another_process_sees_each_commit_while_it_runs(tmp_path):
+@pytest.mark.parametrize("meta", ["sqlite:", "log"])
+def test_another_process_sees_each_commit_while_it_runs(tmp_path, meta):
     url = f"file://{tmp_path}"
-    with hummock.open(url, role="writer") as store:
+    with hummock.open(url, role="writer", meta=meta) as store:
         commit(store, 1, (b"key", b"one"))
-        with subprocess.Popen([sys.executable, "-c", READER, url], text=True, stdin=subprocess.PIPE,
+        with subprocess.Popen([sys.executable, "-c", READER, url, meta], text=True, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE) as reader:
             assert reader.stdout.readline() == f"open {epoch_of(1)}\n"
             for number in range(2, 8):
@@ -70,7 +72,8 @@ def test_another_process_sees_each_commit_while_it_runs(tmp_path):
                 assert reader.stdout.readline() == f"{epoch_of(number)} at {number}\n"
             reader.stdin.close()
             assert reader.wait(20) == 0
-        assert len(read_leases(SqliteMetaStore(tmp_path / "meta.sqlite"))) == 1
+        with closing(open_meta_store(url, meta)) as truth:
+            assert len(read_leases(truth)) == 1
 
 
 def test_a_refresher_that_fails_says_why_until_it_succeeds(tmp_path):
@@ -126,6 +129,11 @@ def test_the_truth_may_lie_in_another_place(tmp_path):
         assert store.get(b"key", epoch_of(1)) == b"one"
     with pytest.raises(MetaStoreError, match="no store"):
         hummock.open(url)
+    assert not (tmp_path / "data" / "meta").exists()
+    with hummock.open(url + "2", role="writer", meta="log") as store:
+        commit(store, 1, (b"key", b"two"))
+    with hummock.open(url + "2", meta="log") as store:
+        assert store.get(b"key", epoch_of(1)) == b"two"
     for wrong in ("sqlite.db", "ftp://x", "", "mysql://h/d"):
         with pytest.raises(InvalidOption, match="meta"):
             hummock.open(url, meta=wrong)
