@@ -24,6 +24,12 @@ class Metrics:
             ["operation", "error"], registry=self.registry)
         self.object_store_bytes = Counter(
             "hummock_object_store_bytes", "Bytes read and written", ["direction"], registry=self.registry)
+        self.object_store_requests = Counter(
+            "hummock_object_store_requests", "Requests sent to a remote store, repeated ones included",
+            ["request"], registry=self.registry)
+        self.object_store_request_bytes = Counter(
+            "hummock_object_store_request_bytes", "Bytes of the bodies of requests and answers",
+            ["request", "direction"], registry=self.registry)
         self.commit_seconds = Histogram(
             "hummock_commit_seconds", "Time from commit_epoch's call to its durable version",
             buckets=SECONDS_BUCKETS, registry=self.registry)

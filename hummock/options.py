@@ -64,6 +64,8 @@ class RetryOptions:
     first_delay_ms: int = 20
     max_delay_ms: int = 2_000
     deadline_ms: int = 30_000
+    connect_ms: int = 5_000         # a remote store that does not answer a connection, or take a piece, that long
+    idle_ms: int = 10_000           # ... or that sends nothing, has failed the try
 
     def __post_init__(self) -> None:
         _check_positive(self)

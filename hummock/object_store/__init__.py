@@ -7,10 +7,12 @@ from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption
 from hummock.metrics import Metrics
+from hummock.object_store.address import parse_address
 from hummock.object_store.base import ObjectMeta, ObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.object_store.s3 import S3ObjectStore
 from hummock.options import RetryOptions
 
 __all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
@@ -18,14 +20,23 @@ __all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
 
 def open_object_store(url: str, *, metrics: Metrics | None = None, retry: RetryOptions | None = None,
                       pacing: Pacing | None = None) -> ObjectStore:
-    """The store at `url`, instrumented: `memory://` (a new one each time) or `file:///directory`.
+    """The store at `url`, instrumented: `memory://` (a new one each time), `file:///directory` or `s3://bucket/prefix`.
 
     Raises `InvalidOption` for another scheme.
     """
-    store: ObjectStore
-    store = MemoryObjectStore() if url == "memory://" else LocalObjectStore(directory_of(url))
-    return InstrumentedObjectStore(store, metrics or Metrics(), retry or RetryOptions(),
-                                   pacing or Pacing(random.Random()))
+    metrics, retry = metrics or Metrics(), retry or RetryOptions()
+    return InstrumentedObjectStore(_open(url, metrics, retry), metrics, retry, pacing or Pacing(random.Random()))
+
+
+def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
+    if url == "memory://":
+        return MemoryObjectStore()
+    if url.startswith("file:"):
+        return LocalObjectStore(directory_of(url))
+    address = parse_address(url)
+    if address.scheme == "s3":
+        return S3ObjectStore(address, retry, metrics)
+    raise InvalidOption("url", url, "memory://, file:///absolute/directory or s3://bucket/prefix")
 
 
 def directory_of(url: str) -> str:

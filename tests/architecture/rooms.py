@@ -147,7 +147,9 @@ COMMANDS = ("hummock.__main__", "stream.cli", "stream.terminal", "stream.flights
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("hummock.metrics",),
-    "boto3": ("hummock.object_store.s3",),
+    "boto3": ("hummock.object_store.s3_client",),
+    "botocore": ("hummock.object_store.s3_client",),
+    "urllib3": ("hummock.object_store.http",),
     "opendal": ("hummock.object_store.opendal",),
     "pybloom_live": ("hummock.sstable.filter_policy",),
     "pyspark": ("hummock.compaction.spark", "relational.spark", "stream.spark"),

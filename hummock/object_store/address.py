@@ -1,0 +1,58 @@
+"""The URL of a store taken apart: `scheme://place/prefix?option=value`, without any secret.
+
+A URL is written into messages, meta rows and task specs, so one that carries a user or a password is refused:
+credentials come from where each service's own tools look for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from hummock.errors import InvalidOption
+
+HIDDEN = "a URL with credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`prefix` is "" or ends with a slash; `url` is what was given."""
+
+    url: str
+    scheme: str
+    place: str                      # bucket, container, or host and port
+    prefix: str
+    options: dict[str, str]
+
+    def check_options(self, known: tuple[str, ...], required: tuple[str, ...] = ()) -> None:
+        """Raises `InvalidOption` for an option that is not `known`, or a `required` one that is missing."""
+        for name in self.options:
+            if name not in known:
+                raise InvalidOption(f"{self.scheme}://...?{name}", self.options[name], f"absent; known are {known}")
+        for name in required:
+            if not self.options.get(name):
+                raise InvalidOption(f"{self.scheme}://...?{name}", "", "given")
+
+    def flag(self, name: str, default: bool) -> bool:
+        """An option that is `true` or `false`."""
+        value = self.options.get(name, "true" if default else "false")
+        if value not in ("true", "false"):
+            raise InvalidOption(name, value, "true or false")
+        return value == "true"
+
+
+def parse_address(url: str) -> Address:
+    """Raises `InvalidOption` for what is no URL of a place, has credentials in it, or a part that leads elsewhere."""
+    try:
+        parts = urlsplit(url)
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise InvalidOption("url", url, f"a URL: {error}") from error
+    if "@" in parts.netloc:
+        raise InvalidOption("url", HIDDEN, "without user and password: they come from the environment")
+    if not parts.scheme or not parts.netloc or parts.fragment:
+        raise InvalidOption("url", url, "scheme://place/prefix?option=value")
+    names = [name for name in unquote(parts.path).split("/") if name]
+    if any(name in (".", "..") for name in names) or len(dict(pairs)) != len(pairs):
+        raise InvalidOption("url", url, "without '.' and '..' in its path, each option once")
+    return Address(url, parts.scheme, unquote(parts.netloc), "".join(f"{name}/" for name in names), dict(pairs))

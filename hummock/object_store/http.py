@@ -1,0 +1,108 @@
+"""One HTTP request and its whole answer within a time: nothing is repeated and no redirect is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hummock.epoch import monotonic_seconds
+from hummock.errors import ObjectStoreError
+from hummock.object_store.base import Buffer
+
+PIECE_BYTES = 1 << 18       # sent, or received, between two looks at the clock
+CONNECTIONS = 64            # kept open for reuse; more are opened when needed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`body` is empty where the caller's memory took it; `size` counts its bytes in either case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    size: int
+
+
+class HttpClient:
+    """Connections to one or more hosts, kept for reuse; thread safe, and of one process.
+
+    A try fails when it cannot connect within `connect_seconds`, when nothing moves for `idle_seconds`, or when it
+    takes longer than it was given, at most by one such idle time.
+    """
+
+    def __init__(self, connect_seconds: float, idle_seconds: float, certificates: str | None = None):
+        import urllib3
+
+        self._urllib3 = urllib3
+        self._connect_seconds, self._idle_seconds = connect_seconds, idle_seconds
+        trust: dict[str, Any] = {"ca_certs": certificates} if certificates else {}
+        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, retries=False, **trust)
+
+    def request(self, method: str, url: str, headers: Mapping[str, str], *, path: str, seconds: float,
+                body: Buffer | None = None, into: memoryview | None = None) -> Answer:
+        """The answer, whatever its status; a successful one's body goes `into` memory if that is given.
+
+        Raises `ObjectStoreError` of `path` for anything that is no whole answer.
+        """
+        until = monotonic_seconds() + seconds
+        http = self._urllib3
+        timeout = http.Timeout(connect=min(self._connect_seconds, seconds), read=min(self._idle_seconds, seconds))
+        try:
+            response = self._pool.request(
+                method, url, headers=dict(headers), body=None if body is None else _pieces(body, path, until),
+                timeout=timeout, retries=False, redirect=False, preload_content=False, decode_content=False)
+            try:
+                answer = self._receive(response, method, path, until, into)
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+            return answer
+        except (http.exceptions.HTTPError, OSError, ValueError) as error:
+            raise ObjectStoreError(path, f"{method} failed: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _receive(self, response: Any, method: str, path: str, until: float, into: Any) -> Answer:
+        length = response.headers.get("Content-Length")
+        expected = None if length is None or method == "HEAD" else int(length)
+        is_placed = into is not None and response.status == 206
+        parts, size = [], 0
+        while expected is None or size < expected:
+            data = response.read1(PIECE_BYTES)
+            if not data:
+                break
+            if is_placed:
+                if size + len(data) > len(into):
+                    raise ObjectStoreError(path, f"the answer is longer than the {len(into)} bytes asked for")
+                into[size:size + len(data)] = data
+            else:
+                parts.append(data)
+            size += len(data)
+            self._look_at_the_clock(response, path, until)
+        if expected is not None and size != expected:
+            raise ObjectStoreError(path, f"the answer ends after {size} of {expected} bytes")
+        return Answer(response.status, response.headers, parts[0] if len(parts) == 1 else b"".join(parts), size)
+
+    def _look_at_the_clock(self, response: Any, path: str, until: float) -> None:
+        left = until - monotonic_seconds()
+        if left <= 0:
+            raise ObjectStoreError(path, "the answer came too slowly")
+        socket = getattr(response.connection, "sock", None)
+        if socket is not None and left < self._idle_seconds:
+            socket.settimeout(left)
+
+
+def _pieces(body: Buffer, path: str, until: float) -> Any:
+    """`body` in pieces that are small enough for one timeout; a socket's timeout bounds a whole send."""
+    view = memoryview(body).cast("B")
+    return view if len(view) <= PIECE_BYTES else _timed_pieces(view, path, until)
+
+
+def _timed_pieces(view: memoryview, path: str, until: float) -> Iterator[memoryview]:
+    for start in range(0, len(view), PIECE_BYTES):
+        if monotonic_seconds() > until:
+            raise ObjectStoreError(path, "the store took the object too slowly")
+        yield view[start:start + PIECE_BYTES]

@@ -1,0 +1,266 @@
+"""Objects in a bucket of S3 or of any store that speaks its language: `s3://bucket/prefix?endpoint=...&region=...`.
+
+A creation is a PUT with `If-None-Match: *`. Each attempt writes a random token beside the object, so that an answer
+"exists already" to a request that was repeated on its way is known for its own. Objects that outgrow one part are
+streamed as multipart uploads, which nobody sees until they are completed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from copy import copy
+from itertools import islice
+
+from hummock.errors import ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused, StoreClosed, UploadLost
+from hummock.metrics import Metrics
+from hummock.object_store.address import Address
+from hummock.object_store.base import (
+    Buffer,
+    ObjectMeta,
+    ObjectStore,
+    ObjectWriter,
+    RandomBytes,
+    check_path,
+    check_range,
+)
+from hummock.object_store.http import Answer
+from hummock.object_store.s3_client import S3Client
+from hummock.options import MIB, RetryOptions
+
+OPTIONS = ("endpoint", "region", "path_style")
+PART_BYTES = 16 * MIB           # a store takes 10,000 parts, the last of any size, the others of 5 MiB at least
+KEYS_AT_ONCE = 1000             # most keys of one listing or deletion
+TOKEN = "hummock-attempt"       # name of an object's user metadata
+STALE_UPLOAD_MS = 24 * 3600 * 1000
+
+
+class S3ObjectStore(ObjectStore):
+    """The objects whose keys begin with the prefix of `address`. Keys are compared by bytes, as S3 lists them."""
+
+    def __init__(self, address: Address, retry: RetryOptions, metrics: Metrics, *, part_bytes: int = PART_BYTES,
+                 random_bytes: RandomBytes = os.urandom):
+        address.check_options(OPTIONS)
+        self._address, self.part_bytes, self._random_bytes = address, part_bytes, random_bytes
+        self._seconds = retry.deadline_ms / 1000
+        self.client = S3Client(address, retry, metrics)
+
+    @property
+    def url(self) -> str:
+        return self._address.url
+
+    def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
+        self.put_with_token(path, data, if_absent, self.mint_token(), self._seconds)
+
+    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
+        check_path(path)
+        return _S3Writer(self, path, if_absent, self._seconds)
+
+    def get(self, path: str, byte_range: range | None = None) -> bytes:
+        key = self.key(path)
+        if byte_range is None:
+            return self.client.get(key, path, self._seconds, None).body
+        if len(check_range(path, byte_range)) == 0:
+            self.head(path)
+            return b""
+        answer = self.client.get(key, path, self._seconds, byte_range)
+        if answer.status == 416:
+            return b""
+        if answer.status == 200:                # it knows no ranges and sent everything
+            return answer.body[byte_range.start:byte_range.stop]
+        _check_sent_range(path, answer, byte_range)
+        return answer.body
+
+    def get_into(self, path: str, start: int, target: memoryview) -> int:
+        if target.nbytes == 0:
+            return len(self.get(path, range(start, start)))
+        byte_range = check_range(path, range(start, start + target.nbytes))
+        answer = self.client.get(self.key(path), path, self._seconds, byte_range, target)
+        if answer.status == 206:
+            _check_sent_range(path, answer, byte_range)
+            return answer.size
+        data = b"" if answer.status == 416 else answer.body[byte_range.start:byte_range.stop]
+        target[:len(data)] = data
+        return len(data)
+
+    def head(self, path: str) -> ObjectMeta:
+        found = self._head(path)
+        return ObjectMeta(path, found["ContentLength"], int(found["LastModified"].timestamp() * 1000))
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
+        root, last = self._address.prefix, after
+        parameters = {"Prefix": root + prefix, "MaxKeys": KEYS_AT_ONCE}
+        if after:
+            parameters["StartAfter"] = root + after
+        while True:
+            page = self.client.call("list_objects_v2", prefix, self._seconds, **parameters)
+            for found in page.get("Contents", ()):
+                path = found["Key"].removeprefix(root)
+                if path <= last:
+                    raise ObjectStoreRefused(prefix, f"it lists {path!r} after {last!r}: not in the order of keys")
+                last = path
+                if not path.endswith("/"):      # a directory that some tool drew
+                    yield ObjectMeta(path, found["Size"], int(found["LastModified"].timestamp() * 1000))
+            if not page.get("IsTruncated"):
+                return
+            parameters["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, paths: Sequence[str]) -> None:
+        remaining = iter([(path, self.key(path)) for path in paths])
+        while batch := list(islice(remaining, KEYS_AT_ONCE)):
+            objects = [{"Key": key} for _, key in batch]
+            answer = self.client.call("delete_objects", batch[0][0], self._seconds,
+                                      Delete={"Objects": objects, "Quiet": True})
+            for failed in answer.get("Errors", ()):
+                code, path = failed.get("Code", ""), failed.get("Key", "").removeprefix(self._address.prefix)
+                if code != "NoSuchKey":
+                    kind = ObjectStoreRefused if code == "AccessDenied" else ObjectStoreError
+                    raise kind(path, f"not deleted: {code}: {failed.get('Message', '')}")
+
+    def within(self, seconds: float) -> ObjectStore:
+        limited = copy(self)
+        limited._seconds = seconds
+        return limited
+
+    def remove_leftovers(self, now_ms: int, kept_ms: int = STALE_UPLOAD_MS) -> int:
+        """Gives up the uploads below the prefix that were begun `kept_ms` ago and never ended; how many."""
+        root = self._address.prefix
+        page = self.client.call("list_multipart_uploads", "", self._seconds, Prefix=root)
+        stale = [found for found in page.get("Uploads", ()) if now_ms - found["Initiated"].timestamp() * 1000 > kept_ms]
+        for found in stale:
+            with suppress(UploadLost):
+                self.client.call("abort_multipart_upload", found["Key"].removeprefix(root), self._seconds,
+                                 Key=found["Key"], UploadId=found["UploadId"])
+        return len(stale)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def key(self, path: str) -> str:
+        return self._address.prefix + check_path(path)
+
+    def mint_token(self) -> str:
+        return self._random_bytes(16).hex()
+
+    def put_with_token(self, path: str, data: Buffer, if_absent: bool, token: str, seconds: float) -> None:
+        key = self.key(path)
+        condition = {"IfNoneMatch": "*"} if if_absent else {}
+        try:
+            self.client.call("put_object", path, seconds, Key=key, Body=memoryview(data).cast("B"),
+                             Metadata={TOKEN: token}, **condition)
+        except ObjectExists:
+            if self.token_of(path, seconds) != token:
+                raise
+
+    def token_of(self, path: str, seconds: float) -> str | None:
+        """The token that the object was written with; None if it is not there."""
+        limited = self.within(seconds)
+        try:
+            return limited._head(path)["Metadata"].get(TOKEN, "")     # type: ignore[attr-defined]
+        except ObjectNotFound:
+            return None
+
+    def _head(self, path: str) -> dict:
+        try:
+            return self.client.call("head_object", path, self._seconds, Key=self.key(path))
+        except ObjectNotFound:
+            self.client.call("list_objects_v2", path, self._seconds, MaxKeys=1)     # a HEAD tells not what is missing
+            raise
+
+
+class _S3Writer(ObjectWriter):
+    """One part in memory at a time. `_parts` are those that the store has; nothing is visible before completion."""
+
+    def __init__(self, store: S3ObjectStore, path: str, if_absent: bool, seconds: float):
+        self._store, self._path, self._if_absent = store, path, if_absent
+        self.seconds = seconds
+        self._token = store.mint_token()
+        self._buffer = bytearray()
+        self._upload: str | None = None
+        self._parts: list[dict] = []
+        self._has_ended = self._is_closed = False
+
+    def write(self, data: Buffer) -> None:
+        self._check_open()
+        view, size = memoryview(data).cast("B"), self._store.part_bytes
+        if len(self._buffer) + len(view) < size:
+            self._buffer += view
+            return
+        parts, position = list(self._parts), 0
+        while len(view) - position >= size - (len(self._buffer) if position == 0 else 0):
+            taken = size - (len(self._buffer) if position == 0 else 0)
+            piece = view[position:position + taken]
+            body = b"".join((self._buffer, piece)) if position == 0 and self._buffer else piece
+            parts.append(self._put_part(len(parts) + 1, body))
+            position += taken
+        self._parts, self._buffer = parts, bytearray(view[position:])
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._check_open()
+        try:
+            if self._upload is None:
+                self._store.put_with_token(self._path, self._buffer, self._if_absent, self._token, self._left)
+            else:
+                if self._buffer:
+                    self._parts.append(self._put_part(len(self._parts) + 1, self._buffer))
+                    self._buffer = bytearray()
+                self._complete()
+        except (ObjectExists, UploadLost):
+            self.abort()
+            raise
+        self._has_ended = self._is_closed = True
+        self._buffer = bytearray()
+
+    def abort(self) -> None:
+        if self._has_ended:
+            return
+        self._has_ended, self._buffer = True, bytearray()
+        if self._upload is not None:
+            with suppress(ObjectStoreError):        # `remove_leftovers` finds it later
+                self._call("abort_multipart_upload", UploadId=self._upload)
+
+    def _complete(self) -> None:
+        condition = {"IfNoneMatch": "*"} if self._if_absent else {}
+        try:
+            self._call("complete_multipart_upload", UploadId=self._upload,
+                       MultipartUpload={"Parts": self._parts}, **condition)
+        except (ObjectExists, UploadLost):
+            # An earlier request may have completed it: then the upload is gone and the object is there, and ours.
+            if self._store.token_of(self._path, self._left) != self._token:
+                raise
+
+    def _put_part(self, number: int, body: Buffer) -> dict:
+        """Sends a part; sent again under its number it replaces itself."""
+        if self._upload is None:
+            self._upload = self._call("create_multipart_upload", Metadata={TOKEN: self._token})["UploadId"]
+        answer = self._call("upload_part", UploadId=self._upload, PartNumber=number, Body=memoryview(body).cast("B"))
+        return {"PartNumber": number, "ETag": answer["ETag"]}
+
+    def _call(self, operation: str, **parameters: object) -> dict:
+        return self._store.client.call(operation, self._path, self._left, Key=self._store.key(self._path), **parameters)
+
+    @property
+    def _left(self) -> float:
+        assert self.seconds is not None
+        return self.seconds
+
+    def _check_open(self) -> None:
+        if self._has_ended:
+            raise StoreClosed(f"the writer of {self._path}")
+
+
+def _check_sent_range(path: str, answer: Answer, asked: range) -> None:
+    """Raises `ObjectStoreError` unless the answer holds the bytes `asked` for, as far as the object goes."""
+    sent = answer.headers.get("Content-Range", "")
+    try:
+        span, _, total = sent.removeprefix("bytes ").partition("/")
+        first, _, last = span.partition("-")
+        stop = asked.stop if total == "*" else min(asked.stop, int(total))
+        is_whole = int(first) == asked.start and int(last) + 1 == stop and answer.size == stop - asked.start
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ObjectStoreError(path, f"asked for {asked}, was sent {sent!r} in {answer.size} bytes")

@@ -1,0 +1,49 @@
+"""A real S3 server, moto's, in a process of its own on a free port of this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# The server says its port when it listens, and ends when its standard input does.
+SERVER = """
+import json, sys, threading
+from werkzeug.serving import make_server
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.server import MotoRequestHandler
+server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True,
+                     request_handler=MotoRequestHandler)
+print(json.dumps(server.port), flush=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.stdin.read()
+"""
+ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "hummock", "AWS_SECRET_ACCESS_KEY": "for-tests",
+               "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """The endpoint of a running server."""
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdin and process.stdout
+        line = process.stdout.readline()
+        assert line, "the S3 server did not start"
+        try:
+            yield f"http://127.0.0.1:{json.loads(line)}"
+        finally:
+            process.stdin.close()
+            process.wait(30)
+
+
+def make_bucket(endpoint: str) -> str:
+    """The name of a new bucket. REQUIRES the credentials of `ENVIRONMENT`."""
+    import boto3
+
+    name = f"test-{uuid.uuid4().hex}"
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
+    return name
