@@ -1,0 +1,404 @@
+"""A race for files: a writer, a compactor, pinning readers, vacuums, and a clock that leaps, over one store on disk.
+
+Objects hold their own name, so that a reader that goes by its pinned version's own list knows what it must find.
+Ordinary time is much shorter than a lease; the clock may go back at any moment; when it leaps forward by more than
+half a lease, the era changes first. Within an era nothing that was renewed in it may be lost: a missing file, a
+refused commit or an expired pin is a violation. Across eras it must be an expired lease and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from hummock.errors import ObjectNotFound, PreconditionFailed, SnapshotExpired, SstableRefused
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.records import STALE, TASK, UPLOADS, VACUUMED
+from hummock.meta.references import Need
+from hummock.meta.sqlite import SqliteMetaStore
+from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.uploads import UploadRegistry
+from hummock.meta.vacuum import Vacuum
+from hummock.meta.version_log import append, load
+from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.object_store.local import LocalObjectStore
+from hummock.options import MetaOptions, VacuumOptions
+from hummock.version import RunAddition, VersionDelta
+from tests.suites.manager_parts import Files, epoch_of
+
+LEASE_MS = 30_000
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class SharedClock:
+    """Milliseconds, and the era, in a file that several processes map."""
+
+    def __init__(self, path, start_ms=None):
+        if start_ms is not None:
+            path.write_bytes(struct.pack("<qq", start_ms, 0))
+        with path.open("r+b") as file:
+            self._words = memoryview(mmap.mmap(file.fileno(), 16)).cast("q")
+        self._forward = 0               # since the era began
+
+    def __call__(self):
+        return self._words[0]
+
+    @property
+    def era(self):
+        return self._words[1]
+
+    def move(self, milliseconds):
+        self._forward += max(0, milliseconds)
+        if self._forward > LEASE_MS // 2:
+            self._words[1] += 1
+            self._forward = 0
+        self._words[0] += milliseconds
+
+
+class Stores:
+    """What each party of the race opens for itself."""
+
+    def __init__(self, directory):
+        self.truth = SqliteMetaStore(directory / "meta.sqlite", create=True, busy_timeout_ms=60_000)
+        self.objects = LocalObjectStore(directory / "objects")
+
+    def manager(self, clock, rng):
+        return HummockManager(self.truth, self.objects, clock, random_bytes=rng.randbytes,
+                              options=MetaOptions(lease_ms=LEASE_MS, transaction_attempts=200, checkpoint_deltas=9))
+
+    def put(self, name):
+        for path in (sstable_data_path(name), sstable_meta_path(name)):
+            self.objects.put(path, path.encode(), if_absent=True)
+
+    def check(self, version):
+        """Raises `ObjectNotFound` for a file of the version that is not there as it was written."""
+        for info in version.sstables:
+            for path in (sstable_data_path(info.name), sstable_meta_path(info.name)):
+                if self.objects.get(path) != path.encode():
+                    raise Violation(f"{path} holds other bytes")
+
+
+class Reader:
+    """Pins versions and reads their files, again and again while it holds them."""
+
+    def __init__(self, stores, clock, rng, node):
+        self.stores, self.clock, self.rng, self.node = stores, clock, rng, node
+        self.manager = stores.manager(clock, rng)
+        self.held, self.row_era, self.done = [], -1, Counter()
+
+    def step(self):
+        try:
+            era = self.clock.era
+            if era != self.row_era or self.rng.random() < .2:
+                self.manager.renew_lease(self.node)
+                self.row_era = era
+            if len(self.held) < 6 and (not self.held or self.rng.random() < .5):
+                self.manager.refresh()
+                self.held.append(self.manager.pin_version(self.node))
+            version = self.rng.choice(self.held)
+            self.stores.check(version)
+            self.done["reads"] += 1
+            self.done["of older versions"] += version.id < self.manager.version.id
+            if len(self.held) > 1 and self.rng.random() < .3:
+                del self.held[0]
+                self.manager.unpin_version_before(self.node, self.held[0].id)
+        except SnapshotExpired as error:
+            self.lose(error)
+        except ObjectNotFound as error:
+            self.lose(error)
+            with suppress(SnapshotExpired):
+                self.manager.renew_lease(self.node)
+                raise Violation(f"{self.node}: {error} although its lease was never taken away") from error
+
+    def lose(self, error):
+        if self.clock.era == self.row_era:
+            raise Violation(f"{self.node} lost what it had pinned in era {self.row_era}: {error!r}") from error
+        self.done["expired"] += 1
+        self.held, self.row_era = [], -1
+
+    def close(self):
+        self.manager.close()
+
+
+class Writer:
+    """Uploads files, commits them some epochs later, forgets some, and is replaced now and then."""
+
+    def __init__(self, stores, clock, seed):
+        self.stores, self.clock, self.rng, self.files = stores, clock, random.Random(f"writer {seed}"), Files(seed)
+        self.done, self.number = Counter(), 0
+        self.begin()
+
+    def begin(self):
+        """A new process takes the role; the files of the former are nobody's."""
+        self.manager = self.stores.manager(self.clock, self.rng)
+        self.session = self.manager.claim_writer()
+        self.node = f"writer-{self.session.generation}"
+        self.registry = UploadRegistry(self.manager, self.node, self.rng.randbytes)
+        self.staged = []                # (name, the era in which its row was in force)
+        self.row_era = -1
+
+    def step(self):
+        era = self.clock.era
+        if era != self.row_era:
+            self.registry.renew()
+            self.row_era = era
+        for _ in range(self.rng.choice([1, 1, 2])):
+            name = self.registry.mint()
+            self.stores.put(name)
+            self.staged.append((name, era))
+        if self.rng.random() < .1:
+            self.registry.settle([self.staged.pop(self.rng.randrange(len(self.staged)))[0]])
+            self.done["given up"] += 1
+        if self.rng.random() < .05:
+            self.registry.rotate()
+        self.commit([item for item in self.staged if self.rng.random() < .5])
+        if self.rng.random() < .01:
+            self.begin()
+            self.done["replaced"] += 1
+
+    def commit(self, chosen):
+        self.number += 1
+        while True:
+            infos = [self.files.make(self.number, name=name) for name, _ in chosen]
+            try:
+                version = self.manager.commit_epoch(self.session, epoch_of(self.number), infos)
+            except SstableRefused as error:
+                lost = next(item for item in chosen if item[0] == error.name)
+                if self.clock.era == lost[1]:
+                    raise Violation(f"{error} although its upload was registered") from error
+                self.done["refused"] += 1
+                chosen.remove(lost)
+                self.staged.remove(lost)
+                continue
+            break
+        self.registry.settle(info.name for info in infos)
+        self.staged = [item for item in self.staged if item not in chosen]
+        self.done["committed"] += len(infos)
+        if len({info.name for info in version.sstables} & {info.name for info in infos}) < len(infos):
+            self.done["compacted at once"] += 1
+
+
+class Replacer:
+    """What a compactor does to files: old runs become one; some attempts die, some report too late."""
+
+    def __init__(self, stores, clock, seed):
+        self.stores, self.rng, self.files = stores, random.Random(f"replacer {seed}"), Files(f"outputs {seed}")
+        self.done = Counter()
+
+    def step(self):
+        position = load(self.stores.truth, self.stores.objects)
+        runs = list(position.version.runs)
+        taken = {info.id for run in runs[-self.rng.randrange(2, 9):] for info in run.sstables}
+        if len(taken) < 3:
+            return
+        token = self.rng.randbytes(16).hex()
+        key, row = f"{TASK}{token}", json.dumps({"token": token}).encode()
+        self.stores.truth.transaction(MetaOperations(put={key: row}))
+        name = token[:16] + self.rng.randbytes(8).hex()
+        self.stores.put(name)
+        fate = self.rng.random()
+        if fate < .2:                   # taken away: what it wrote is garbage, and its late report is refused
+            self.stores.truth.transaction(MetaOperations(delete=(key,)))
+        if fate > .1 and self.report(key, row, name, taken):
+            self.done["replaced"] += 1
+        else:
+            self.done["died"] += 1
+
+    def report(self, key, row, name, taken):
+        while True:
+            position = load(self.stores.truth, self.stores.objects)
+            version = position.version
+            info = self.files.make(1, b"", b"\xff", name=name, id=position.head.next_file_id)
+            delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch,
+                                 (RunAddition(1, 0, (info,)),), tuple(sorted(taken)))
+            operations = append(position, delta, info.id + 1, 9)[0]
+            try:
+                self.stores.truth.transaction(operations + MetaOperations(require={key: row}, delete=(key,)))
+            except PreconditionFailed as error:
+                if error.key == key:
+                    return False
+                continue
+            return True
+
+
+class Hesitant(MetaStore):
+    """`store`; before some of its calls another party of the race takes a step."""
+
+    def __init__(self, store, rng, stepped, stop):
+        self.store, self.rng, self.stepped, self.stop = store, rng, stepped, stop
+
+    url = property(lambda self: self.store.url)
+
+    def hesitate(self):
+        if self.rng.random() < .15 and not self.stop.is_set():
+            self.stepped.clear()
+            self.stepped.wait(.1)
+
+    def get(self, key):
+        self.hesitate()
+        return self.store.get(key)
+
+    def list(self, prefix):
+        self.hesitate()
+        return self.store.list(prefix)
+
+    def transaction(self, operations):
+        self.hesitate()
+        self.store.transaction(operations)
+
+
+class Cleaner:
+    """Vacuums of two processes: one goes on for long, the other begins anew each time."""
+
+    def __init__(self, stores, clock, seed, *events):
+        self.stores, self.clock, self.rng, self.done = stores, clock, random.Random(f"cleaner {seed}"), Counter()
+        self.truth = Hesitant(stores.truth, self.rng, *events) if events else stores.truth
+        self.lasting = self.begin()
+
+    def begin(self):
+        options = VacuumOptions(grace_ms=0, tombstone_ms=0, page_files=self.rng.choice([3, 10, 100]))
+        return Vacuum(self.truth, self.stores.objects, self.clock, options=options)
+
+    def step(self):
+        vacuum = self.begin() if self.rng.random() < .3 else self.lasting
+        report = vacuum.remove_stale() if self.rng.random() < .3 else vacuum.run()
+        self.done.update({need.value: footprint.files for need, footprint in report.found.items()})
+        self.done["runs"] += 1
+
+
+class Race:
+    """`epochs` of the writer, at least `reads` in this process and `fresh_reads` in each of `fresh` others."""
+
+    def __init__(self, directory, seed, epochs, reads, fresh, fresh_reads):
+        self.directory, self.seed, self.epochs = directory, seed, epochs
+        self.reads, self.fresh, self.fresh_reads = reads, fresh, fresh_reads
+        directory.mkdir(parents=True, exist_ok=True)
+        # Ahead of the files' own times, so that no object is ever young.
+        self.clock = SharedClock(directory / "clock", int(time.time() * 1000) + 30 * 86_400_000)
+        self.stores, self.done = Stores(directory), Counter()
+        self.failed, self.stop, self.written = [], threading.Event(), threading.Event()
+
+    def run(self):
+        """What was done, by word. Raises `Violation`."""
+        self.writer, self.replacer = Writer(self.stores, self.clock, self.seed), Replacer(
+            self.stores, self.clock, self.seed)
+        stepped = threading.Event()
+        cleaners = [Cleaner(self.stores, self.clock, f"{self.seed} {number}", stepped, self.stop)
+                    for number in range(2)]
+        readers = [Reader(self.stores, self.clock, random.Random(f"{self.seed} {number}"), f"reader-{number}")
+                   for number in range(2)]
+        self.writer.commit([])
+        endless = [self.thread(cleaner.step) for cleaner in cleaners]
+        endless += [self.thread(lambda: (self.replacer.step(), stepped.set())),
+                    self.thread(lambda: self.write(stepped), once=True)]
+        bounded = [self.thread(self.spawn, once=True),
+                   *(self.thread(lambda reader=reader: self.read(reader), once=True) for reader in readers)]
+        for thread in bounded:
+            thread.join()
+        self.written.wait()
+        self.stop.set()
+        for thread in endless:
+            thread.join()
+        if self.failed:
+            raise self.failed[0]
+        for name, party in (("writer", self.writer), ("replacer", self.replacer)):
+            self.done.update({f"{name}: {word}": count for word, count in party.done.items()})
+        for party in (*cleaners, *readers):
+            self.done.update(party.done)
+        self.check_garbage(readers)
+        return self.done
+
+    def thread(self, step, once=False):
+        def work():
+            try:
+                step()
+                while not once and not self.stop.is_set():
+                    step()
+            except BaseException as error:      # the race ends and run() raises it
+                self.failed.append(error)
+                self.stop.set()
+                self.written.set()
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
+    def write(self, stepped):
+        rng = random.Random(f"clock {self.seed}")
+        while not self.stop.is_set():
+            self.writer.step()
+            stepped.set()
+            if self.writer.number >= self.epochs:
+                self.written.set()
+            chance = rng.random()
+            self.clock.move(1 if chance > .07 else rng.randrange(LEASE_MS // 10) if chance > .04
+                            else -rng.randrange(3_600_000) if chance > .01 else rng.randrange(LEASE_MS, 4_000_000))
+
+    def read(self, reader):
+        while reader.done["reads"] < self.reads and not self.stop.is_set():
+            reader.step()
+
+    def spawn(self):
+        for number in range(self.fresh):
+            if self.stop.is_set():
+                return
+            ended = subprocess.run(
+                [sys.executable, "-m", "tests.simulation.vacuum_race", str(self.directory),
+                 f"{self.seed} fresh {number}", str(self.fresh_reads)],
+                cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            if ended.returncode:
+                raise Violation(f"a fresh process: {ended.stderr[-2_000:]}")
+            self.done.update({f"fresh: {word}": count for word, count in json.loads(ended.stdout).items()})
+
+    def check_garbage(self, readers):
+        """Once nobody reads, writes or compacts, one run leaves what the version names and nothing else."""
+        for reader in readers:
+            reader.close()
+        self.writer.registry.release()
+        truth = self.stores.truth
+        truth.transaction(MetaOperations(delete=tuple(key for key, _ in truth.list(TASK))))
+        self.clock.move(30 * 86_400_000)        # more than it ever goes back
+        vacuum = Cleaner(self.stores, self.clock, self.seed).lasting
+        self.done["stale"] += vacuum.run().found[Need.STALE].files
+        version = load(truth, self.stores.objects).version
+        wanted = sorted(path for info in version.sstables
+                        for path in (sstable_data_path(info.name), sstable_meta_path(info.name)))
+        stored = [found.path for found in self.stores.objects.list("")]
+        if stored != wanted:
+            raise Violation(f"garbage {sorted(set(stored) - set(wanted))}, missing {sorted(set(wanted) - set(stored))}")
+        self.stores.manager(self.clock, random.Random()).claim_writer()
+        vacuum.run()
+        rows = [key for prefix in (STALE, UPLOADS, VACUUMED, TASK) for key, _ in truth.list(prefix)]
+        if rows:
+            raise Violation(f"rows that nothing needs: {rows[:10]} of {len(rows)}")
+
+
+def main(directory, seed, reads):
+    """One fresh process: so many pinned reads, then what it did, as JSON."""
+    directory = Path(directory)
+    clock = SharedClock(directory / "clock")
+    rng = random.Random(seed)
+    reader = Reader(Stores(directory), clock, rng, f"fresh-{rng.randbytes(4).hex()}")
+    while reader.done["reads"] < int(reads):
+        reader.step()
+    if rng.random() < .5:               # half of them die with their pins
+        reader.close()
+    print(json.dumps(reader.done))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
