@@ -55,3 +55,15 @@ class Metrics:
             registry=self.registry)
         self.vacuum_failures = Counter(
             "hummock_vacuum_failures", "Rounds of vacuum that failed", ["error"], registry=self.registry)
+        self.compact_tasks = Counter(
+            "hummock_compact_tasks", "Attempts at compact tasks by this process", ["kind", "outcome"],
+            registry=self.registry)
+        self.compact_seconds = Histogram(
+            "hummock_compact_seconds", "Time of one attempt at a compact task", buckets=SECONDS_BUCKETS,
+            registry=self.registry)
+        self.compact_bytes = Counter(
+            "hummock_compact_bytes", "Bytes read and written by compact tasks that were reported", ["direction"],
+            registry=self.registry)
+        self.compact_rows = Counter(
+            "hummock_compact_rows", "Rows kept and dropped by compact tasks that were reported", ["fate"],
+            registry=self.registry)

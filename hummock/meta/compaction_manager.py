@@ -230,14 +230,14 @@ class CompactionManager:
 
         self._keeper.change(plan, _overtaken)
 
-    def cancel(self, task_id: int, reason: str) -> bool:
+    def cancel(self, task_id: int, reason: str, token: str | None) -> bool:
         found = False
 
         def plan(position: LogPosition) -> Change | None:
             nonlocal found
             board = read_board(self._meta_store)
             row = board.find(task_id)
-            if row is None:
+            if row is None or token not in (None, row.token):
                 return None
             found = True
             return self._ended(row, CANCELLED, reason) + board.step(), position

@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, str] = {
         "base state_store iterator sstable shared_buffer version meta_client meta.uploads object_store compaction "
         "sstable.info"
     ),
-    "hummock.compactor": "base compaction sstable object_store meta_client",
+    "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
     "hummock.opening": EVERY_ROOM,
     "hummock.verify": "base object_store sstable sstable.info version",
     "hummock": EVERY_ROOM + " opening",

@@ -1,0 +1,230 @@
+"""Compactor: takes tasks from the manager, does them on threads of this process and reports them.
+
+Any number of compactors, in any processes, may work on one store: the manager gives a task to one at a time. A task
+is reported once. One that failed is told to the manager, which gives it out again a few times, later each time; its
+error stays visible here and there. An attempt that the manager has given to another, or that somebody cancelled,
+ends within a few megabytes of work and leaves files to vacuum.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from hummock.compaction.execute import run_ranges
+from hummock.compaction.split import cuts_of
+from hummock.compaction.task import CompactTask, RangeResult
+from hummock.epoch import monotonic_seconds
+from hummock.errors import HummockError, MetaStoreError, TaskCancelled, TaskRefused
+from hummock.meta_client import HummockMetaClient
+from hummock.metrics import Metrics
+from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_name, name_prefix
+from hummock.options import MIB, CompactionOptions
+from hummock.version import HummockVersion
+
+POLL_SECONDS = 1.0              # how often other processes' versions, and tasks to be tried again, are looked for
+SMALL_RANGE_BYTES = 32 * MIB    # a task is not parted below that for the sake of more threads
+REPORT_TRIES = 8
+Progress = Callable[[CompactTask, int], None]       # a task and the rows read of it so far
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One task in the works."""
+
+    task: CompactTask
+    token: str
+    rows: int = 0
+    is_lost: threading.Event = field(default_factory=threading.Event)       # its token counts no more
+
+
+class Compactor:
+    """`tasks_at_once` tasks at a time, each on `options.threads` threads. Thread safe.
+
+    `error`: of the latest attempt or request that failed; None again after one that succeeded.
+    """
+
+    def __init__(self, client: HummockMetaClient, object_store: ObjectStore, options: CompactionOptions, *,
+                 node: str | None = None, tasks_at_once: int = 2, metrics: Metrics | None = None,
+                 random_bytes: RandomBytes = os.urandom, on_progress: Progress | None = None):
+        self.options, self.metrics = options, metrics or Metrics()
+        self.node = node or f"compactor-{random_bytes(8).hex()}"
+        self.error: Exception | None = None
+        self._client, self._object_store, self._random_bytes = client, object_store, random_bytes
+        self._on_progress, self._tasks_at_once = on_progress, tasks_at_once
+        self._changed = threading.Condition()
+        self._news = 0                          # grows with every version and every ended attempt
+        self._attempts: set[_Attempt] = set()
+        self._is_closed = False                 # no further task is taken
+        self._is_aborted = False                # those in the works end early
+        self._beats_ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._subscription = client.subscribe(self._hear)
+
+    def start(self) -> Self:
+        """Begins to work in the background."""
+        works = [(self._work, f"{self.node}-{number}") for number in range(self._tasks_at_once)]
+        for target, name in (*works, (self._beat, f"{self.node}-heartbeat")):
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def run_one(self) -> bool:
+        """Takes one task and does it on this thread; whether there was one. Raises what the attempt raised."""
+        got = self._client.get_compact_task(self.node)
+        if got is None:
+            return False
+        self._attempt(*got)
+        return True
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Whether nothing is left to compact, in any process, before `timeout` seconds are over.
+
+        Tasks that wait for their next try count as left. REQUIRES that some compactor works.
+        """
+        deadline = None if timeout is None else monotonic_seconds() + timeout
+        while True:
+            seen = self._news
+            self._client.refresh()
+            if self._client.compaction_debt() == 0:
+                return True
+            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic_seconds())
+            if left <= 0 or self._is_closed:
+                return False
+            self._wait(seen, left)
+
+    def close(self, *, drain: bool = True) -> None:
+        """Takes no further task, and returns when those in the works have ended. Idempotent.
+
+        Without `drain` they are given up where they stand, and are free for others at once.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._is_aborted = self._is_aborted or not drain
+            self._changed.notify_all()
+        self._subscription.close()
+        for thread in self._threads[:self._tasks_at_once]:
+            thread.join()
+        self._beats_ended.set()
+        for thread in self._threads[self._tasks_at_once:]:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close(drain=error is None)
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._is_closed:
+            seen = self._news
+            try:
+                self._client.refresh()
+                busy = self.run_one()
+            except Exception as error:      # of the attempt or of the meta store: told, and tried again
+                self.error, busy = error, False
+            if not busy:
+                self._wait(seen, POLL_SECONDS)
+
+    def _hear(self, version: HummockVersion) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._news += 1
+            self._changed.notify_all()
+
+    def _wait(self, seen: int, seconds: float) -> None:
+        """Returns when there are news since `seen`, at the end, or after so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._news != seen or self._is_closed, seconds)
+
+    # -- one attempt ---------------------------------------------------------------------------------------
+
+    def _attempt(self, task: CompactTask, token: str) -> None:
+        attempt, began = _Attempt(task, token), monotonic_seconds()
+        with self._changed:
+            self._attempts.add(attempt)
+        outcome = "failed"
+        try:
+            results = self._results(attempt)
+            self._report(attempt, results)
+            outcome, self.error = "done", None
+            self._count(task, results)
+        except TaskCancelled as error:
+            outcome = "cancelled"
+            self._give_up(attempt, error)
+        except Exception as error:
+            self._give_up(attempt, error)
+            raise
+        finally:
+            self.metrics.compact_tasks.labels(task.kind.value, outcome).inc()
+            self.metrics.compact_seconds.observe(monotonic_seconds() - began)
+            with self._changed:
+                self._attempts.discard(attempt)
+            self._tell()
+
+    def _results(self, attempt: _Attempt) -> list[RangeResult]:
+        task, options = attempt.task, self.options
+        sstables = [info for part in task.inputs for info in part.sstables]
+        share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
+        cuts = cuts_of(sstables, self._object_store, min(options.range_bytes, share))
+        prefix = name_prefix(attempt.token)
+
+        def progress(rows: int) -> None:
+            attempt.rows = rows
+            if self._on_progress is not None:
+                self._on_progress(task, rows)
+
+        return run_ranges(
+            replace(task, cuts=cuts), self._object_store, lambda: mint_sstable_name(self._random_bytes, prefix),
+            threads=options.threads, memory_bytes=options.memory_bytes // self._tasks_at_once, progress=progress,
+            is_cancelled=lambda: self._is_aborted or attempt.is_lost.is_set())
+
+    def _report(self, attempt: _Attempt, results: list[RangeResult]) -> None:
+        """Repeated while the meta store does not answer: a report counts once."""
+        for number in range(REPORT_TRIES):
+            try:
+                self._client.report_compact_task(attempt.task.id, attempt.token, results)
+                return
+            except MetaStoreError:
+                if number == REPORT_TRIES - 1 or self._is_aborted:
+                    raise
+                self._wait(self._news, POLL_SECONDS)
+
+    def _give_up(self, attempt: _Attempt, error: Exception) -> None:
+        """Tells the manager; where that fails too, the attempt's lease runs out."""
+        try:
+            if isinstance(error, TaskCancelled):
+                self._client.cancel_task(attempt.task.id, f"{self.node} was closed", attempt.token)
+            else:
+                self._client.fail_task(attempt.task.id, attempt.token, f"{type(error).__name__}: {error}")
+        except HummockError as failure:
+            self.error = failure
+
+    def _beat(self) -> None:
+        """Keeps the attempts' leases, and learns which attempts are lost."""
+        while not self._beats_ended.wait(self.options.task_lease_ms / 3000):
+            for attempt in tuple(self._attempts):
+                try:
+                    self._client.heartbeat_task(attempt.task.id, attempt.token, attempt.rows)
+                except TaskRefused:
+                    attempt.is_lost.set()
+                except HummockError as error:
+                    self.error = error
+
+    def _count(self, task: CompactTask, results: list[RangeResult]) -> None:
+        metrics = self.metrics
+        kept = [info for result in results for info in result.sstables]
+        metrics.compact_bytes.labels("read").inc(sum(result.bytes_read for result in results))
+        metrics.compact_bytes.labels("written").inc(sum(info.data_bytes + info.meta_bytes for info in kept))
+        metrics.compact_rows.labels("kept").inc(sum(info.rows for info in kept))
+        metrics.compact_rows.labels("dropped").inc(sum(result.rows_dropped for result in results))

@@ -1,0 +1,187 @@
+"""The compactor: it leaves every read as it was, reports each task once, and survives what goes wrong around it."""
+
+import random
+import threading
+from dataclasses import replace
+
+import pytest
+
+from hummock.compaction.task import TaskKind
+from hummock.compactor import Compactor
+from hummock.errors import Corruption, ObjectStoreError
+from hummock.key import KeyRange, user_key
+from hummock.meta.memory import MemoryMetaStore
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import CompactionOptions, StorageOptions
+from hummock.storage import HummockStorage
+from hummock.write_batch import WriteBatch
+from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
+
+OPTIONS = CompactionOptions(history_ms=0, task_lease_ms=30_000, threads=2, memory_bytes=1 << 20, sstable_bytes=1 << 14,
+                            range_bytes=1 << 14, block_bytes=1 << 10, task_retry_ms=1, task_tries=2)
+EVERYTHING = KeyRange.table(1)
+
+
+class Store:
+    """A store with data, its manager and its clock."""
+
+    def __init__(self, object_store=None, options=OPTIONS):
+        self.clock, self.objects = StandingClock(), object_store or MemoryObjectStore()
+        self.manager = open_manager(MemoryMetaStore(), self.clock, object_store=self.objects, compaction=options)
+        self.options = options
+        self.storage = HummockStorage(self.manager, self.objects, StorageOptions(block_bytes=1 << 10),
+                                      session=self.manager.claim_writer(), node="store")
+        self.rng = random.Random(7)
+        self.epoch = 0
+
+    def write(self, commits, rows=200):
+        for _ in range(commits):
+            self.epoch += 1
+            keys = sorted({self.rng.randrange(1_000) for _ in range(rows)})
+            batch = WriteBatch([(user_key(1, 0, b"%04d" % key),
+                                 self.rng.randbytes(20) if self.rng.random() < .8 else None) for key in keys])
+            self.storage.ingest_batch(batch, epoch_of(self.epoch))
+            self.storage.commit(epoch_of(self.epoch))
+        self.manager.renew_lease("store")
+        return self
+
+    def rows(self):
+        return list(self.storage.scan(EVERYTHING, epoch_of(self.epoch)))
+
+    def compactor(self, **changes):
+        return Compactor(self.manager, self.objects, self.options, random_bytes=random.Random(3).randbytes, **changes)
+
+
+class GatedStore(MemoryObjectStore):
+    """Puts of files under another prefix than the writer's wait until told, or fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.gate, self.error = threading.Event(), threading.Event(), None
+
+    def put(self, path, data, *, if_absent=False):
+        if threading.current_thread().name.startswith("compact-io"):
+            self.reached.set()
+            if self.error is not None:
+                raise self.error
+            assert self.gate.wait(30)
+        super().put(path, data, if_absent=if_absent)
+
+
+def test_reads_stay_as_they_were_and_the_debt_goes():
+    store = Store().write(12)
+    before = store.rows()
+    assert store.manager.compaction_debt() > 0
+    with store.compactor() as compactor:
+        assert compactor.wait_idle(60)
+        assert store.manager.compaction_debt() == 0 and compactor.error is None
+    assert store.rows() == before
+    assert len(store.manager.version.levels[0].runs) < OPTIONS.l0_runs
+    done = store.manager.task_answers()
+    assert done and {answer.outcome for answer in done} == {"done"}
+
+
+def test_commits_wake_it_up():
+    store = Store()
+    with store.compactor() as compactor:
+        for _ in range(5):
+            store.write(3)
+            before = store.rows()
+            assert compactor.wait_idle(60)
+            assert store.rows() == before
+
+
+def test_metrics_and_progress_tell_of_the_work():
+    told, store = [], Store().write(8)
+    with store.compactor(on_progress=lambda task, rows: told.append((task.id, rows))) as compactor:
+        assert compactor.wait_idle(60)
+    metrics = {(sample.name, *sample.labels.values()): sample.value
+               for family in compactor.metrics.registry.collect() for sample in family.samples}
+    answers = store.manager.task_answers()
+    assert sum(value for key, value in metrics.items() if key[0] == "hummock_compact_tasks_total") == len(answers)
+    assert metrics["hummock_compact_rows_total", "dropped"] > 0 < metrics["hummock_compact_bytes_total", "read"]
+    assert {task_id for task_id, _ in told} == {answer.task_id for answer in answers}
+
+
+def test_a_failed_attempt_is_told_and_tried_again():
+    objects = GatedStore()
+    objects.error = ObjectStoreError("sst/x", "the disk is full")
+    store = Store(objects).write(6)
+    before = store.rows()
+    compactor = store.compactor()
+    with pytest.raises(ObjectStoreError, match="full"):
+        compactor.run_one()
+    (row,) = store.manager.running_tasks()
+    assert row.holder == "" and "the disk is full" in row.error
+    assert not compactor.run_one()
+    store.clock.advance(10)
+    objects.error = None
+    objects.gate.set()
+    assert compactor.run_one()
+    assert store.rows() == before and compactor.error is None
+    compactor.close()
+
+
+def test_damage_is_named_and_the_version_stays():
+    store = Store().write(6)
+    victim = next(store.manager.version.sstables)
+    path = f"sst/{victim.name}.data"
+    data = bytearray(store.objects.get(path))
+    data[len(data) // 2] ^= 1
+    store.objects.delete([path])
+    store.objects.put(path, bytes(data))
+    version = store.manager.version
+    compactor = store.compactor()
+    for _ in range(OPTIONS.task_tries):
+        with pytest.raises(Corruption, match=victim.name):
+            compactor.run_one()
+        store.clock.advance(100)
+    names = {info.name for info in store.manager.refresh().sstables}
+    assert names == {info.name for info in version.sstables}
+    compactor.close()
+
+
+def test_closing_drains_or_gives_up():
+    for drain in (True, False):
+        objects = GatedStore()
+        store = Store(objects).write(6)
+        before = store.rows()
+        compactor = store.compactor().start()
+        assert objects.reached.wait(30)
+        closer = threading.Thread(target=compactor.close, kwargs={"drain": drain})
+        closer.start()
+        while not compactor._is_closed:
+            threading.Event().wait(.001)
+        objects.gate.set()
+        closer.join(60)
+        assert not closer.is_alive()
+        outcomes = [answer.outcome for answer in store.manager.task_answers()]
+        assert outcomes and set(outcomes) <= ({"done"} if drain else {"done", "cancelled"})
+        assert store.manager.running_tasks() == [] and store.rows() == before
+
+
+def test_an_attempt_that_lost_its_task_ends_and_does_no_harm():
+    objects = GatedStore()
+    store = Store(objects, replace(OPTIONS, task_lease_ms=30)).write(6)
+    before = store.rows()
+    compactor = store.compactor().start()
+    assert objects.reached.wait(30)
+    (row, *_) = store.manager.running_tasks()
+    assert store.manager.cancel_task(row.task.id, "somebody said so")
+    objects.gate.set()
+    assert compactor.wait_idle(60)
+    compactor.close()
+    outcomes = {answer.task_id: answer.outcome for answer in store.manager.task_answers()}
+    assert outcomes[row.task.id] == "cancelled" and len(outcomes) > 1
+    assert store.rows() == before
+
+
+def test_a_requested_range_is_merged_into_the_last_level():
+    store = Store().write(2)
+    before = store.rows()
+    store.manager.compact_range(KeyRange())
+    with store.compactor() as compactor:
+        assert compactor.wait_idle(60)
+    assert [level.number for level in store.manager.version.levels if level.runs] == [OPTIONS.last_level]
+    assert [answer.kind for answer in store.manager.task_answers()] == [TaskKind.MANUAL]
+    assert store.rows() == before
