@@ -6,14 +6,17 @@ Versions come as immutable values. A role is held by a session; a call with an o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
+from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
+
+NO_RULES: Mapping[int, TableRules | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class HummockMetaClient(Protocol):
         """Takes the writer role over: the former writer's next commit raises `Fenced`."""
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch,
-                     sstables: Sequence[SstableInfo]) -> HummockVersion:
+                     sstables: Sequence[SstableInfo], *, tables: Mapping[int, TableRules | None] = NO_RULES,
+                     dropped_tables: Iterable[int] = ()) -> HummockVersion:
         """The version with `epoch` committed. Repeating a call that succeeded gives its answer again."""
 
     def pin_version(self, node: str) -> HummockVersion:

@@ -66,4 +66,12 @@ class Metrics:
             registry=self.registry)
         self.compact_rows = Counter(
             "hummock_compact_rows", "Rows kept and dropped by compact tasks that were reported", ["fate"],
+        self.writer_delay_seconds = Counter(
+            "hummock_writer_delay_seconds", "Time for which writers were held back, by reason",
+            ["reason"], registry=self.registry)
+        self.upload_seconds = Histogram(
+            "hummock_upload_seconds", "Time from a flush's or sync's start to its durable run",
+            buckets=SECONDS_BUCKETS, registry=self.registry)
+        self.upload_failures = Counter(
+            "hummock_upload_failures", "Uploads that failed and wait to be tried again", ["error"],
             registry=self.registry)

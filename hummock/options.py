@@ -28,6 +28,9 @@ class StorageOptions:
     block_cache_bytes: int = 256 * MIB
     meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
+    upload_bytes: int = 128 * MIB           # finished files on their way to the store
+    uploads_in_flight: int = 2              # flushes and syncs that build files at the same time
+    flush_threads: int = 1                  # that flush before writers find no room; 0: those writers flush
     prefetch_bytes: int = 4 * MIB           # read ahead of a scan
     scan_batch_rows: int = 8192
     scan_batch_bytes: int = 8 * MIB
@@ -38,7 +41,7 @@ class StorageOptions:
     wait_epoch_ms: int = 10_000             # how long a read waits for an epoch unless told otherwise
 
     def __post_init__(self) -> None:
-        zero = ("retained_epochs", "disk_cache_bytes")
+        zero = ("retained_epochs", "disk_cache_bytes", "flush_threads")
         _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
         for name in zero:
             _check_range(name, getattr(self, name), 0, 1 << 62)

@@ -11,19 +11,17 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 from weakref import WeakSet
 
 import numpy as np
 
 from hummock.binary_column import BinaryColumn
-from hummock.epoch import Epoch, monotonic_seconds, pure_epoch
+from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
     HummockError,
-    InvalidEpoch,
     ObjectNotFound,
-    SharedBufferFull,
     SnapshotExpired,
     StoreClosed,
     WaitEpochTimeout,
@@ -31,23 +29,25 @@ from hummock.errors import (
 from hummock.iterator.collect import BatchCollector
 from hummock.key import KeyRange
 from hummock.local_version import LocalVersionManager, PinnedVersion
-from hummock.meta_client import HummockMetaClient, WriterSession
-from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_name
+from hummock.meta.uploads import UploadRegistry
+from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
+from hummock.metrics import Metrics
+from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import StorageOptions
 from hummock.point_read import read_many, read_one
 from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
 from hummock.scan import HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch
-from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
+from hummock.shared_buffer.buffer import StagedRun
 from hummock.shared_buffer.uploader import Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import DEFAULT, ReadOptions, SyncResult
+from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 from hummock.write_batch import KvBatch, WriteBatch
-
-ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
+from hummock.write_path import WritePath
 
 
 class _VersionHold:
@@ -78,70 +78,65 @@ class HummockStorage:
         session: WriterSession | None = None,
         node: str | None = None,
         random_bytes: RandomBytes = os.urandom,
+        metrics: Metrics | None = None,
         on_close: Callable[[], None] | None = None,
     ):
         self.options = options or StorageOptions()
         self.meta_client, self.session = meta_client, session
         self._on_close = on_close
-        self._lock = threading.Lock()  # buffer and view; nothing slow under it
-        self._changed = threading.Condition(self._lock)
-        self._upload_lock = threading.Lock()  # one upload at a time, none while data is cleared
+        self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
         self._sstable_store = SstableStore(object_store, self.options)
-        self._uploader = Uploader(self._sstable_store, self.options, lambda: mint_sstable_name(random_bytes))
         self._retired: deque[PinnedVersion] = deque()
+        self._settled: deque[str] = deque()  # names of files that need no registration any more
         self._scans: WeakSet[HummockScan] = WeakSet()
         self._runs: dict[tuple[str, ...], SortedRun] = {}
-        self._view: ReadView | None = None  # None before the first version and after `close`
+        self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
+        self._view: ReadView | None = None  # None also after a change, until somebody reads
         self._is_closed = False
-        self._local = LocalVersionManager(meta_client, node or f"store-{random_bytes(8).hex()}")
-        self._buffer = SharedBuffer(self.options.shared_buffer_bytes, self._local.committed_epoch)
+        node = node or f"store-{random_bytes(8).hex()}"
+        self._local = LocalVersionManager(meta_client, node)
+        self._registry = UploadRegistry(meta_client, node, random_bytes)
+        uploader = Uploader(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
+        self._writes = WritePath(
+            self.options, uploader, self._registry, metrics or Metrics(), self._changed,
+            lambda: self._local.version, self._show,
+        )  # fmt: skip
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
 
     # -- writing -------------------------------------------------------------------------------------------
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
-        size = batch.size_bytes
-        deadline = monotonic_seconds() + ROOM_WAIT_SECONDS
-        while True:
-            with self._lock:
-                self._open_view()
-                self._buffer.check_open(epoch)
-                if len(batch) == 0:
-                    return 0
-                if self._buffer.has_room(size, local_only):
-                    self._buffer.add(batch, epoch, local_only)
-                    self._show()
-                    return size
-            self._make_room(size, local_only, deadline)
+        return self._writes.ingest(batch, epoch, local_only)
 
     def seal_epoch(self, epoch: Epoch) -> None:
-        with self._lock:
-            self._open_view()
-            self._buffer.seal(epoch)
+        self._writes.seal(epoch)
 
     def sync(self, epoch: Epoch) -> SyncResult:
-        with self._upload_lock:
-            with self._lock:
-                self._open_view()
-                if epoch > self._buffer.sealed_epoch:
-                    sealed = self._buffer.sealed_epoch
-                    raise InvalidEpoch(epoch, f"cannot be synced while only {sealed} is sealed")
-                tasks = self._buffer.tasks_through(epoch)
-            for task in tasks:
-                self._upload(task, epoch)
-            with self._lock:
-                return SyncResult(epoch, self._buffer.hand_out(epoch))
+        return self._writes.sync(epoch)
 
-    def commit(self, epoch: Epoch) -> None:
-        """Seals, syncs and commits everything at or below `epoch`. `Fenced` where the role was lost."""
-        if self.session is None:
+    def commit(
+        self,
+        epoch: Epoch,
+        *,
+        tables: Mapping[int, TableRules | None] = NO_RULES,
+        dropped_tables: Iterable[int] = (),
+    ) -> None:
+        """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules.
+
+        Commits of several threads go in the order of their epochs. `Fenced` where the role was lost: from then on
+        every write raises it, while reads go on.
+        """
+        session = self.session
+        if session is None:
             raise HummockError("a store that was opened without the writer role cannot commit")
-        self.seal_epoch(epoch)
-        self.sync(epoch)
-        with self._lock:
-            sstables = self._buffer.staged_through(epoch)
-        self.meta_client.commit_epoch(self.session, epoch, sstables)
+        dropped = tuple(dropped_tables)
+        self._writes.commit(
+            epoch,
+            lambda epoch, sstables: self.meta_client.commit_epoch(
+                session, epoch, sstables, tables=tables, dropped_tables=dropped
+            ),
+        )
         self.wait_epoch(epoch)
 
     def follow_versions(self) -> None:
@@ -154,16 +149,13 @@ class HummockStorage:
         return self._local.error
 
     def clear_uncommitted(self) -> None:
-        with self._upload_lock, self._lock:
-            view = self._open_view()
-            self._buffer.clear(view.version.max_committed_epoch)
-            self._show()
+        self._writes.clear()
 
     # -- reading -------------------------------------------------------------------------------------------
 
     @property
     def committed_epoch(self) -> Epoch:
-        return self._open_view().version.max_committed_epoch
+        return self._open_base().version.max_committed_epoch
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
         view = self._view or self._open_view()
@@ -194,8 +186,8 @@ class HummockStorage:
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
         scan = HummockScan(view, collector, self.options, limit, self._explain)
-        with self._lock:
-            self._open_view()
+        with self._changed:
+            self._open_base()
             self._scans.add(scan)
         return scan
 
@@ -222,13 +214,13 @@ class HummockStorage:
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms
-        self._open_view()
+        self._open_base()
         self._local.wait_epoch(epoch, limit_ms)
         with self._changed:
             self._changed.wait_for(
-                lambda: self._view is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
+                lambda: self._base is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
             )
-            committed = self._open_view().version.max_committed_epoch
+            committed = self.committed_epoch
         if committed < pure_epoch(epoch):
             raise WaitEpochTimeout(epoch, committed, limit_ms)
 
@@ -238,30 +230,31 @@ class HummockStorage:
         """Reads see `version` from here on, and no longer the local data at or below its committed epoch."""
         hold = _VersionHold(self._local.pin(), self._retired)
         with self._changed:
-            if self._is_closed or (self._view is not None and version.id <= self._view.version.id):
+            if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
-            self._buffer.drop_through(version.max_committed_epoch)
-            self._show(ReadView(version, (), runs, hold))
-            shown = {tuple(info.name for info in run.infos) for run in runs}
+            self._settled += self._writes.advance(version)
+            self._base, self._view = ReadView(version, (), runs, hold), None
+            staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
+            shown = {_names(infos) for infos in (*(run.infos for run in runs), *staged)}
             self._runs = {names: run for names, run in self._runs.items() if names in shown}
             self._changed.notify_all()
         self._release_retired()
 
     def close(self) -> None:
-        with self._upload_lock:
-            with self._changed:
-                if self._view is None:
-                    return
-                self._view, self._is_closed = None, True
-                scans = list(self._scans)
-                self._changed.notify_all()
-            for scan in scans:
-                scan.close()
-            self._release_retired()
-            self._local.close()
-            if self._on_close is not None:
-                self._on_close()
+        with self._changed:
+            if self._is_closed:
+                return
+            self._base, self._view, self._is_closed = None, None, True
+            scans = list(self._scans)
+            self._changed.notify_all()
+        self._writes.close()
+        for scan in scans:
+            scan.close()
+        self._release_retired()
+        self._local.close()
+        if self._on_close is not None:
+            self._on_close()
 
     def __enter__(self) -> Self:
         return self
@@ -271,63 +264,65 @@ class HummockStorage:
 
     # -- inside --------------------------------------------------------------------------------------------
 
+    def _open_base(self) -> ReadView:
+        base = self._base
+        if base is None:
+            raise StoreClosed("the store")
+        return base
+
     def _open_view(self) -> ReadView:
         view = self._view
         if view is None:
-            raise StoreClosed("the store")
+            with self._changed:
+                view = self._make_view()
         return view
 
-    def _show(self, base: ReadView | None = None) -> None:
-        """Shows the buffer's sources above the version of `base` (None: the current). REQUIRES the lock."""
-        local = tuple(
-            source if isinstance(source, SharedBufferBatch) else self._run_of(source.sstables)
-            for source in self._buffer.sources
-        )
-        self._view = (base or self._open_view()).with_local(local)
+    def _make_view(self) -> ReadView:
+        """The picture of this moment. REQUIRES the lock."""
+        base = self._open_base()
+        if self._view is None:
+            local: list[SharedBufferBatch | SortedRun] = []
+            for source in self._writes.buffer.sources:
+                local += [source] if isinstance(source, SharedBufferBatch) else self._sources_of(source.sstables)
+            if self._writes.retained.size_bytes == 0:
+                self._view = base.with_local(tuple(local))
+            else:
+                runs = [part for run in base.version.runs for part in self._sources_of(run.sstables)]
+                self._view = ReadView(base.version, tuple(local), tuple(runs), base.hold)
+        return self._view
+
+    def _show(self, sstables: tuple[SstableInfo, ...]) -> None:
+        """The buffer has changed, and if there are `sstables`, by that run. REQUIRES the lock."""
+        self._view = None
+        if sstables and not self._is_closed:
+            self._run_of(sstables)
+
+    def _sources_of(self, sstables: Sequence[SstableInfo]) -> list[SharedBufferBatch | SortedRun]:
+        """What gives the rows of a run: retained batches where there are some, files for the rest."""
+        batches, rest = self._writes.retained.part(sstables)
+        return [*batches, self._run_of(rest)] if rest else [*batches]
 
     def _run_of(self, sstables: Sequence[SstableInfo]) -> SortedRun:
         """The run of these files, the same one while it is shown. REQUIRES the lock."""
-        names = tuple(info.name for info in sstables)
+        names = _names(sstables)
         run = self._runs.get(names)
         if run is None:
             run = self._runs[names] = SortedRun(self._sstable_store, sstables)
         return run
 
-    def _upload(self, task: UploadTask, synced_at: Epoch | None) -> None:
-        """REQUIRES the upload lock."""
-        readers = self._uploader.upload(task, self._open_view().version.tables)
-        with self._changed:
-            self._open_view()
-            self._buffer.finish(task, tuple(reader.info for reader in readers), synced_at)
-            self._show()
-            self._changed.notify_all()
-
-    def _make_room(self, size_bytes: int, is_local: bool, deadline: float) -> None:
-        """Waits for an upload under way, or uploads the oldest epoch; SharedBufferFull after the deadline."""
-        left = deadline - monotonic_seconds()
-        if left <= 0 or not self._upload_lock.acquire(timeout=left):
-            raise SharedBufferFull(self._buffer.waiting_bytes, self._buffer.limit_bytes)
-        try:
-            with self._lock:
-                self._open_view()
-                task = None
-                if not self._buffer.has_room(size_bytes, is_local):
-                    task = None if is_local else self._buffer.spill_task()
-                    if task is None:
-                        raise SharedBufferFull(
-                            self._buffer.waiting_bytes + self._buffer.local_bytes, self._buffer.limit_bytes
-                        )
-            if task is not None:
-                self._upload(task, None)
-        finally:
-            self._upload_lock.release()
-
     def _release_retired(self) -> None:
         while self._retired:
             self._retired.popleft().release()
+        if self._settled:
+            settled = [self._settled.popleft() for _ in range(len(self._settled))]
+            self._registry.settle(settled)
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says."""
         if isinstance(error, ObjectNotFound) and not self._local.protects(view.hold.pinned):
             return SnapshotExpired(f"version {view.version.id}")
         return error
+
+
+def _names(sstables: Sequence[SstableInfo]) -> tuple[str, ...]:
+    return tuple(info.name for info in sstables)

@@ -32,3 +32,13 @@ cdef class SharedBufferBatchIterator(HummockIterator):
     cdef Py_ssize_t row                 # of the current entry while `valid`
 
     cdef int settle(self) noexcept nogil        # shows the entry of `row`, or none outside the batch
+
+
+cdef class SharedBufferChainIterator(HummockIterator):
+    cdef tuple batches                  # ascending, no two with a key range in common
+    cdef void** links                   # of `batches`, borrowed; owned array
+    cdef Py_ssize_t count
+    cdef Py_ssize_t link                # of the batch at hand; `count` behind the last
+    cdef Py_ssize_t row                 # in that batch
+
+    cdef int settle(self) noexcept nogil        # shows the entry of `row`, or the first one after it

@@ -9,6 +9,7 @@ import numpy as np
 from hummock.sstable.bloom_filter import build_filter
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
 from hummock.checksum cimport hash64
@@ -145,6 +146,20 @@ cdef class SharedBufferBatch:
         return value
 
 
+cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out) noexcept nogil:
+    """The rows of `batch` from `row` on as a span; False where one of them may be a delete."""
+    if batch.has_deletes:
+        return False
+    out.prefix.data, out.prefix.size = batch.rows.keys.data, 0
+    out.key_offsets = <const uint32_t*>batch.rows.keys.offsets
+    out.key_data = batch.rows.keys.data
+    out.value_offsets = <const uint32_t*>batch.rows.values.offsets
+    out.value_data = batch.rows.values.data
+    out.row, out.end = row, batch.rows.keys.rows
+    out.max_epoch = batch.epoch
+    return True
+
+
 cdef class SharedBufferBatchIterator(HummockIterator):
     """Walks one batch; holds it."""
 
@@ -170,16 +185,7 @@ cdef class SharedBufferBatchIterator(HummockIterator):
         return self.settle()
 
     cdef bint span(self, Span* out) noexcept nogil:
-        if self.direction != FORWARD or self.batch.has_deletes:
-            return False
-        out.prefix.data, out.prefix.size = self.batch.rows.keys.data, 0
-        out.key_offsets = <const uint32_t*>self.batch.rows.keys.offsets
-        out.key_data = self.batch.rows.keys.data
-        out.value_offsets = <const uint32_t*>self.batch.rows.values.offsets
-        out.value_data = self.batch.rows.values.data
-        out.row, out.end = self.row, self.batch.rows.keys.rows
-        out.max_epoch = self.batch.epoch
-        return True
+        return self.direction == FORWARD and span_of(self.batch, self.row, out)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
@@ -195,4 +201,69 @@ cdef class SharedBufferBatchIterator(HummockIterator):
             prefetch_ahead(self.user_key.data + self.user_key.size + LINE_BYTES)
             prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + LINE_BYTES)
             prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + 2 * LINE_BYTES)
+        return 0
+
+
+cdef class SharedBufferChainIterator(HummockIterator):
+    """Walks batches without a common key range, one after the other, forward; holds them.
+
+    ValueError where they overlap or do not ascend.
+    """
+
+    def __cinit__(self, batches):
+        cdef Py_ssize_t at
+        cdef SharedBufferBatch batch, before = None
+        self.direction = FORWARD
+        self.batches = tuple(batches)
+        self.count = self.link = len(self.batches)
+        self.links = <void**>calloc(<size_t>self.count + 1, sizeof(void*))
+        if self.links == NULL:
+            raise MemoryError
+        for at, batch in enumerate(self.batches):
+            if before is not None and compare_bytes(before.largest, batch.smallest) >= 0:
+                raise ValueError(f"batch {at} of a chain does not begin after the one before it")
+            self.links[at], before = <void*>batch, batch
+
+    def __dealloc__(self):
+        free(self.links)
+
+    cdef int rewind(self) except -1 nogil:
+        self.link = self.row = 0
+        return self.settle()
+
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if compare_bytes((<SharedBufferBatch>self.links[middle]).largest, user_key) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        self.link, self.row = low, 0
+        if low < self.count:
+            self.row = (<SharedBufferBatch>self.links[low]).lower_bound(user_key)
+            if ((<SharedBufferBatch>self.links[low]).epoch > epoch
+                    and compare_bytes((<SharedBufferBatch>self.links[low]).rows.keys.at(self.row), user_key) == 0):
+                self.row += 1
+        return self.settle()
+
+    cdef int next(self) except -1 nogil:
+        self.row += 1
+        return self.settle()
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        return span_of(<SharedBufferBatch>self.links[self.link], self.row, out)
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.row += rows
+        return self.settle()
+
+    cdef int settle(self) noexcept nogil:
+        if self.link < self.count and self.row >= (<SharedBufferBatch>self.links[self.link]).rows.keys.rows:
+            self.link, self.row = self.link + 1, 0
+        self.valid = self.link < self.count
+        if self.valid:
+            self.user_key = (<SharedBufferBatch>self.links[self.link]).rows.keys.at(self.row)
+            self.epoch = (<SharedBufferBatch>self.links[self.link]).epoch
+            self.value = (<SharedBufferBatch>self.links[self.link]).value_at(self.row)
         return 0

@@ -1,18 +1,18 @@
 """SharedBuffer: what was written here and is not yet in a version.
 
-A batch waits for its upload; then its rows are in a staged run of SSTs until a version holds them. Within one
-pure epoch batches stand in the order in which they came: one whose key range overlaps an earlier one gets the
-next spill offset, so that the later write wins. An epoch may be uploaded in several flushes, when writes
-outran the limit on waiting bytes; the rows of a flush are stored under its number as spill offset.
+A batch waits until it is cut, with its neighbours, into an upload task; the task's rows give way to a staged run
+of SSTs once they are durable, and the run to the version that holds it. Sources stand in the order of time: later
+epochs first, and within one epoch what came later first, so that the later write wins. An epoch may be uploaded
+in several flushes, when writes outrun the uploads; the rows of a flush are stored under its number as spill
+offset. A task stays as it was cut until it succeeds: its place among the flushes before and after it is fixed.
 
 The buffer has no lock of its own: every method REQUIRES its owner's.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hummock.epoch import SPILL_MASK, Epoch, check_pure, pure_epoch, with_spill
@@ -21,16 +21,27 @@ from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.sstable.info import SstableInfo
 from hummock.write_batch import WriteBatch
 
-TABLE_ID_BYTES = 4
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class UploadTask:
     """Batches, newest first, that become one sorted run under spill offset `flush` of their epochs."""
 
     batches: tuple[SharedBufferBatch, ...]
-    max_epoch: Epoch  # pure
     flush: int
+    handed_to: Epoch | None = None  # the sync whose result names its files
+    is_running: bool = False
+
+    @property
+    def max_epoch(self) -> Epoch:
+        return pure_epoch(self.batches[0].epoch)
+
+    @property
+    def min_epoch(self) -> Epoch:
+        return pure_epoch(self.batches[-1].epoch)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +50,11 @@ class StagedRun:
 
     sstables: tuple[SstableInfo, ...]
     max_epoch: Epoch  # pure
-    flush: int
-    synced_at: Epoch | None  # the sync that handed it out; None: spilled, and no sync has asked yet
+    min_epoch: Epoch  # pure
+    handed_to: Epoch | None  # the sync whose result named the files; None before the first
 
 
 Source: TypeAlias = "SharedBufferBatch | StagedRun"
-
-
-class _EpochOrder:
-    """Decides the spill offset of the next batch of one pure epoch, and of its next flush."""
-
-    __slots__ = ("flushes", "hulls", "offset")
-
-    def __init__(self) -> None:
-        self.flushes = 0
-        self.offset = 0
-        self.hulls: dict[bytes, tuple[bytes, bytes]] = {}  # by table, at `offset`; b"": many
-
-    def place(self, smallest: bytes, largest: bytes) -> int:
-        """The offset for a batch that comes now and spans these user keys.
-
-        A hull may be wider than its batches: an offset too many costs nothing, one too few loses an update.
-        """
-        table = smallest[:TABLE_ID_BYTES]
-        if table != largest[:TABLE_ID_BYTES]:
-            table = b""
-        hulls = self.hulls.values() if not table else [self.hulls.get(table), self.hulls.get(b"")]
-        if any(hull is not None and smallest <= hull[1] and hull[0] <= largest for hull in hulls):
-            self.offset += 1
-            self.hulls = {}
-        low, high = self.hulls.get(table, (smallest, largest))
-        self.hulls[table] = min(low, smallest), max(high, largest)
-        return self.offset
 
 
 class SharedBuffer:
@@ -78,15 +62,22 @@ class SharedBuffer:
 
     def __init__(self, limit_bytes: int, sealed_epoch: Epoch):
         self.limit_bytes = limit_bytes
-        self.waiting_bytes = 0  # of batches that an upload will take
+        self.waiting_bytes = 0  # of batches that are not durable and will be
+        self.uncut_bytes = 0  # of those in no task
         self.local_bytes = 0  # of batches that are never uploaded; they have a limit of their own, as large
         self.sealed_epoch = sealed_epoch
         self._sources: list[Source] = []
-        self._orders: dict[Epoch, _EpochOrder] = {}
+        self._tasks: list[UploadTask] = []  # not finished, in the order in which they were cut
+        self._cut: set[int] = set()  # ids of their batches
+        self._flushes: dict[Epoch, int] = {}  # of each epoch, cut so far
 
     @property
     def sources(self) -> tuple[Source, ...]:
         return tuple(self._sources)
+
+    @property
+    def running_tasks(self) -> int:
+        return sum(task.is_running for task in self._tasks)
 
     def has_room(self, size_bytes: int, is_local: bool) -> bool:
         """Whether a batch of that size may enter; one larger than the limit enters an empty buffer."""
@@ -99,16 +90,16 @@ class SharedBuffer:
             raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self.sealed_epoch}")
 
     def add(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> None:
-        """Takes a batch of at least one row. `InvalidEpoch` after 65,536 overlapping batches of an epoch."""
+        """Takes a batch of at least one row. `InvalidEpoch` after 65,536 flushes of an epoch."""
         self.check_open(epoch)
-        order = self._orders.setdefault(epoch, _EpochOrder())
-        offset = order.place(rows.keys[0], rows.keys[len(rows) - 1])
-        batch = SharedBufferBatch(rows, with_spill(epoch, offset), is_local)
-        insort(self._sources, batch, key=_newest_first)
-        if is_local:
+        batch = SharedBufferBatch(rows, with_spill(epoch, self._flushes.get(epoch, 0)), is_local)
+        if is_local:  # no key is written both ways, so it may stand below its epoch, where it parts no task
+            self._sources.insert(bisect_right(self._sources, -epoch, key=_age), batch)
             self.local_bytes += batch.size_bytes
         else:
+            self._sources.insert(bisect_left(self._sources, -epoch, key=_age), batch)
             self.waiting_bytes += batch.size_bytes
+            self.uncut_bytes += batch.size_bytes
 
     def seal(self, epoch: Epoch) -> None:
         """No more writes at or below `epoch`. Raises `InvalidEpoch` below what is sealed already."""
@@ -116,86 +107,138 @@ class SharedBuffer:
             raise InvalidEpoch(epoch, f"{self.sealed_epoch} is sealed already")
         self.sealed_epoch = epoch
 
-    def tasks_through(self, epoch: Epoch) -> list[UploadTask]:
-        """What to upload so that nothing at or below `epoch` waits, oldest first.
+    # -- uploads -------------------------------------------------------------------------------------------
 
-        One run for all epochs; but one for each epoch where one of them was spilled before, since rows of the
-        spilled flush stand between those of the epochs around it.
+    def cut_through(self, epoch: Epoch) -> None:
+        """Cuts tasks so that all at or below `epoch` is in one; what no sync was given yet is `epoch`'s to hand out.
+
+        Neighbours become one task, whatever their epochs: one run for all, unless an earlier flush parts them.
         """
-        waiting = self._waiting(lambda pure: pure <= epoch)
-        epochs = sorted({pure_epoch(batch.epoch) for batch in waiting})
-        if any(self._orders[pure].flushes for pure in epochs):
-            return [self._task([b for b in waiting if pure_epoch(b.epoch) == pure], pure) for pure in epochs]
-        return [self._task(waiting, epochs[-1])] if epochs else []
+        groups: list[list[SharedBufferBatch]] = [[]]
+        for source in self._sources:
+            if _pure(source) > epoch:
+                continue
+            if isinstance(source, SharedBufferBatch) and not source.is_local and id(source) not in self._cut:
+                groups[-1].append(source)
+            elif groups[-1]:
+                groups.append([])
+        for group in reversed(groups):
+            if group:
+                self._cut_task(group)
+        for task in self._tasks:
+            if task.handed_to is None and task.max_epoch <= epoch:
+                task.handed_to = epoch
+        self._hand(None, epoch, epoch)
 
-    def spill_task(self) -> UploadTask | None:
-        """The waiting batches of the oldest epoch, sealed or not; None when nothing waits."""
-        waiting = self._waiting(lambda pure: True)
-        if not waiting:
-            return None
-        oldest = pure_epoch(waiting[-1].epoch)
-        return self._task([batch for batch in waiting if pure_epoch(batch.epoch) == oldest], oldest)
+    def cut_oldest(self) -> None:
+        """Cuts the waiting batches of the oldest epoch, sealed or not, into a task."""
+        uncut = [
+            source
+            for source in self._sources
+            if isinstance(source, SharedBufferBatch) and not source.is_local and id(source) not in self._cut
+        ]
+        if uncut:
+            oldest = pure_epoch(uncut[-1].epoch)
+            self._cut_task([batch for batch in uncut if pure_epoch(batch.epoch) == oldest])
 
-    def finish(self, task: UploadTask, sstables: tuple[SstableInfo, ...], synced_at: Epoch | None) -> None:
+    def start(self, epoch: Epoch | None = None) -> UploadTask | None:
+        """The oldest task that nobody runs, of those that reach down to `epoch`; it is running from here on."""
+        for task in self._tasks:
+            if not task.is_running and (epoch is None or task.min_epoch <= epoch):
+                task.is_running = True
+                return task
+        return None
+
+    def is_startable(self, epoch: Epoch) -> bool:
+        """Whether `start` would give a task."""
+        return any(not task.is_running and task.min_epoch <= epoch for task in self._tasks)
+
+    def is_pending(self, epoch: Epoch) -> bool:
+        """Whether something at or below `epoch` that is in a task is not durable yet."""
+        return any(task.min_epoch <= epoch for task in self._tasks)
+
+    def fail(self, task: UploadTask) -> None:
+        """The task waits to be started again."""
+        task.is_running = False
+
+    def finish(self, task: UploadTask, sstables: tuple[SstableInfo, ...]) -> None:
         """The task's batches give way to the run that they became."""
+        self._tasks.remove(task)
         done = {id(batch) for batch in task.batches}
-        self._replace([source for source in self._sources if id(source) not in done])
-        for batch in task.batches:
-            self._orders[pure_epoch(batch.epoch)].flushes = task.flush + 1
-        if sstables:
-            run = StagedRun(sstables, task.max_epoch, task.flush, synced_at)
-            insort(self._sources, run, key=_newest_first)
+        position = next((at for at, source in enumerate(self._sources) if id(source) in done), None)
+        left = [source for source in self._sources if id(source) not in done]
+        if sstables and position is not None:  # else a version went past them meanwhile
+            left.insert(position, StagedRun(sstables, task.max_epoch, task.min_epoch, task.handed_to))
+        self._replace(left)
 
     def hand_out(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
-        """The files of all runs at or below `epoch` that no other sync has handed out; newest run first."""
-        handed: list[SstableInfo] = []
-        for position, source in enumerate(self._sources):
-            if not isinstance(source, StagedRun) or source.max_epoch > epoch:
-                continue
-            if source.synced_at is None:
-                source = StagedRun(source.sstables, source.max_epoch, source.flush, epoch)
-                self._sources[position] = source
-            if source.synced_at == epoch:
-                handed += source.sstables
-        return tuple(handed)
+        """The files of all runs that a sync at `epoch` was given; newest run first."""
+        given = (source for source in self._sources if isinstance(source, StagedRun) and source.handed_to == epoch)
+        return tuple(info for run in given for info in run.sstables)
+
+    def take_back(self, epoch: Epoch) -> None:
+        """A sync at `epoch` failed: what it was given belongs to the next one."""
+        for task in self._tasks:
+            if task.handed_to == epoch:
+                task.handed_to = None
+        self._hand(epoch, epoch, None)
+
+    # -- versions ------------------------------------------------------------------------------------------
 
     def staged_through(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
-        """The files of all runs at or below `epoch`, handed out or not; newest run first."""
-        staged = (source for source in self._sources if isinstance(source, StagedRun))
+        """The files of all runs at or below `epoch`, handed out or not; newest run first.
+
+        Raises `InvalidEpoch` where an epoch at or below shares a run with a later one: they are committed together.
+        """
+        staged = [source for source in self._sources if isinstance(source, StagedRun)]
+        for run in staged:
+            if run.min_epoch <= epoch < run.max_epoch:
+                raise InvalidEpoch(epoch, f"was synced together with {run.max_epoch} and is committed with it")
         return tuple(info for run in staged if run.max_epoch <= epoch for info in run.sstables)
 
-    def drop_through(self, epoch: Epoch) -> None:
-        """A version holds everything at or below `epoch`."""
+    def drop_through(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
+        """A version holds everything at or below `epoch`; the files of the staged runs that go."""
+        gone = [source for source in self._sources if isinstance(source, StagedRun) and source.max_epoch <= epoch]
+        self._tasks = [task for task in self._tasks if task.max_epoch > epoch or task.is_running]
         self._replace([source for source in self._sources if _pure(source) > epoch])
-        self._orders = {pure: order for pure, order in self._orders.items() if pure > epoch}
+        self._flushes = {pure: count for pure, count in self._flushes.items() if pure > epoch}
+        self.sealed_epoch = max(self.sealed_epoch, epoch)
+        return tuple(info for run in gone for info in run.sstables)
 
     def clear(self, committed_epoch: Epoch) -> None:
-        """Forgets everything; writes above `committed_epoch` are welcome again."""
+        """Forgets everything; writes above `committed_epoch` are welcome again. REQUIRES that no task runs."""
+        self._tasks, self._flushes = [], {}
         self._replace([])
-        self._orders = {}
         self.sealed_epoch = committed_epoch
 
-    def _waiting(self, wanted: Callable[[Epoch], bool]) -> list[SharedBufferBatch]:
-        batches = (source for source in self._sources if isinstance(source, SharedBufferBatch))
-        return [batch for batch in batches if not batch.is_local and wanted(pure_epoch(batch.epoch))]
+    def _cut_task(self, batches: list[SharedBufferBatch]) -> None:
+        epochs = {pure_epoch(batch.epoch) for batch in batches}
+        flush = max(self._flushes.get(pure, 0) for pure in epochs)
+        self._tasks.append(UploadTask(tuple(batches), with_spill(batches[0].epoch, flush) & SPILL_MASK))
+        self._flushes.update(dict.fromkeys(epochs, flush + 1))
+        self._cut.update(id(batch) for batch in batches)
+        self.uncut_bytes -= sum(batch.size_bytes for batch in batches)
 
-    def _task(self, batches: list[SharedBufferBatch], max_epoch: Epoch) -> UploadTask:
-        flush = with_spill(max_epoch, self._orders[max_epoch].flushes) & SPILL_MASK
-        return UploadTask(tuple(batches), max_epoch, flush)
+    def _hand(self, held: Epoch | None, through: Epoch, given: Epoch | None) -> None:
+        for position, source in enumerate(self._sources):
+            if isinstance(source, StagedRun) and source.handed_to == held and source.max_epoch <= through:
+                self._sources[position] = replace(source, handed_to=given)
 
     def _replace(self, sources: list[Source]) -> None:
         self._sources = sources
         batches = [source for source in sources if isinstance(source, SharedBufferBatch)]
+        self._cut = {id(batch) for task in self._tasks for batch in task.batches}
         self.local_bytes = sum(batch.size_bytes for batch in batches if batch.is_local)
         self.waiting_bytes = sum(batch.size_bytes for batch in batches) - self.local_bytes
+        self.uncut_bytes = sum(
+            batch.size_bytes for batch in batches if not batch.is_local and id(batch) not in self._cut
+        )
 
 
 def _pure(source: Source) -> Epoch:
     return source.max_epoch if isinstance(source, StagedRun) else pure_epoch(source.epoch)
 
 
-def _newest_first(source: Source) -> tuple[int, int]:
-    """Later epochs first; within one, batches before what was flushed of it, and later ones first."""
-    if isinstance(source, StagedRun):
-        return -source.max_epoch, SPILL_MASK + 1 - source.flush
-    return -pure_epoch(source.epoch), -(source.epoch & SPILL_MASK)
+def _age(source: Source) -> int:
+    """Ascending where sources are newest first."""
+    return -_pure(source)

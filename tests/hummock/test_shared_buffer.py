@@ -13,9 +13,13 @@ from hummock.errors import InvalidEpoch
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
+from hummock.shared_buffer.batch import (
+    SharedBufferBatch,
+    SharedBufferBatchIterator,
+    SharedBufferChainIterator,
+)
 from hummock.shared_buffer.buffer import SharedBuffer, StagedRun
-from hummock.shared_buffer.uploader import Uploader
+from hummock.shared_buffer.uploader import Uploader, chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
@@ -23,7 +27,6 @@ from hummock.sstable.store import SstableStore
 from hummock.write_batch import WriteBatch
 
 E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))
-T1, T2 = b"\x00\x00\x00\x01", b"\x00\x00\x00\x02"
 
 
 def rows(*keys, value=b"1"):
@@ -37,8 +40,17 @@ def buffer_of(*batches, limit=1 << 20):
     return buffer
 
 
-def offsets(buffer):
-    return [source.epoch & 0xFFFF for source in reversed(buffer.sources)]
+def upload_all(buffer, uploader, epoch):
+    """Every task at or below `epoch`, run in its order; the (newest epoch, flush) of each."""
+    done = []
+    while (task := buffer.start(epoch)) is not None:
+        buffer.finish(task, tuple(reader.info for reader in uploader.upload(task)))
+        done.append((task.max_epoch, task.flush))
+    return done
+
+
+def batches_of(buffer):
+    return [source for source in buffer.sources if isinstance(source, SharedBufferBatch)]
 
 
 @pytest.fixture
@@ -57,30 +69,20 @@ def content(store, infos):
             ConcatIterator(store, infos).entries()]  # fmt: skip
 
 
-def test_a_batch_that_overlaps_an_earlier_one_of_its_epoch_gets_the_next_spill_offset():
-    assert offsets(buffer_of((rows(b"aaaa1", b"aaaa3"), E1), (rows(b"aaaa2"), E1))) == [0, 1]
-    assert offsets(buffer_of((rows(b"aaaa1", b"aaaa2"), E1), (rows(b"aaaa3"), E1))) == [0, 0]
-    assert offsets(buffer_of((rows(T1 + b"a", T1 + b"z"), E1), (rows(T2 + b"b"), E1))) == [0, 0]
-    assert offsets(buffer_of((rows(T1 + b"a"), E1), (rows(T1 + b"a", T2 + b"b"), E1))) == [0, 1]
-    assert offsets(buffer_of((rows(T1 + b"a", T2 + b"b"), E1), (rows(T1 + b"z"), E1))) == [0, 1]
-    assert offsets(buffer_of((rows(b"aaaa1"), E1), (rows(b"aaaa1"), E2))) == [0, 0]
-    assert offsets(buffer_of(*[(rows(b"aaaa1"), E1)] * 3, (rows(b"aaaa0"), E1))) == [0, 1, 2, 2]
-
-
-def test_after_the_last_spill_offset_a_batch_is_refused():
-    buffer = SharedBuffer(1 << 30, Epoch(0))
-    batch = rows(b"a")
-    buffer.add(batch, E1, False)
-    buffer._orders[E1].offset = 0xFFFE
-    buffer.add(batch, E1, False)
-    with pytest.raises(InvalidEpoch, match="16 bits"):
-        buffer.add(batch, E1, False)
-    assert len(buffer.sources) == 2
-
-
 def test_sources_are_newest_first_however_they_came():
-    buffer = buffer_of(*[(rows(b"a"), epoch) for epoch in (E2, E1, E2, E3, E1)])
-    assert [source.epoch for source in buffer.sources] == [E3, E2 + 1, E2, E1 + 1, E1]
+    batches = [(rows(b"a", value=b"%d" % number), epoch) for number, epoch in enumerate((E2, E1, E2, E3, E1))]
+    assert [source.rows.values[0] for source in buffer_of(*batches).sources] == [b"3", b"2", b"0", b"4", b"1"]
+
+
+def test_a_batch_carries_the_number_of_the_flush_that_it_comes_after():
+    buffer = buffer_of((rows(b"a"), E1), (rows(b"a"), E1))
+    buffer.cut_oldest()
+    buffer.add(rows(b"a"), E1, False)
+    assert [source.epoch - E1 for source in buffer.sources] == [1, 0, 0]
+    buffer._flushes[E1] = 1 << 16
+    with pytest.raises(InvalidEpoch, match="16 bits"):
+        buffer.add(rows(b"a"), E1, False)
+    assert len(buffer.sources) == 3
 
 
 def test_what_is_committed_leaves_and_gives_its_room_back():
@@ -95,24 +97,26 @@ def test_what_is_committed_leaves_and_gives_its_room_back():
 
 def test_all_epochs_of_a_sync_become_one_run(store, uploader):
     buffer = buffer_of((rows(b"a", b"b"), E1), (rows(b"b", value=b"2"), E2), (rows(b"c"), E3))
-    (task,) = buffer.tasks_through(E2)
-    readers = uploader.upload(task)
-    buffer.finish(task, tuple(reader.info for reader in readers), E2)
+    buffer.cut_through(E2)
+    assert upload_all(buffer, uploader, E2) == [(E2, 0)]
     assert [type(source) for source in buffer.sources] == [SharedBufferBatch, StagedRun]
     assert content(store, buffer.hand_out(E2)) == [
         (b"a", 1, 0, b"1"), (b"b", 2, 0, b"2"), (b"b", 1, 0, b"1"),
     ]  # fmt: skip
     assert buffer.hand_out(E3) == ()
     assert buffer.hand_out(E2) == buffer.staged_through(E3)
-    assert buffer.tasks_through(E2) == []
+    with pytest.raises(InvalidEpoch, match="synced together"):
+        buffer.staged_through(E1)
+    buffer.cut_through(E2)
+    assert buffer.start(E2) is None
 
 
 def test_of_one_epoch_only_the_last_operation_on_a_key_is_written(store, uploader):
     second = WriteBatch([(b"a", None), (b"b", b"2")])
     buffer = buffer_of((rows(b"a", b"b"), E1), (second, E1), (rows(b"a"), E1))
-    (task,) = buffer.tasks_through(E1)
-    infos = [reader.info for reader in uploader.upload(task)]
-    assert content(store, infos) == [(b"a", 1, 0, b"1"), (b"b", 1, 0, b"2")]
+    buffer.cut_through(E1)
+    upload_all(buffer, uploader, E1)
+    assert content(store, buffer.hand_out(E1)) == [(b"a", 1, 0, b"1"), (b"b", 1, 0, b"2")]
 
 
 def test_each_flush_of_an_epoch_is_stored_under_its_number(store, uploader):
@@ -120,25 +124,104 @@ def test_each_flush_of_an_epoch_is_stored_under_its_number(store, uploader):
     for value in (b"1", b"2", b"3"):
         buffer.add(rows(b"a", value=value), E1, False)
         buffer.add(rows(b"a", value=value), E2, False)
-        task = buffer.spill_task()
-        assert {batch.epoch & ~0xFFFF for batch in task.batches} == {E1}
-        buffer.finish(task, tuple(reader.info for reader in uploader.upload(task)), None)
+        buffer.cut_oldest()
+        upload_all(buffer, uploader, E1)
     spilled = [source for source in buffer.sources if isinstance(source, StagedRun)]
     assert [content(store, run.sstables) for run in spilled] == [
         [(b"a", 1, flush, value)] for flush, value in ((2, b"3"), (1, b"2"), (0, b"1"))
     ]
+    buffer.cut_through(E1)
     assert len(buffer.hand_out(E1)) == 3
     buffer.add(rows(b"a", value=b"4"), E1, False)
-    assert [(task.max_epoch, task.flush) for task in buffer.tasks_through(E2)] == [(E1, 3), (E2, 0)]
+    buffer.cut_through(E2)
+    assert upload_all(buffer, uploader, E2) == [(E2, 3)]
+    assert content(store, buffer.hand_out(E2)) == [(b"a", 2, 3, b"3"), (b"a", 1, 3, b"4")]
+
+
+def test_a_failed_task_keeps_its_place_before_a_later_flush(store, uploader):
+    buffer = buffer_of((rows(b"a", value=b"old"), E1))
+    buffer.cut_oldest()
+    failed = buffer.start()
+    buffer.add(rows(b"a", value=b"new"), E1, False)
+    buffer.fail(failed)
+    buffer.cut_through(E1)
+    assert upload_all(buffer, uploader, E1) == [(E1, 0), (E1, 1)]
+    assert [row[3] for run in buffer.sources for row in content(store, run.sstables)] == [b"new", b"old"]
+
+
+def test_a_task_takes_no_batches_from_both_sides_of_another(uploader):
+    buffer = buffer_of((rows(b"a"), E1), (rows(b"a"), E2))
+    buffer._cut_task([batches_of(buffer)[0]])
+    running = buffer.start()
+    buffer.add(rows(b"a"), E3, False)
+    buffer.cut_through(E3)
+    assert [(task.min_epoch, task.max_epoch) for task in buffer._tasks] == [(E2, E2), (E1, E1), (E3, E3)]
+    buffer.finish(running, ())
+    upload_all(buffer, uploader, E3)
+    assert [source.max_epoch for source in buffer.sources] == [E3, E1]
+
+
+def test_what_a_sync_was_given_no_other_hands_out_unless_it_fails(uploader):
+    buffer = buffer_of((rows(b"a"), E1), (rows(b"b"), E2))
+    buffer.cut_through(E1)
+    buffer.cut_through(E2)
+    upload_all(buffer, uploader, E2)
+    assert [len(buffer.hand_out(epoch)) for epoch in (E1, E2)] == [1, 1]
+    buffer.take_back(E1)
+    buffer.cut_through(E2)
+    assert [len(buffer.hand_out(epoch)) for epoch in (E1, E2)] == [0, 2]
 
 
 def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
     buffer = SharedBuffer(10, Epoch(0))
     buffer.add(rows(b"aaaaaaaaaaa"), E1, True)
-    assert buffer.spill_task() is None
-    assert buffer.tasks_through(E1) == []
+    buffer.cut_oldest()
+    buffer.cut_through(E1)
+    assert buffer.start() is None
     assert buffer.has_room(1, False)
     assert not buffer.has_room(1, True)
+
+
+def test_local_rows_part_no_task_within_their_epoch():
+    buffer = SharedBuffer(1 << 20, Epoch(0))
+    for is_local in (False, True, False, True):
+        buffer.add(rows(b"a"), E1, is_local)
+        buffer.add(rows(b"a"), E2, is_local)
+    buffer.cut_through(E2)
+    assert [(task.min_epoch, len(task.batches)) for task in buffer._tasks] == [(E1, 2), (E2, 2)]
+
+
+def test_a_write_at_an_epoch_that_was_committed_elsewhere_is_refused():
+    buffer = buffer_of((rows(b"a"), E1))
+    buffer.drop_through(E2)
+    with pytest.raises(InvalidEpoch, match="above the sealed epoch"):
+        buffer.add(rows(b"a"), E2, False)
+
+
+def chain_keys(*batches):
+    buffer = buffer_of(*batches)
+    return [[batch.smallest_key for batch in chain] for chain in chains_of(buffer.sources)]
+
+
+def test_neighbours_without_a_common_range_form_a_chain():
+    assert chain_keys((rows(b"a", b"b"), E1), (rows(b"e"), E1), (rows(b"c", b"d"), E1)) == [[b"a", b"c", b"e"]]
+    assert chain_keys((rows(b"a"), E1), (rows(b"b"), E1), (rows(b"a"), E1)) == [[b"a", b"b"], [b"a"]]
+    assert chain_keys((rows(b"a", b"c"), E1), (rows(b"b"), E1)) == [[b"b"], [b"a"]]
+    assert chain_keys((rows(b"b"), E1), (rows(b"a", b"c"), E1)) == [[b"a"], [b"b"]]
+    with pytest.raises(ValueError, match="does not begin after"):
+        SharedBufferChainIterator(buffer_of((rows(b"a"), E1), (rows(b"a"), E2)).sources)
+
+
+def test_a_chain_seeks_as_its_entries_stand():
+    buffer = buffer_of(*[(rows(*keys), epoch) for keys, epoch in (
+        ((b"a", b"c"), E1), ((b"d",), E2), ((b"f", b"g"), E1))])  # fmt: skip
+    (chain,) = chains_of(buffer.sources)
+    entries = list(SharedBufferChainIterator(chain).entries())
+    assert [entry[0] for entry in entries] == [b"a", b"c", b"d", b"f", b"g"]
+    for target in [bytes([byte]) for byte in b"`abcdefgh"]:
+        for epoch in (0, E1, E2, E3):
+            expected = [entry for entry in entries if (entry[0], -entry[1]) >= (target, -epoch)]
+            assert list(SharedBufferChainIterator(chain).entries(target, epoch)) == expected
 
 
 def pipeline_of(source, **how):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.key import user_key
+from hummock.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -57,6 +59,24 @@ class TestHummockStorageOfTinyFiles(StateStoreSuite):
             "memory://", block_bytes=1, sstable_bytes=64, block_cache_bytes=1, meta_cache_bytes=1,
             prefetch_bytes=1, scan_batch_rows=3, shared_buffer_bytes=64,
         ) as store:  # fmt: skip
+            yield store
+
+
+class TestHummockStorageThatRetainsEpochs(StateStoreSuite):
+    """Committed batches are read in place of the files that they became."""
+
+    @pytest.fixture
+    def store(self):
+        with hummock.open("memory://", retained_epochs=3, block_bytes=1, sstable_bytes=64) as store:
+            yield store
+
+
+class TestHummockStorageWhoseWritersFlush(StateStoreSuite):
+    """No thread but the callers'; a flush at each batch."""
+
+    @pytest.fixture
+    def store(self):
+        with hummock.open("memory://", shared_buffer_bytes=1, flush_threads=0) as store:
             yield store
 
 
@@ -149,7 +169,7 @@ def test_writers_beyond_the_budget_spill_and_lose_nothing():
             rows = {b"%03d" % rng.randrange(100): b"%d" % number for _ in range(20)}
             store.ingest_batch(batch(*sorted(rows.items())), epoch)
             expected.update({(key, epoch): value for key, value in rows.items()})
-            assert store._buffer.waiting_bytes <= 2_000
+            assert store._writes.buffer.waiting_bytes <= 2_000
         at_one = {key: value for (key, epoch), value in expected.items() if epoch == E1}
         at_two = at_one | {key: value for (key, epoch), value in expected.items() if epoch == E2}
         for settle in (lambda: None, lambda: store.commit(E2)):
@@ -160,13 +180,65 @@ def test_writers_beyond_the_budget_spill_and_lose_nothing():
             assert found == [at_two[key] for key in sorted(at_two)]
 
 
-def test_a_writer_that_finds_no_room_in_time_fails(monkeypatch):
-    monkeypatch.setattr("hummock.storage.ROOM_WAIT_SECONDS", 0.05)
-    with Cluster().node(shared_buffer_bytes=10) as store:
+@pytest.mark.parametrize("flush_threads", [0, 1])
+@pytest.mark.parametrize("retained_epochs", [0, 2])
+def test_flushes_syncs_and_failures_in_any_order_read_as_the_model_does(flush_threads, retained_epochs):
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    plan = FaultPlan()
+    cluster = Cluster(FaultyObjectStore(MemoryObjectStore(), plan))
+    for _ in range(10):
+        limit = rng.choice((1, 300, 3_000))
+        options = {"flush_threads": flush_threads, "retained_epochs": retained_epochs, "sstable_bytes": 200}
+        with cluster.node(shared_buffer_bytes=limit, **options) as store:
+            run_against_model(rng, store, cluster.manager, plan)
+        cluster = Cluster(FaultyObjectStore(MemoryObjectStore(), plan))
+
+
+def run_against_model(rng, store, manager, plan):
+    """Batches into two open epochs, syncs and commits of the older one, some of whose uploads fail."""
+    model, sealed = MemoryStateStore(), 0
+    for step in range(60):
+        choice = rng.random()
+        epoch = Epoch((sealed + rng.choice((1, 2))) << 16)
+        if choice < 0.75:
+            written = sorted({b"%02d" % rng.randrange(30): 0 for _ in range(rng.choice((1, 5)))})
+            rows = [(key, rng.choice((None, b"%d" % step))) for key in written]
+            for one in (store, model):
+                one.ingest_batch(WriteBatch(rows), epoch)
+        elif choice < 0.85:
+            sealed += 1
+            store.seal_epoch(Epoch(sealed << 16))
+            model.seal_epoch(Epoch(sealed << 16))
+            if rng.random() < 0.5:
+                plan.add(Fault(FaultKind.BEFORE, operation="put", skip=rng.randrange(3)))
+            with suppress(ObjectStoreError):
+                store.sync(Epoch(sealed << 16))
+            plan.clear()
+        elif sealed:
+            for one in (store, model):
+                one.commit(Epoch(sealed << 16))
+            sealed += 1
+        for at in (epoch, Epoch(rng.randint(1, sealed + 2) << 16)):
+            expected = list(model.scan(EVERYTHING, at))
+            assert list(store.scan(EVERYTHING, at)) == expected
+            assert list(store.scan(EVERYTHING, at, reverse=True)) == expected[::-1]
+            keys = [b"%02d" % number for number in range(30)]
+            assert store.get_many(pa.array(keys), at).to_arrow().to_pylist() == [model.get(key, at) for key in keys]
+
+
+def test_a_writer_that_finds_no_room_in_time_fails_and_says_why(monkeypatch):
+    monkeypatch.setattr("hummock.write_path.ROOM_WAIT_SECONDS", 0.05)
+    plan = FaultPlan([Fault(FaultKind.BEFORE, operation="put", times=1 << 30)])
+    with Cluster(FaultyObjectStore(MemoryObjectStore(), plan)).node(shared_buffer_bytes=10) as store:
         store.ingest_batch(batch((b"a", b"x" * 20)), E1)
-        with store._upload_lock, pytest.raises(SharedBufferFull):     # an upload that does not end
+        with pytest.raises(SharedBufferFull) as refused:
             store.ingest_batch(batch((b"b", b"x" * 20)), E1)
+        assert isinstance(refused.value.__cause__, ObjectStoreError)
+        plan.clear()
         store.ingest_batch(batch((b"b", b"x" * 20)), E1)
+        assert [key for key, _ in store.scan(EVERYTHING, E1)] == [b"a", b"b"]
 
 
 def test_a_failed_sync_loses_nothing_and_may_be_tried_again():
@@ -186,7 +258,7 @@ def test_reads_below_the_safe_epoch_are_refused():
     with Cluster().node() as store:
         store.ingest_batch(batch((b"a", b"1")), E1)
         store.commit(E2)
-        version = store._view.version
+        version = store._base.version
         store.install_version(replace(version, id=version.id + 1, safe_epoch=E2))
         for read in (
             lambda: store.get(b"a", E1),
@@ -204,7 +276,7 @@ def test_a_version_stays_pinned_while_a_scan_reads_it():
     with Cluster().node(scan_batch_rows=1) as store:
         store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
         store.commit(E1)
-        pinned = store._view.version.id
+        pinned = store._base.version.id
         scan = store.scan(EVERYTHING, E1)
         assert len(scan.next_batch()) == 1
         for epoch in (E2, E3):

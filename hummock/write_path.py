@@ -1,0 +1,343 @@
+"""WritePath: a batch on its way from `ingest` to the version that holds it.
+
+Writers add to the shared buffer; syncs and flushes take tasks out of it and upload them, a few at the same time,
+while later epochs are written; commits go one after the other in the order of their epochs. Writers are slowed
+down by degrees while the buffer fills or level 0 grows, and those that find no room are let in in the order in
+which they came. A failed upload loses nothing: its task waits in its place for the next sync or flush.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from hummock.epoch import Epoch, monotonic_seconds
+from hummock.errors import Fenced, HummockError, InvalidEpoch, OutcomeUnknown, SharedBufferFull, StoreClosed
+from hummock.meta.uploads import UploadRegistry
+from hummock.metrics import Metrics
+from hummock.options import StorageOptions
+from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
+from hummock.shared_buffer.pressure import EASY_SHARE, DrainRate, delay_seconds
+from hummock.shared_buffer.retained import RetainedEpochs
+from hummock.shared_buffer.uploader import UploadCancelled, Uploader
+from hummock.sstable.info import SstableInfo
+from hummock.state_store import SyncResult
+from hummock.version import HummockVersion
+from hummock.write_batch import WriteBatch
+
+ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between flushes that fail; doubled each time
+COMMIT_ATTEMPTS = 3  # of one commit whose outcome is not seen
+
+CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...]], object]
+
+
+class _Place:
+    """Of a writer among those that wait for room."""
+
+    __slots__ = ("is_taken",)
+
+    def __init__(self) -> None:
+        self.is_taken = False
+
+
+class WritePath:
+    """`changed` is the store's lock; `show(run)` tells it, under that lock, that what reads see has changed.
+
+    `run` are the files of a run that is new. Thread safe, except where a method REQUIRES the lock.
+    """
+
+    def __init__(
+        self,
+        options: StorageOptions,
+        uploader: Uploader,
+        registry: UploadRegistry,
+        metrics: Metrics,
+        changed: threading.Condition,
+        version: Callable[[], HummockVersion],
+        show: Callable[[tuple[SstableInfo, ...]], None],
+    ):
+        self.buffer = SharedBuffer(options.shared_buffer_bytes, version().max_committed_epoch)
+        self.retained = RetainedEpochs(options.retained_epochs)
+        self.rate = DrainRate()
+        self._options, self._uploader, self._registry, self._metrics = options, uploader, registry, metrics
+        self._changed, self._version, self._show = changed, version, show
+        self._writers: deque[_Place] = deque()  # that wait for room, the first to come first
+        self._committing: list[Epoch] = []  # ascending
+        self._clearing = 0  # calls of `clear` under way, during which nothing is uploaded
+        self._cleared = 0  # calls of `clear` so far
+        self._refusal: HummockError | None = None  # of all further writes
+        self._flush_error: HummockError | None = None  # of the last flush, None if it went well
+        self._flush_failures = 0  # in a row
+        self._flush_not_before = 0.0  # monotonic seconds
+        self._is_closed = False
+        self._flusher: ThreadPoolExecutor | None = None
+
+    # -- batches -------------------------------------------------------------------------------------------
+
+    def ingest(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> int:
+        size = rows.size_bytes
+        place = _Place()
+        with self._changed:
+            self._check(epoch)
+            if len(rows) == 0:
+                return 0
+            if not is_local:
+                self._slow_down(size)
+        deadline = monotonic_seconds() + ROOM_WAIT_SECONDS
+        try:
+            while True:
+                with self._changed:
+                    self._check(epoch)
+                    if self._may_enter(place, size, is_local):
+                        self.buffer.add(rows, epoch, is_local)
+                        self._added()
+                        return size
+                    task = self._wait_for_room(deadline)
+                if task is not None:
+                    self._upload(task)
+        finally:
+            if place.is_taken:
+                with self._changed:
+                    self._writers.remove(place)
+                    self._changed.notify_all()
+
+    def seal(self, epoch: Epoch) -> None:
+        with self._changed:
+            self._check_writing()
+            self.buffer.seal(epoch)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def sync(self, epoch: Epoch) -> SyncResult:
+        with self._changed:
+            self._check_writing()
+            if epoch > self.buffer.sealed_epoch:
+                raise InvalidEpoch(epoch, f"cannot be synced while only {self.buffer.sealed_epoch} is sealed")
+            cleared = self._cleared
+            self.buffer.cut_through(epoch)
+        try:
+            while (task := self._next_task(epoch, cleared)) is not None:
+                self._upload(task)
+        except BaseException:
+            with self._changed:
+                if cleared == self._cleared:
+                    self.buffer.take_back(epoch)
+            raise
+        with self._changed:
+            self._check_cleared(epoch, cleared)
+            return SyncResult(epoch, self.buffer.hand_out(epoch))
+
+    def commit(self, epoch: Epoch, commit_files: CommitFiles) -> None:
+        """Seals and syncs `epoch`, and once all earlier commits have ended calls `commit_files` with its files."""
+        with self._changed:
+            self._check_writing()
+            self.buffer.seal(epoch)
+            insort(self._committing, epoch)
+        try:
+            self.sync(epoch)
+            with self._changed:
+                self._changed.wait_for(lambda: self._committing[0] == epoch or self._is_closed)
+            self.sync(epoch)  # what an earlier commit failed to upload is this one's now
+            with self._changed:
+                sstables = self.buffer.staged_through(epoch)
+            self._commit(epoch, sstables, commit_files)
+        except Fenced as error:
+            self._refusal = error
+            raise
+        finally:
+            with self._changed:
+                self._committing.remove(epoch)
+                self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Forgets everything above the committed epoch, once the uploads under way have ended."""
+        with self._changed:
+            self._check_writing()
+            self._cleared += 1
+            self._clearing += 1
+            try:
+                self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
+                committed = self._version().max_committed_epoch
+                self.buffer.clear(committed)
+                self.retained.clear(committed)
+                self._show(())
+            finally:
+                self._clearing -= 1
+                self._changed.notify_all()
+        self._registry.release()
+
+    def advance(self, version: HummockVersion) -> tuple[str, ...]:
+        """`version` holds everything up to its epoch; the names that need no registration. REQUIRES the lock."""
+        settled = tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
+        self.retained.commit(version.max_committed_epoch, (run.sstables for run in version.runs))
+        return settled
+
+    def close(self) -> None:
+        """Ends the uploads under way; every later write raises StoreClosed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
+            flusher = self._flusher
+        if flusher is not None:
+            flusher.shutdown()
+        self._registry.release()
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _check_writing(self) -> None:
+        if self._is_closed:
+            raise StoreClosed("the store")
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _check(self, epoch: Epoch) -> None:
+        self._check_writing()
+        self.buffer.check_open(epoch)
+
+    def _check_cleared(self, epoch: Epoch, cleared: int) -> None:
+        self._check_writing()
+        if cleared != self._cleared:
+            raise InvalidEpoch(epoch, "was cleared while it was synced")
+
+    def _delay(self, size: int) -> float:
+        if not self.buffer.running_tasks:  # a wait would not make room
+            return 0.0
+        held = self.buffer.waiting_bytes
+        return delay_seconds(held, self.buffer.limit_bytes, size, self.rate.bytes_per_second)
+
+    def _slow_down(self, size: int) -> None:
+        """REQUIRES the lock, and lets others have it meanwhile."""
+        seconds = self._delay(size)
+        if seconds > 0:
+            self._metrics.writer_delay_seconds.labels("buffer").inc(seconds)
+            self._changed.wait_for(lambda: self._is_closed or self._delay(size) == 0, seconds)
+
+    def _may_enter(self, place: _Place, size: int, is_local: bool) -> bool:
+        """Whether a writer may add now; else it has its place among those that wait. REQUIRES the lock."""
+        has_room = self.buffer.has_room(size, is_local)
+        if is_local:
+            if not has_room:  # nothing but a commit takes local rows away
+                raise SharedBufferFull(self.buffer.local_bytes, self.buffer.limit_bytes)
+            return True
+        if not place.is_taken:
+            if has_room and not self._writers:
+                return True
+            self._writers.append(place)
+            place.is_taken = True
+        return has_room and self._writers[0] is place
+
+    def _wait_for_room(self, deadline: float) -> UploadTask | None:
+        """A task that the writer is to upload itself, or None after a wait. REQUIRES the lock."""
+        now = monotonic_seconds()
+        if now >= deadline:
+            raise SharedBufferFull(self.buffer.waiting_bytes, self.buffer.limit_bytes) from self._flush_error
+        if self._options.flush_threads == 0:
+            task = self._start_flush()
+            if task is not None:
+                return task
+        else:
+            self._flush_behind()
+        until = min(deadline, self._flush_not_before) if self._flush_not_before > now else deadline
+        self._metrics.writer_delay_seconds.labels("room").inc(0)
+        self._changed.wait(until - now)
+        self._metrics.writer_delay_seconds.labels("room").inc(monotonic_seconds() - now)
+        return None
+
+    def _added(self) -> None:
+        """REQUIRES the lock."""
+        self.retained.shrink(self.buffer.limit_bytes - self.buffer.waiting_bytes)
+        self._show(())
+        if self._options.flush_threads and self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes:
+            self._flush_behind()
+
+    def _start_flush(self) -> UploadTask | None:
+        """The task of the oldest epoch, unless uploads make room already or the last one failed just now."""
+        if self.buffer.running_tasks or self._clearing or monotonic_seconds() < self._flush_not_before:
+            return None
+        task = self.buffer.start()
+        if task is None:
+            self.buffer.cut_oldest()
+            task = self.buffer.start()
+        return task
+
+    def _flush_behind(self) -> None:
+        """Uploads the oldest epoch on another thread. REQUIRES the lock."""
+        task = self._start_flush()
+        if task is not None:
+            if self._flusher is None:
+                self._flusher = ThreadPoolExecutor(self._options.flush_threads, thread_name_prefix="flush")
+            self._flusher.submit(self._flush, task)
+
+    def _flush(self, task: UploadTask) -> None:
+        with suppress(HummockError):  # noted; the next flush or sync tries again
+            self._upload(task)
+            with self._changed:
+                if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed:
+                    self._flush_behind()
+
+    def _next_task(self, epoch: Epoch, cleared: int) -> UploadTask | None:
+        """The next task at or below `epoch`, started; None once all of it is durable."""
+
+        def is_due() -> bool:
+            return (self._is_closed or cleared != self._cleared or not self.buffer.is_pending(epoch)
+                    or (self.buffer.is_startable(epoch)
+                        and self.buffer.running_tasks < self._options.uploads_in_flight))  # fmt: skip
+
+        with self._changed:
+            self._changed.wait_for(is_due)
+            self._check_cleared(epoch, cleared)
+            return self.buffer.start(epoch)
+
+    def _upload(self, task: UploadTask) -> None:
+        """REQUIRES `task` started."""
+        began = monotonic_seconds()
+        try:
+            readers = self._uploader.upload(task, self._version().tables, self._is_unwanted)
+        except BaseException as error:
+            with self._changed:
+                self.buffer.fail(task)
+                self._note_failure(error)
+                self._changed.notify_all()
+            if isinstance(error, UploadCancelled):
+                self._check_writing()
+                raise InvalidEpoch(task.max_epoch, "was cleared while it was uploaded") from error
+            raise
+        sstables = tuple(reader.info for reader in readers)
+        with self._changed:
+            self.rate.note(task.size_bytes, monotonic_seconds() - began)
+            self._metrics.upload_seconds.observe(monotonic_seconds() - began)
+            self._flush_error, self._flush_failures, self._flush_not_before = None, 0, 0.0
+            self.buffer.finish(task, sstables)
+            self.retained.keep(task.batches, sstables, task.max_epoch)
+            self.retained.shrink(self.buffer.limit_bytes - self.buffer.waiting_bytes)
+            self._show(sstables)
+            self._changed.notify_all()
+
+    def _note_failure(self, error: BaseException) -> None:
+        if isinstance(error, UploadCancelled):
+            return
+        self._metrics.upload_failures.labels(type(error).__name__).inc()
+        if isinstance(error, HummockError):
+            self._flush_error = error
+        wait = min(FIRST_RETRY_SECONDS * 2**self._flush_failures, LAST_RETRY_SECONDS)
+        self._flush_failures += 1
+        self._flush_not_before = monotonic_seconds() + wait
+
+    def _is_unwanted(self) -> bool:
+        return self._is_closed or self._clearing > 0
+
+    def _commit(self, epoch: Epoch, sstables: tuple[SstableInfo, ...], commit_files: CommitFiles) -> None:
+        """A commit whose end was not seen is repeated: the call is recognised if it did happen."""
+        for attempt in range(1, COMMIT_ATTEMPTS + 1):
+            try:
+                commit_files(epoch, sstables)
+                return
+            except OutcomeUnknown:
+                if attempt == COMMIT_ATTEMPTS:
+                    raise
