@@ -157,6 +157,11 @@ class HummockStorage:
     def committed_epoch(self) -> Epoch:
         return self._open_base().version.max_committed_epoch
 
+    @property
+    def version(self) -> HummockVersion:
+        """The newest version that reads see."""
+        return self._open_base().version
+
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
         view = self._view or self._open_view()
         try:

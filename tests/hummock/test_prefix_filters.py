@@ -112,7 +112,7 @@ def test_a_scan_under_a_prefix_reads_the_files_that_hold_it(eight_runs):
     store, epoch = eight_runs
     with store.scan(KeyRange.prefix(user_key(1, 0, b"\x01\x05")), epoch) as rows:
         assert len(list(rows)) == 100
-    holding = [info.name for info in store._view.version.sstables][2]
+    holding = [info.name for info in store.version.sstables][2]
     assert data_reads(store) == [sstable_data_path(holding)]
 
 
@@ -136,4 +136,4 @@ def test_prefixes_that_no_file_holds_read_nearly_no_data(eight_runs):
 
 def test_files_record_the_rules_that_they_were_built_under(eight_runs):
     store, _ = eight_runs
-    assert {info.prefixes for info in store._view.version.sstables} == {((1, PrefixRule(8)),)}
+    assert {info.prefixes for info in store.version.sstables} == {((1, PrefixRule(8)),)}

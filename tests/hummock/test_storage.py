@@ -258,7 +258,7 @@ def test_reads_below_the_safe_epoch_are_refused():
     with Cluster().node() as store:
         store.ingest_batch(batch((b"a", b"1")), E1)
         store.commit(E2)
-        version = store._base.version
+        version = store.version
         store.install_version(replace(version, id=version.id + 1, safe_epoch=E2))
         for read in (
             lambda: store.get(b"a", E1),
@@ -276,7 +276,7 @@ def test_a_version_stays_pinned_while_a_scan_reads_it():
     with Cluster().node(scan_batch_rows=1) as store:
         store.ingest_batch(batch((b"a", b"1"), (b"b", b"2")), E1)
         store.commit(E1)
-        pinned = store._base.version.id
+        pinned = store.version.id
         scan = store.scan(EVERYTHING, E1)
         assert len(scan.next_batch()) == 1
         for epoch in (E2, E3):
