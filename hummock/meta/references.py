@@ -8,6 +8,9 @@ changes the head, so a transaction that requires the head unchanged proves that 
     a version's     by the version, and then by the stale list until no reader needs it
 
 A file that was listed before the references were read, and is in none of them, will never be needed again.
+
+The clock is read after the rows that expire by it: one that was set back and a row that was renewed by it since
+would otherwise look like a row that ran out.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hummock.epoch import Clock
 from hummock.errors import MetaStoreCorrupt
 from hummock.meta.pins import read_leases
 from hummock.meta.records import (
@@ -59,6 +63,7 @@ class References:
     prefixes: frozenset[str]            # of names on their way into a version
     tombstones: dict[str, Tombstone]
     generation: int                     # of the writer role
+    now_ms: int                         # when they were read
     lapsed: MetaOperations
 
     @property
@@ -78,14 +83,15 @@ class References:
         return Need.IN_FLIGHT if is_young or name_prefix(name) in self.prefixes else Need.ORPHANED
 
 
-def read_references(meta_store: MetaStore, known: LogPosition, now_ms: int) -> References:
+def read_references(meta_store: MetaStore, known: LogPosition, clock: Clock) -> References:
     """The references from the newest version on; `known` is an older position. Raises `MetaStoreCorrupt`."""
     position = follow(meta_store, known)
     stale = read_stale(meta_store)
-    floor, _ = pinned_floor(read_leases(meta_store), stale, now_ms)
+    leases, uploads, in_force = read_leases(meta_store), read_uploads(meta_store), set(_task_prefixes(meta_store))
+    now_ms, require = clock(), {}
+    floor, _ = pinned_floor(leases, stale, now_ms)
     freed = {name for row in freed_for_all(stale, floor) for name, _ in row.files}
-    in_force, require = set(_task_prefixes(meta_store)), {}
-    for prefix, upload in read_uploads(meta_store).items():
+    for prefix, upload in uploads.items():
         if upload.expires_ms > now_ms:
             in_force.add(prefix)
         else:
@@ -93,7 +99,7 @@ def read_references(meta_store: MetaStore, known: LogPosition, now_ms: int) -> R
     return References(
         position, frozenset(info.name for info in position.version.sstables),
         frozenset(name for row in stale for name, _ in row.files if name not in freed), frozenset(freed),
-        frozenset(in_force), _tombstones(meta_store), generation_of(meta_store.get(WRITER)),
+        frozenset(in_force), _tombstones(meta_store), generation_of(meta_store.get(WRITER)), now_ms,
         MetaOperations(require=require, delete=tuple(require)))
 
 

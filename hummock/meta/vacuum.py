@@ -126,7 +126,8 @@ class Vacuum:
     def _freed(self, dry_run: bool) -> list[StaleFiles]:
         """The rows whose files no lease protects; leases that ran out are gone before they are acted on."""
         stale = read_stale(self._meta_store)
-        floor, lapsed = pinned_floor(read_leases(self._meta_store), stale, self._clock())
+        leases = read_leases(self._meta_store)
+        floor, lapsed = pinned_floor(leases, stale, self._clock())
         if lapsed and not dry_run:
             self._meta_store.transaction(lapsed)
         freed = freed_for_all(stale, floor)
@@ -165,32 +166,30 @@ class Vacuum:
     def _give_up(self, page: list[StoredFile], first: str, last: str | None,
                  report: VacuumReport) -> list[StoredFile]:
         """The page's orphans, on the tombstone list from here on. Raises `PreconditionFailed`."""
-        now_ms = self._clock()
-        references = read_references(self._meta_store, self._position, now_ms)
-        self._position = references.position
+        references = read_references(self._meta_store, self._position, self._clock)
+        self._position, now_ms = references.position, references.now_ms
         needs = [(file, references.need_of(file.name, now_ms - file.modified_ms < self.options.grace_ms))
                  for file in page]
         orphans = [file for file, need in needs if need is Need.ORPHANED]
         if not report.dry_run:
-            self._bury(references, orphans, now_ms)
-            self._forget(references, {file.name for file in page}, first, last, now_ms)
+            self._bury(references, orphans)
+            self._forget(references, {file.name for file in page}, first, last)
         for file, need in needs:
             if need is not Need.STALE:      # those are known by the stale list
                 report.found[need].add(file.bytes)
         return orphans
 
-    def _bury(self, references: References, orphans: list[StoredFile], now_ms: int) -> None:
-        tombstone = encode(Tombstone(references.generation, now_ms))
+    def _bury(self, references: References, orphans: list[StoredFile]) -> None:
+        tombstone = encode(Tombstone(references.generation, references.now_ms))
         rows = {vacuumed_key(file.name): tombstone for file in orphans if file.name not in references.tombstones}
         if rows or references.lapsed:
             self._meta_store.transaction(references.proof + MetaOperations(put=rows))
 
-    def _forget(self, references: References, names: set[str], first: str, last: str | None,
-                now_ms: int) -> None:
+    def _forget(self, references: References, names: set[str], first: str, last: str | None) -> None:
         gone = [vacuumed_key(name) for name, tombstone in references.tombstones.items()
                 if first < name and (last is None or name <= last) and name not in names
                 and tombstone.generation < references.generation
-                and now_ms - tombstone.vacuumed_ms >= self.options.tombstone_ms]
+                and references.now_ms - tombstone.vacuumed_ms >= self.options.tombstone_ms]
         if gone:
             self._meta_store.transaction(MetaOperations(delete=tuple(gone)))
 

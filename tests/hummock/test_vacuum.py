@@ -261,6 +261,25 @@ def test_a_commit_between_any_two_steps_is_kept_or_refused(at):
     assert names(world.process().version) <= world.stored
 
 
+@pytest.mark.parametrize("at", range(1, calls_of_a_run() + 3))
+def test_a_clock_that_is_set_back_between_any_two_steps_ends_no_lease(at):
+    world = VacuumWorld()
+    old = world.commit_new(2)
+    reader = world.process()
+    reader.pin_version("reader")
+    world.replace()
+    staged = world.upload()
+
+    def happen():
+        world.clock.advance(-HOUR_MS)
+        reader.renew_lease("reader")
+        world.registry.renew()
+
+    report = world.vacuum(truth=Interrupted(world.truth, at, happen)).run()
+    assert {staged.name} | names(old) <= world.stored, report
+    reader.renew_lease("reader")
+
+
 def test_vacuums_of_two_processes_agree(world):
     world.commit_new()
     for number in range(20):
