@@ -142,7 +142,7 @@ class CompactionManager:
     def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition,
                    now_ms: int) -> Change:
         """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction."""
-        raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, now_ms,
+        raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, self._clock,
                                   self._keeper.options.checkpoint_deltas)
         operations, after = raised or (position.requirement, position)
         task = self._task_of(pick, board.counter.next_id, after.version)
@@ -285,11 +285,12 @@ class CompactionManager:
         return len(board.running) + len(board.wanted) + (due is not None)
 
 
-def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, now_ms: int,
+def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, clock: Clock,
                      checkpoint_deltas: int) -> Change | None:
     """Raises the safe epoch towards `epoch`, as far as pins in force and commits allow; None: not at all."""
-    version = position.version
-    in_force, settled = settle(read_leases(meta_store), now_ms)
+    version, leases = position.version, read_leases(meta_store)
+    # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
+    in_force, settled = settle(leases, clock())
     target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
     if target <= version.safe_epoch:
         return None

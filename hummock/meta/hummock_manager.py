@@ -254,7 +254,7 @@ class HummockManager:
         return self.version.safe_epoch
 
     def _plan_safe_epoch(self, epoch: Epoch, position: LogPosition) -> Change | None:
-        return raise_safe_epoch(position, epoch, self._meta_store, self._clock(), self.options.checkpoint_deltas)
+        return raise_safe_epoch(position, epoch, self._meta_store, self._clock, self.options.checkpoint_deltas)
 
     # -- compaction ----------------------------------------------------------------------------------------
 
