@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hummock.errors import InvalidOption
+from hummock.errors import InvalidOption, MetaStoreUnfit
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.sqlite import SqliteMetaStore
@@ -32,22 +33,35 @@ def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectSt
                     create: bool = True, options: MetaOptions | None = None) -> MetaStore:
     """The truth that belongs to the objects at `url`, kept where `meta` says.
 
-    `memory://` keeps it in this process, `sqlite:///file` in a database, `log` among the objects themselves. Without
-    `meta` it is in memory for `memory://`, a database in the directory of a `file://` URL, and the log elsewhere.
-    `object_store` is what `url` was opened to, if it was.
+    `memory://` keeps it in this process, `sqlite:///file` in a database here, `postgresql://...` in one that
+    machines share, `log` among the objects themselves. Without `meta` it is in memory for `memory://`, a database
+    in the directory of a `file://` URL, and the log elsewhere. `object_store` is what `url` was opened to; without
+    it the meta store opens and closes its own, where it needs one.
     """
     options, scheme = options or MetaOptions(), urlsplit(url).scheme
     place = meta if meta is not None else DEFAULTS.get(scheme, LOG)
     if place == "memory://":
         return MemoryMetaStore()
-    if place == LOG:
-        on_close = None
-        if object_store is None:
-            object_store = open_object_store(url)
-            on_close = object_store.close
-        return ObjectLogMetaStore(object_store, create=create, options=options, on_close=on_close)
-    if urlsplit(place).scheme == "sqlite":
+    kind = urlsplit(place).scheme
+    if kind == "sqlite":
         named = unquote(urlsplit(place).path)
         path = Path(named) if named else Path(directory_of(url)) / DATABASE
         return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms)
-    raise InvalidOption("meta", meta, "memory://, log or sqlite:///absolute/file")
+    if place == LOG or kind in ("postgresql", "postgres"):
+        objects, on_close = object_store, None
+        if objects is None:
+            objects = open_object_store(url)
+            on_close = objects.close
+        if place == LOG:
+            return ObjectLogMetaStore(objects, create=create, options=options, on_close=on_close)
+        return _open_postgres(place, objects, create, options, on_close)
+    raise InvalidOption("meta", meta, "memory://, log, sqlite:///absolute/file or postgresql://host/database")
+
+
+def _open_postgres(url: str, objects: ObjectStore, create: bool, options: MetaOptions,
+                   on_close: Callable[[], None] | None) -> MetaStore:
+    try:
+        from hummock.meta.postgres import PostgresMetaStore
+    except ImportError as error:
+        raise MetaStoreUnfit("PostgreSQL", f"psycopg is needed: {error}") from error
+    return PostgresMetaStore(url, objects, create=create, busy_timeout_ms=options.busy_timeout_ms, on_close=on_close)

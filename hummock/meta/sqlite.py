@@ -6,9 +6,7 @@ together with SQLite's own integrity check, and a `Witness` beside the file know
 transaction. WAL with synchronous=FULL, because a rollback journal with FULL was seen to lose an acknowledged
 transaction at power loss, and NORMAL loses many.
 
-    meta(key TEXT, value BLOB, digest)      digest = blake2b-128 of (key size u32 LE | key | value)
-    summary(0, format, store_id, serial, rows, total, digest)
-                                            total = sum of row digests mod 2**128, LE
+    meta(key TEXT, value BLOB, digest)      summary(0, format, store_id, serial, rows, total, digest)
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 from hummock.epoch import monotonic_seconds
@@ -35,12 +31,10 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta.store import MetaOperations, MetaStore, check_key
+from hummock.meta.summary import Summary, checked_value, row_digest
 from hummock.meta.witness import Acknowledged, Witness
 from hummock.object_store.base import RandomBytes
 
-FORMAT = 1
-DIGEST_BYTES = 16
-TOTAL_MODULUS = 1 << (8 * DIGEST_BYTES)
 OPEN_PAUSE_SECONDS = 0.01
 AFTER_ALL_KEYS = "\x7f"                 # keys are printable ASCII
 SCHEMA = (
@@ -50,34 +44,6 @@ SCHEMA = (
 )
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH)
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What all rows together are, as of transaction `serial`."""
-
-    store_id: bytes
-    serial: int = 0
-    rows: int = 0
-    total: int = 0
-
-    def row(self) -> tuple[int, int, bytes, int, int, bytes, bytes]:
-        total = self.total.to_bytes(DIGEST_BYTES, "little")
-        return (0, FORMAT, self.store_id, self.serial, self.rows, total, self._digest())
-
-    def _digest(self) -> bytes:
-        text = f"{FORMAT}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
-        return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
-
-    @staticmethod
-    def of_row(row: tuple | None, store: str) -> Summary:
-        """The checked summary. Raises `MetaStoreCorrupt`."""
-        if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
-            raise MetaStoreCorrupt(store, "summary row", "a summary", row)
-        summary = Summary(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
-        if summary.row() != row:
-            raise MetaStoreCorrupt(store, "summary digest", summary.row()[-1].hex(), row[-1].hex())
-        return summary
 
 
 class SqliteMetaStore(MetaStore):
@@ -221,31 +187,21 @@ class SqliteMetaStore(MetaStore):
         report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]
         if report != ["ok"]:
             raise MetaStoreCorrupt(str(self._path), "SQLite structure", "ok", "; ".join(map(str, report)))
-        summary, count, total = self._read_summary(connection), 0, 0
-        for row in connection.execute("SELECT key, value, digest FROM meta ORDER BY key"):
-            self._checked(row)
-            count += 1
-            total += int.from_bytes(row[2], "little")
-        if (count, total % TOTAL_MODULUS) != (summary.rows, summary.total):
-            raise MetaStoreCorrupt(str(self._path), "rows", f"{summary.rows} rows, sum {summary.total:x}",
-                                   f"{count} rows, sum {total % TOTAL_MODULUS:x}")
+        summary = self._read_summary(connection)
+        rows = connection.execute("SELECT key, value, digest FROM meta ORDER BY key")
+        summary.check_rows(str(self._path), (row[2] for row in rows if self._checked(row) is not None))
         return summary
 
     def _apply(self, connection: sqlite3.Connection, operations: MetaOperations) -> Summary:
-        before = self._read_summary(connection)
-        rows, total = before.rows, before.total
+        before, held = self._read_summary(connection), []
         for key in (*operations.delete, *operations.put):
             old = self._read(connection, key)
             if old is not None:
-                rows -= 1
-                total -= int.from_bytes(_row_digest(key, old), "little")
+                held.append((key, old))
                 connection.execute("DELETE FROM meta WHERE key = ?", (key,))
         for key, value in operations.put.items():
-            digest = _row_digest(key, value)
-            rows += 1
-            total += int.from_bytes(digest, "little")
-            connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, value, digest))
-        after = Summary(before.store_id, before.serial + 1, rows, total % TOTAL_MODULUS)
+            connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, value, row_digest(key, value)))
+        after = before.after(operations, held)
         self._write_summary(connection, after)
         return after
 
@@ -254,13 +210,7 @@ class SqliteMetaStore(MetaStore):
         return None if row is None else self._checked(row)
 
     def _checked(self, row: tuple) -> bytes:
-        """The value of a row whose digest agrees. Raises `MetaStoreCorrupt`."""
-        key, value, digest = row
-        if type(key) is not str or type(value) is not bytes or type(digest) is not bytes:
-            raise MetaStoreCorrupt(str(self._path), f"types of row {key!r}")
-        if (expected := _row_digest(key, value)) != digest:
-            raise MetaStoreCorrupt(str(self._path), f"digest of row {key!r}", expected.hex(), digest.hex())
-        return value
+        return checked_value(row, str(self._path))
 
     def _read_summary(self, connection: sqlite3.Connection) -> Summary:
         row = connection.execute("SELECT * FROM summary WHERE id = 0").fetchone()
@@ -303,11 +253,3 @@ class SqliteMetaStore(MetaStore):
                 raise
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
 
-
-def _row_digest(key: str, value: bytes) -> bytes:
-    """blake2b-128 of (key size u32 LE | key | value)."""
-    name = key.encode()
-    digest = blake2b(len(name).to_bytes(4, "little"), digest_size=DIGEST_BYTES)
-    digest.update(name)
-    digest.update(value)
-    return digest.digest()
