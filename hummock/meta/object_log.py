@@ -172,7 +172,7 @@ class ObjectLogMetaStore(MetaStore):
                 raise MetaStoreCorrupt(f"{self.url}/{IDENTITY}", "identity", "the id of the store", None)
             if not create:
                 raise MetaStoreError(f"{self.url} holds no store: one is made by opening as writer")
-        self._witness.probe()
+        self._witness.probe(store_id)
         store_id = store_id or self._witness.identity(True)
         assert store_id is not None
         return store_id

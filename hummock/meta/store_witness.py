@@ -2,7 +2,6 @@
 
     store/identity          the id of the store, written once and for ever
     store/witness/<serial>  that transaction `serial` was acknowledged; the newest counts
-    store/probe             proves that create-if-absent holds here
     store/clock             written to be dated: the clock of the object store
 
 An emptied, exchanged or rolled back meta store is refused by what stands here, as `Witness` does it for a file. It
@@ -28,12 +27,13 @@ from hummock.errors import (
     ObjectExists,
     ObjectNotFound,
     ObjectStoreError,
+    ObjectStoreRefused,
 )
 from hummock.object_store.base import ObjectStore, RandomBytes
+from hummock.object_store.probe import require_exclusive_creation
 
 IDENTITY = "store/identity"
 WITNESSES = "store/witness/"
-PROBE = "store/probe"
 CLOCK = "store/clock"
 MAGIC = b"HMKSTO01"
 TESTIMONY_BYTES = 64
@@ -94,17 +94,19 @@ class StoreWitness:
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
 
-    def probe(self) -> None:
-        """Raises `MetaStoreUnfit` unless the object store refuses to create what exists."""
+    def probe(self, store_id: bytes | None) -> None:
+        """Raises `MetaStoreUnfit` unless the object store refuses to create what exists, as the identity does."""
         try:
-            for _ in range(2):
+            if store_id is not None and self._objects.creates_exclusively:
                 try:
-                    self._objects.put(PROBE, self._random_bytes(16), if_absent=True)
+                    self._objects.put(IDENTITY, Witnessed(store_id).encode(), if_absent=True)
                 except ObjectExists:
                     return
+            require_exclusive_creation(self._objects, self._random_bytes)
+        except ObjectStoreRefused as error:
+            raise MetaStoreUnfit(self._objects.url, error.reason) from error
         except ObjectStoreError as error:
-            raise MetaStoreUnfit(self._objects.url, f"it does not create on condition: {error}") from error
-        raise MetaStoreUnfit(self._objects.url, "it overwrites where it was told to create")
+            raise MetaStoreError(str(error)) from error
 
     def newest(self) -> Witnessed | None:
         """The newest testimony. Raises `MetaStoreCorrupt` where it is damaged."""

@@ -15,7 +15,7 @@ from hummock.errors import (
     MetaStoreForked,
     MetaStoreUnfit,
     ObjectExists,
-    ObjectStoreError,
+    ObjectStoreRefused,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -265,14 +265,32 @@ class Careless(MemoryObjectStore):
 class Refusing(MemoryObjectStore):
     def put(self, path, data, *, if_absent=False):
         if if_absent:
-            raise ObjectStoreError(path, "NotImplemented: a header is not implemented")
+            raise ObjectStoreRefused(path, "NotImplemented: a header is not implemented")
         super().put(path, data)
 
 
-@pytest.mark.parametrize(("objects", "reason"), [(Careless, "overwrites"), (Refusing, "NotImplemented")])
+class Incapable(MemoryObjectStore):
+    creates_exclusively = False
+
+
+@pytest.mark.parametrize(("objects", "reason"), [(Careless, "ignores"), (Refusing, "NotImplemented"),
+                                                 (Incapable, "no create-if-absent")])
 def test_a_store_without_the_condition_is_refused_with_the_reason(objects, reason):
     with pytest.raises(MetaStoreUnfit, match=reason):
         ObjectLogMetaStore(objects())
+    kept = objects()
+    for path, data in made_elsewhere():
+        MemoryObjectStore.put(kept, path, data)
+    with pytest.raises(MetaStoreUnfit, match=reason):
+        ObjectLogMetaStore(kept, create=False)
+
+
+def made_elsewhere():
+    objects = MemoryObjectStore()
+    store = ObjectLogMetaStore(objects)
+    store.transaction(put(a=b"1"))
+    store.close()
+    return copied(objects).items()
 
 
 def test_reading_makes_no_store(world):
