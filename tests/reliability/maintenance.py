@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
 
-from hummock.storage import HummockStorage
+from hummock.compaction.execute import run_ranges
+from hummock.meta import MetaStore, open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.vacuum import Vacuum
+from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore, mint_sstable_name, sstable_data_path, sstable_meta_path
+from hummock.options import CompactionOptions, VacuumOptions
 
-BY_HAND: dict[str, Any] = {}    # how a store is opened whose maintenance the test does itself
+SHAPE = CompactionOptions(
+    history_ms=1, l0_runs=2, base_level_bytes=1_500, level_multiplier=2, l0_base_bytes=1_000, sstable_bytes=700,
+    block_bytes=200, range_bytes=2_000, threads=1, memory_bytes=1 << 20)
+AT_ONCE = VacuumOptions(grace_ms=0, tombstone_ms=0)
+LATER_MS = 3_600_000        # every lease of a killed process has run out by then
+TASKS = 4
 
 
-def compact(storage: HummockStorage, seed: int) -> int:
-    """Number of tasks done, until none is picked."""
-    return 0
+def compact(manager: HummockManager, objects: ObjectStore, tasks: int = TASKS) -> int:
+    """Does what is due, at most so many tasks; how many it were."""
+    for done in range(tasks):
+        given = manager.get_compact_task("compactor")
+        if given is None:
+            return done
+        task, token = given
+        results = run_ranges(task, objects, lambda token=token: mint_sstable_name(os.urandom, token[:16]), threads=1,
+                             memory_bytes=SHAPE.memory_bytes)
+        manager.report_compact_task(task.id, token, results)
+    return tasks
 
 
-def vacuum(storage: HummockStorage) -> None:
-    """Removes all that nobody needs any more."""
+def maintain(directory: str, give_back: Callable[[], None]) -> None:
+    """What a compactor's process does beside the writer's, once; readers let go of old versions in between."""
+
+    def work(meta: MetaStore, objects: ObjectStore) -> None:
+        compact(HummockManager(meta, objects, compaction=SHAPE), objects)
+        give_back()
+        Vacuum(meta, objects, options=AT_ONCE).run()
+
+    with_stores(directory, work)
+
+
+def check_no_garbage(directory: str) -> None:
+    """After all leases have run out and all tasks are done vacuum leaves the version's files and no others."""
+
+    def check(meta: MetaStore, objects: ObjectStore) -> None:
+        manager = HummockManager(meta, objects, lambda: meta.now_ms() + LATER_MS, compaction=SHAPE)
+        while compact(manager, objects):
+            pass
+        vacuum = Vacuum(meta, objects, lambda: meta.now_ms() + LATER_MS, options=AT_ONCE)
+        for _ in range(2):              # what leases protected in the first run is free in the second
+            vacuum.run()
+        names = [info.name for info in manager.version.sstables]
+        needed = {path(name) for name in names for path in (sstable_data_path, sstable_meta_path)}
+        assert {found.path for found in objects.list("sst/")} == needed
+
+    with_stores(directory, check)
+
+
+def with_stores(directory: str, use: Callable[[MetaStore, ObjectStore], None]) -> None:
+    url = f"file://{directory}"
+    objects = open_object_store(url)
+    try:
+        meta = open_meta_store(url, object_store=objects, create=False)
+        try:
+            use(meta, objects)
+        finally:
+            meta.close()
+    finally:
+        objects.close()

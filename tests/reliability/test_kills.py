@@ -49,12 +49,14 @@ class Store:
         return end.calls
 
     def check_a_kill(self, kill_at, when, recovery_kill_at):
-        """False where the work ended before that call."""
+        """False where the work ended before that call. `recovery_kill_at` 0: the recovery is not tried."""
         self.renew()
         end = self.work(kill_at=kill_at, when=when)
         left = self.check_left(end, workload.look, self.first - 1)
+        if recovery_kill_at == 0:
+            return end.was_killed
         again = self.run("recover", kill_at=recovery_kill_at, when=random.Random(kill_at).choice(list(When)))
-        self.check_left(again, workload.look_and_go_on, left)
+        self.check_left(again, workload.look_and_clean_up if kill_at % 4 == 0 else workload.look_and_go_on, left)
         return end.was_killed
 
     def check_left(self, end, look, at_least):
@@ -68,14 +70,14 @@ class Store:
         return committed
 
 
-def sweep(children, seed, first, last, points):
-    """Kills at each of `points(calls)`; the failing one is named by a note."""
+def sweep(children, seed, first, last, points, recover_each=1):
+    """Kills at each of `points(calls)`, and each so-manyth recovery too; the failing one is named by a note."""
     with quick_directory() as directory:
         store = Store(children, directory, seed, first, last)
         killed = 0
-        for kill_at, when in points(store.calls()):
+        for place, (kill_at, when) in enumerate(points(store.calls())):
             try:
-                killed += store.check_a_kill(kill_at, when, 1 + kill_at * 7 % 60)
+                killed += store.check_a_kill(kill_at, when, 0 if place % recover_each else 1 + kill_at * 7 % 60)
             except BaseException as error:
                 error.add_note(f"seed {seed}, epochs {first} to {last}, killed at call {kill_at}, {when.name}")
                 raise
@@ -87,9 +89,9 @@ def every_call(calls):
     return [(at, when) for at, letter in enumerate(calls, 1) for when in When if when != When.TORN or letter == "w"]
 
 
-@pytest.mark.parametrize("first", [1, 3], ids=["a new store", "a store in use"])
+@pytest.mark.parametrize("first", [1, 4], ids=["a new store", "a store in use"])
 def test_a_kill_at_any_file_call_loses_no_acknowledged_epoch(children, first):
-    assert sweep(children, 11, first, first, every_call) > 60
+    assert sweep(children, 11, first, first, every_call, recover_each=5) > 100
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def state(seed: int, number: int) -> State:
 
 
 def opened(directory: str, role: str) -> HummockStorage:
-    return hummock.open(f"file://{directory}", role=role, **maintenance.BY_HAND, **SIZES)
+    return hummock.open(f"file://{directory}", role=role, **SIZES)
 
 
 def work(directory: str, seed: int, first: int, last: int, note: Note) -> None:
@@ -71,10 +71,14 @@ def work(directory: str, seed: int, first: int, last: int, note: Note) -> None:
         note(f"open {storage.committed_epoch >> 16}")
         for number in range(max(first, (storage.committed_epoch >> 16) + 1), last + 1):
             write_epoch(storage, seed, number, note)
-            maintenance.compact(storage, seed + number)
-            note(f"compacted {number}")
-            maintenance.vacuum(storage)
-            note(f"vacuumed {number}")
+            maintenance.maintain(directory, lambda: give_back(storage))
+            note(f"maintained {number}")
+
+
+def give_back(storage: HummockStorage) -> None:
+    """The store reads the newest version and protects no older one."""
+    storage._local.refresh()
+    storage.meta_client.renew_lease(storage._local._node)
 
 
 def work_without_syncs(note: Note, **arguments: Any) -> None:
@@ -116,7 +120,7 @@ def look_once(directory: str, seed: int) -> int:
         assert "there is no store" in str(error), error
         return 0
     with storage:
-        version = storage._open_view().version
+        version = storage.version
         committed, safe = version.max_committed_epoch >> 16, version.safe_epoch >> 16
         for number in range(safe, committed + 1):
             check_epoch(storage, seed, number, number)
@@ -152,13 +156,20 @@ def recover(directory: str, seed: int, note: Note) -> None:
     with opened(directory, "writer") as storage:
         number = (storage.committed_epoch >> 16) + 1
         write_epoch(storage, seed, number, note)
-        maintenance.compact(storage, seed)
-        maintenance.vacuum(storage)
+        maintenance.maintain(directory, lambda: give_back(storage))
 
 
 def look_and_go_on(directory: str, seed: int) -> int:
     """As `look`; then the store is still one to work on."""
     found = look(directory, seed)
     recover(directory, seed, lambda text: None)
+    assert look_once(directory, seed) == found + 1
+    return found
+
+
+def look_and_clean_up(directory: str, seed: int) -> int:
+    """As `look_and_go_on`; and when everybody's leases have run out no garbage is left."""
+    found = look_and_go_on(directory, seed)
+    maintenance.check_no_garbage(directory)
     assert look_once(directory, seed) == found + 1
     return found
