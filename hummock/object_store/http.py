@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ class HttpClient:
         self._connect_seconds, self._idle_seconds = connect_seconds, idle_seconds
         trust: dict[str, Any] = {"ca_certs": certificates} if certificates else {}
         self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, retries=False, **trust)
+        self._pool.pool_classes_by_scheme = {"http": _pool_class(urllib3.HTTPConnectionPool),
+                                             "https": _pool_class(urllib3.HTTPSConnectionPool)}
 
     def request(self, method: str, url: str, headers: Mapping[str, str], *, path: str, seconds: float,
                 body: Buffer | None = None, into: memoryview | None = None) -> Answer:
@@ -46,8 +49,8 @@ class HttpClient:
         Raises `ObjectStoreError` of `path` for anything that is no whole answer.
         """
         until = monotonic_seconds() + seconds
-        http = self._urllib3
-        timeout = http.Timeout(connect=min(self._connect_seconds, seconds), read=min(self._idle_seconds, seconds))
+        timeout = self._urllib3.Timeout(connect=min(self._connect_seconds, seconds),
+                                        read=min(self._idle_seconds, seconds))
         try:
             response = self._pool.request(
                 method, url, headers=dict(headers), body=None if body is None else _pieces(body, path, until),
@@ -59,7 +62,7 @@ class HttpClient:
                 raise
             response.release_conn()
             return answer
-        except (http.exceptions.HTTPError, OSError, ValueError) as error:
+        except (self._urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             raise ObjectStoreError(path, f"{method} failed: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
@@ -68,6 +71,9 @@ class HttpClient:
     def _receive(self, response: Any, method: str, path: str, until: float, into: Any) -> Answer:
         length = response.headers.get("Content-Length")
         expected = None if length is None or method == "HEAD" else int(length)
+        is_ended = length is not None or "Transfer-Encoding" in response.headers
+        if not is_ended and method != "HEAD" and response.status in (200, 206):
+            raise ObjectStoreError(path, "the answer does not say where it ends")
         is_placed = into is not None and response.status == 206
         parts, size = [], 0
         while expected is None or size < expected:
@@ -93,6 +99,41 @@ class HttpClient:
         socket = getattr(response.connection, "sock", None)
         if socket is not None and left < self._idle_seconds:
             socket.settimeout(left)
+
+
+def _pool_class(kind: Any) -> Any:
+    """A pool of connections whose answers have whole heads."""
+    connection = type("WholeHeadConnection", (kind.ConnectionCls,), {"response_class": _WholeHeadResponse})
+    return type("WholeHeadPool", (kind,), {"ConnectionCls": connection})
+
+
+class _WholeHeadResponse(http.client.HTTPResponse):
+    """The standard library takes the end of a connection for the end of the headers: half an answer would pass."""
+
+    def begin(self) -> None:
+        stream: Any = self.fp
+        self.fp = _Lines(stream)        # type: ignore[assignment]
+        try:
+            super().begin()
+        finally:
+            if isinstance(self.fp, _Lines):
+                self.fp = stream
+
+
+class _Lines:
+    """Lines of a stream; raises where one is cut off."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def readline(self, limit: int = -1) -> bytes:
+        line = self._stream.readline(limit)
+        if not line.endswith(b"\n") and (limit < 0 or len(line) < limit):
+            raise ConnectionResetError("the connection ended within the headers of an answer")
+        return line
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _pieces(body: Buffer, path: str, until: float) -> Any:

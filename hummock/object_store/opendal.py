@@ -63,7 +63,8 @@ class OpendalObjectStore(ObjectStore):
 
         self._url, self._errors, self._random_bytes = url, opendal.exceptions, random_bytes
         # They have no common root.
-        self._any = tuple(kind for kind in vars(opendal.exceptions).values() if isinstance(kind, type))
+        self._any: tuple[type[Exception], ...] = (
+            OSError, *(kind for kind in vars(opendal.exceptions).values() if isinstance(kind, type)))
         self._clock, self._pid = clock, os.getpid()
         try:
             operator = opendal.Operator(service, **settings)
@@ -209,7 +210,7 @@ class OpendalObjectStore(ObjectStore):
             raise kind(path, _reason(error)) from error
         except (errors.PermissionDenied, errors.ConfigInvalid, errors.Unsupported) as error:
             raise ObjectStoreRefused(path, _reason(error)) from error
-        except (*self._any, OSError) as error:
+        except self._any as error:
             raise ObjectStoreError(path, _reason(error)) from error
 
 
