@@ -67,17 +67,26 @@ class TableRules:
     """`ttl_ms`: a row is gone for readers whose epoch is that much later than its own; 0: never.
 
     `watermarks`: newest first. `vnode_groups`: compaction cuts the table's files at the borders of so many equal
-    groups of vnodes.
+    groups of its `vnode_count` vnodes, and where the table begins and ends; 1: nowhere for the table's sake.
     """
 
     prefix: PrefixRule | None = None
     ttl_ms: int = 0
     watermarks: tuple[KeyWatermark, ...] = ()
     vnode_groups: int = 1
+    vnode_count: int = 256
+
+    def borders(self, table_id: int) -> list[tuple[int, int]]:
+        """(table id, vnode) before which files are cut for this table's sake."""
+        if self.vnode_groups <= 1:
+            return []
+        firsts = [-(-self.vnode_count * group // self.vnode_groups) for group in range(self.vnode_groups)]
+        return [*((table_id, first) for first in firsts), (table_id + 1, 0)]
 
     def to_json(self) -> dict[str, Any]:
         prefix = None if self.prefix is None else self.prefix.to_json()
         return {"prefix": prefix, "ttl_ms": self.ttl_ms, "vnode_groups": self.vnode_groups,
+                "vnode_count": self.vnode_count,
                 "watermarks": [{"epoch": mark.epoch, "is_descending": mark.is_descending,
                                 "keys": [[vnode, key.hex()] for vnode, key in mark.keys]}
                                for mark in self.watermarks]}
@@ -91,7 +100,8 @@ class TableRules:
                          tuple((int(vnode), bytes.fromhex(key)) for vnode, key in mark["keys"]),
                          bool(mark["is_descending"]))
             for mark in record["watermarks"])
-        return cls(prefix, int(record["ttl_ms"]), watermarks, int(record["vnode_groups"]))
+        return cls(prefix, int(record["ttl_ms"]), watermarks, int(record["vnode_groups"]),
+                   int(record.get("vnode_count", 256)))
 
 
 Tables = Mapping[int, TableRules]       # by table id

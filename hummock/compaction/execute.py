@@ -108,7 +108,8 @@ class _RangeWork:
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
-        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes)
+        borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
+        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes, borders)
         self._room = threading.Semaphore(max(1, memory_bytes // 2 // task.output.sstable_bytes - 1))
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0

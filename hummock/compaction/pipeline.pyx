@@ -6,10 +6,13 @@ iterator they give and in what it retains. The GIL is taken when a file is finis
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport FORWARD, HummockIterator
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
 from hummock.sstable.split_builder cimport SplitSstableBuilder
 
 cdef uint64_t SPILL_MASK = 0xFFFF
+
+cdef enum:
+    PULL_ENTRIES = 256
 
 
 def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
@@ -20,23 +23,34 @@ def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder no
     `source` has at most one operation on a key in a pure epoch.
     """
     cdef uint64_t cleared = 0 if flush is None else SPILL_MASK, offset = 0 if flush is None else flush
-    cdef Py_ssize_t rows = 0
-    cdef void* file
+    cdef Entry entries[PULL_ENTRIES]
+    cdef Py_ssize_t rows = 0, finished, count = 1
     if source.direction != FORWARD:
         raise ValueError("files are built in ascending order: the source must walk forward")
     if not 0 <= offset <= SPILL_MASK:
         raise ValueError(f"flush {offset} does not fit into 16 bits")
     with nogil:
         source.rewind()
-    while source.valid:
-        file = <void*>builder.current
+        source.pulled = 0
+    while count > 0:
+        finished = builder.finished
         with nogil:
-            while source.valid and <void*>builder.current == file:
-                builder.add(source.user_key, (source.epoch & ~cleared) | offset, source.value)
-                source.next()
-                rows += 1
+            while count > 0 and builder.finished == finished:
+                count = source.pull(entries, PULL_ENTRIES)
+                rows += count
+                add_all(builder, entries, count, ~cleared, offset)
         for output in builder.take_outputs():
             take(output)
     for output in builder.finish():
         take(output)
     return rows
+
+
+cdef int add_all(
+    SplitSstableBuilder builder, Entry* entries, Py_ssize_t count, uint64_t kept_bits, uint64_t offset
+) except -1 nogil:
+    cdef Py_ssize_t at
+    for at in range(count):
+        entries[at].epoch = (entries[at].epoch & kept_bits) | offset
+        builder.add(&entries[at])
+    return 0

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from hummock.iterator.base cimport HummockIterator, Span
+from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.key cimport Slice
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex

@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
-from hummock.iterator.base cimport FORWARD, HummockIterator, Span
+from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
 from hummock.key cimport Slice
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
@@ -276,6 +276,16 @@ cdef class RunIterator(HummockIterator):
         if self.row >= self.end_row:
             return self.enter()
         return self.show()
+
+    cdef bint columns(self, Columns* out) noexcept nogil:
+        out.prefix = self.block.prefix
+        out.key_offsets, out.key_data = self.block.suffix_offsets, self.block.suffixes
+        out.value_offsets, out.value_data = self.block.value_offsets, self.block.values
+        out.epochs, out.one_epoch = self.block.epochs, self.block.one_epoch
+        out.marks, out.marks_at, out.marks_puts = self.block.tombstones, 0, False
+        out.row, out.end = self.row, self.end_row
+        out.longest_key = self.block.prefix.size + self.block.longest_suffix
+        return True
 
     cdef int enter(self) except -1 nogil:
         self.valid, self.row, self.end_row = False, 0, 0

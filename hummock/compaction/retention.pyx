@@ -12,7 +12,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
-from hummock.iterator.base cimport FORWARD, HummockIterator
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
 from hummock.key cimport Slice, compare_bytes, head_of
 
 cdef uint64_t SPILL_MASK = 0xFFFF
@@ -33,7 +33,6 @@ cdef class RetentionIterator(HummockIterator):
         self.child, self.direction = child, FORWARD
         self.watermark = watermark & ~SPILL_MASK
         self.drop_tombstones = drop_tombstones
-        self.key_size = -1
         self.held = []
         self.take_rules(frozenset(dropped_tables), tables or {})
 
@@ -71,14 +70,16 @@ cdef class RetentionIterator(HummockIterator):
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
-        self.key_size, self.place = -1, NOWHERE
+        self.has_last, self.place, self.is_pulled = False, NOWHERE, False
         self.child.rewind()
+        self.child.pulled = 0
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """REQUIRES `epoch` to be newer than any of `user_key`: what stays depends on all versions of a key."""
-        self.key_size, self.place = -1, NOWHERE
+        self.has_last, self.place, self.is_pulled = False, NOWHERE, False
         self.child.seek(user_key, epoch)
+        self.child.pulled = 0
         return self.settle()
 
     cdef int next(self) except -1 nogil:
@@ -86,47 +87,77 @@ cdef class RetentionIterator(HummockIterator):
         return self.settle()
 
     cdef int settle(self) except -1 nogil:
-        while self.child.valid and not self.stays():
+        cdef Entry entry
+        while self.child.valid:
+            entry.user_key, entry.epoch, entry.value = self.child.user_key, self.child.epoch, self.child.value
+            entry.high = head_of(entry.user_key.data, entry.user_key.size)
+            entry.low = low_of(entry.user_key.data, entry.user_key.size)
+            if self.stays(&entry):
+                self.save_key()
+                self.user_key, self.epoch, self.value = self.child.user_key, self.child.epoch, self.child.value
+                self.valid = True
+                return 0
+            self.save_key()
             self.dropped_rows += 1
             self.child.next()
-        self.valid = self.child.valid
-        if self.valid:
-            self.user_key, self.epoch, self.value = self.child.user_key, self.child.epoch, self.child.value
+        self.valid = False
         return 0
 
-    cdef bint stays(self) except -1 nogil:
-        cdef uint64_t pure = self.child.epoch & ~SPILL_MASK
-        cdef Slice user_key = self.child.user_key
-        if user_key.size != self.key_size or memcmp(user_key.data, self.key, <size_t>user_key.size) != 0:
-            self.note_key()
-        elif pure == self.last_pure:
-            return False
-        self.last_pure = pure
-        if self.is_dropped or pure < self.oldest:
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
+        cdef Py_ssize_t count, kept, at
+        if not self.is_pulled:              # the first one was judged already
+            self.is_pulled = True
+            return HummockIterator.pull(self, out, most)
+        if self.pulled > 0:
+            self.pulled = 0
+            self.child.next()
+        while True:
+            count = self.child.pull(out, most)
+            if count == 0:
+                return 0
+            kept = 0
+            for at in range(count):
+                if self.stays(&out[at]):
+                    out[kept] = out[at]
+                    kept += 1
+            self.save_key()
+            self.dropped_rows += count - kept
+            if kept > 0:
+                return kept
+
+    cdef bint stays(self, const Entry* entry) noexcept nogil:
+        cdef uint64_t pure = entry.epoch & ~SPILL_MASK
+        cdef bint is_repeated = False
+        if self.has_last and same_user_key(&self.last, entry):
+            is_repeated = pure == self.last.epoch
+        else:
+            if entry.high >> 16 != self.place:
+                self.enter_vnode(entry.high >> 16)
+            self.is_below = False
+            self.is_dropped = self.is_table_dropped or (self.mark != NULL and self.is_passed(entry.user_key))
+        self.last.high, self.last.low, self.last.user_key, self.last.epoch = (
+            entry.high, entry.low, entry.user_key, pure)
+        self.has_last = True
+        if is_repeated or self.is_dropped or pure < self.oldest:
             return False
         if pure > self.watermark:
             return True
         if self.is_below:
             return False
         self.is_below = True
-        return self.child.value.data != NULL or not self.drop_tombstones
+        return entry.value.data != NULL or not self.drop_tombstones
 
-    cdef int note_key(self) except -1 nogil:
-        cdef Slice user_key = self.child.user_key
+    cdef int save_key(self) except -1 nogil:
+        cdef Py_ssize_t size = self.last.user_key.size
         cdef uint8_t* grown
-        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16
-        if user_key.size >= self.key_capacity:
-            grown = <uint8_t*>realloc(self.key, <size_t>(2 * user_key.size + 16))
+        if size >= self.key_capacity:
+            grown = <uint8_t*>realloc(self.key, <size_t>(2 * size + 16))
             if grown == NULL:
                 with gil:
                     raise MemoryError
-            self.key, self.key_capacity = grown, 2 * user_key.size + 16
-        memcpy(self.key, user_key.data, <size_t>user_key.size)
-        self.key_size = user_key.size
-        if place != self.place:
-            self.enter_vnode(place)
-        self.is_below = False
-        self.is_dropped = self.is_table_dropped or (self.mark != NULL and self.is_passed(user_key))
+            self.key, self.key_capacity = grown, 2 * size + 16
+        memcpy(self.key, self.last.user_key.data, <size_t>size)
+        self.last.user_key.data = self.key
         return 0
 
     cdef void enter_vnode(self, uint64_t place) noexcept nogil:

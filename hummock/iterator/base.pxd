@@ -26,12 +26,37 @@ cdef struct Span:                       # adjacent entries seen as columns; live
     uint64_t max_epoch                  # no entry of the span is newer
 
 
+cdef struct Columns:                    # adjacent entries of any kind; lives until the iterator's next move
+    Slice prefix                        # bytes that every user key here begins with
+    const uint32_t* key_offsets         # positions in `key_data`, by row
+    const uint8_t* key_data             # user keys less `prefix`
+    const uint32_t* value_offsets
+    const uint8_t* value_data
+    const uint64_t* epochs              # by row, or one
+    bint one_epoch
+    const uint8_t* marks                # bitmap of tombstones, or NULL: there are none
+    Py_ssize_t marks_at                 # bit of row 0
+    bint marks_puts                     # a bit that is set means a put
+    Py_ssize_t row                      # the current entry
+    Py_ssize_t end                      # one past the last entry; more than `row`
+    Py_ssize_t longest_key              # bytes that no user key here exceeds, where there is a prefix
+
+
+cdef struct Entry:
+    uint64_t high                       # head_of the user key
+    uint64_t low                        # and of what follows its first 8 bytes
+    Slice user_key
+    uint64_t epoch
+    Slice value                         # data is NULL for a tombstone
+
+
 cdef class HummockIterator:
     cdef readonly Direction direction   # fixed at construction
     cdef readonly bint valid            # positioned at an entry
     cdef Slice user_key                 # of the current entry; lives until the next move of this iterator
     cdef uint64_t epoch                 # with the spill offset in its low 16 bits
     cdef Slice value                    # same lifetime; data is NULL for a tombstone, never NULL for a put
+    cdef Py_ssize_t pulled              # entries handed out by the last `pull`, not yet moved past
 
     cdef int rewind(self) except -1 nogil                                   # the first entry, my way
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil     # first entry at or beyond, my way
@@ -41,7 +66,48 @@ cdef class HummockIterator:
     # REQUIRES valid. True: `out` holds the current entry and those that follow it, all of them puts on distinct
     # user keys, in ascending order. False: walk by `next`. Only forward iterators hand out spans.
     cdef int skip(self, Py_ssize_t rows) except -1 nogil
-    # as many `next` steps. REQUIRES: `rows` is at most the length of the span just handed out
+    # as many `next` steps. REQUIRES: `rows` is at most the length of the span or columns just handed out
+
+    cdef bint columns(self, Columns* out) noexcept nogil
+    # REQUIRES valid, FORWARD. True: `out` holds the current entry and those that follow it, in order
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
+    # The next entries, at least one and at most `most`, or 0 at the end; they live until the next call of anything.
+    # REQUIRES forward, `most` > 0, and that from `rewind` or `seek` on nothing but `pull` is called
+
+
+cdef extern from * nogil:
+    """
+    #ifndef HUMMOCK_ENTRY
+    #define HUMMOCK_ENTRY
+    #include <stdint.h>
+    #include <string.h>
+    /* Bytes 8..16 of a key as a big-endian number, a shorter one padded with zeros. */
+    static inline uint64_t hummock_low_of(const uint8_t *data, int64_t size) {
+        uint64_t word;
+        if (size <= 8) return 0;
+        if (size >= 16) { memcpy(&word, data + 8, 8); return __builtin_bswap64(word); }
+        memcpy(&word, data + size - 8, 8);
+        return __builtin_bswap64(word) << (8 * (16 - size));
+    }
+    /* Copies without a call for short keys; never reads or writes outside of them. */
+    static inline void hummock_copy_key(uint8_t *to, const uint8_t *from, int64_t size) {
+        uint64_t a, b;
+        if (size > 16) { memcpy(to, from, (size_t)size); return; }
+        if (size >= 8) {
+            memcpy(&a, from, 8); memcpy(&b, from + size - 8, 8);
+            memcpy(to, &a, 8); memcpy(to + size - 8, &b, 8);
+        } else for (int64_t i = 0; i < size; i++) to[i] = from[i];
+    }
+    #endif
+    """
+    uint64_t low_of "hummock_low_of"(const uint8_t* data, Py_ssize_t size) noexcept
+    void copy_key "hummock_copy_key"(uint8_t* to, const uint8_t* source, Py_ssize_t size) noexcept
+
+
+cdef inline bint same_user_key(const Entry* a, const Entry* b) noexcept nogil:
+    return (a.high == b.high and a.low == b.low and a.user_key.size == b.user_key.size
+            and (a.user_key.size <= 16
+                 or memcmp(a.user_key.data + 16, b.user_key.data + 16, <size_t>(a.user_key.size - 16)) == 0))
 
 
 cdef inline int compare_span_row(const Span* span, Py_ssize_t row, Slice key) noexcept nogil:

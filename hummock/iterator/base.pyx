@@ -6,6 +6,8 @@ for tests and for looking at files, not for reading.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from hummock.key cimport Slice, head_of
+
 
 cdef class HummockIterator:
     """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, and stay so until a move."""
@@ -30,6 +32,21 @@ cdef class HummockIterator:
             self.next()
             rows -= 1
         return 0
+
+    cdef bint columns(self, Columns* out) noexcept nogil:
+        return False
+
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
+        if self.pulled > 0:
+            self.pulled = 0
+            self.next()
+        if not self.valid:
+            return 0
+        out.high = head_of(self.user_key.data, self.user_key.size)
+        out.low = low_of(self.user_key.data, self.user_key.size)
+        out.user_key, out.epoch, out.value = self.user_key, self.epoch, self.value
+        self.pulled = 1
+        return 1
 
     def entries(self, bytes start=None, epoch=0xFFFFFFFFFFFFFFFF):
         """Yields (user key, epoch, value or None for a tombstone) from the first entry, my way.

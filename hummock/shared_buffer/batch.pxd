@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport HummockIterator, Span
+from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.key cimport Slice
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.write_batch cimport WriteBatch

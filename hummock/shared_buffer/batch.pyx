@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
 from hummock.checksum cimport hash64
-from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
+from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.head_search cimport even_guess
@@ -190,6 +190,18 @@ cdef class SharedBufferBatchIterator(HummockIterator):
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
         return self.settle()
+
+    cdef bint columns(self, Columns* out) noexcept nogil:
+        out.prefix.data, out.prefix.size = NULL, 0
+        out.key_offsets = <const uint32_t*>self.batch.rows.keys.offsets
+        out.key_data = self.batch.rows.keys.data
+        out.value_offsets = <const uint32_t*>self.batch.rows.values.offsets
+        out.value_data = self.batch.rows.values.data
+        out.epochs, out.one_epoch = &self.batch.epoch, True
+        out.marks = self.batch.rows.values.validity if self.batch.has_deletes else NULL
+        out.marks_at, out.marks_puts = self.batch.rows.values.validity_offset, True
+        out.row, out.end, out.longest_key = self.row, self.batch.rows.keys.rows, 0
+        return True
 
     cdef int settle(self) noexcept nogil:
         self.valid = 0 <= self.row < self.batch.rows.keys.rows

@@ -5,6 +5,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_grow, pool_take
 from hummock.coding cimport put_u32
+from hummock.iterator.base cimport copy_key
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block_layout cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
@@ -54,7 +55,7 @@ cdef class BlockBuilder:
         else:
             self.unique_keys = self.unique_keys and not same_key
             self.one_epoch = self.one_epoch and epoch == self.last_epoch
-        memcpy(self.keys + self.keys_bytes, user_key.data, <size_t>user_key.size)
+        copy_key(self.keys + self.keys_bytes, user_key.data, user_key.size)
         if value.size > 0:
             memcpy(self.values + self.headroom + self.values_bytes, value.data, <size_t>value.size)
         self.last_key_at, self.last_key_size, self.last_epoch = self.keys_bytes, user_key.size, epoch

@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.byte_buffer cimport ByteBuffer
+from hummock.iterator.base cimport Entry
 from hummock.key cimport Slice
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
@@ -36,13 +37,20 @@ cdef class SstableBuilder:
     cdef bint has_prefix                # the same, readable without the GIL
     cdef uint64_t last_prefix_hash
 
-    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil
+    cdef uint64_t last_high             # head_of the newest user key
+    cdef uint64_t last_low              # and of what follows its first 8 bytes
+
+    cdef int add(self, const Entry* entry) except -1 nogil
     # ValueError unless the full key is after all before it. A NULL value deletes
     cdef Py_ssize_t bytes_so_far(self) noexcept nogil
     # `.data` written, and what the open block holds before it is packed
-    cdef bint ends_before(self, Slice user_key) noexcept nogil  # whether every user key here is before this one
+    cdef int order_of(self, const Entry* entry) noexcept nogil
+    # negative or 0 as the newest user key here is before the entry's or the same; positive: after
     cdef int enter_table(self, uint32_t table_id) except -1 nogil
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil
+
+
+cdef int fill_entry(Entry* entry, bytes user_key, uint64_t epoch, bytes value, bint deletes) except -1

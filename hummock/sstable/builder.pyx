@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.checksum cimport crc32c, hash64
 from hummock.codec cimport CODEC_NONE, compress, compress_bound
+from hummock.iterator.base cimport Entry, low_of
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
@@ -53,33 +54,44 @@ cdef class SstableBuilder:
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
 
-    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil:
-        cdef uint32_t table_id = <uint32_t>(head_of(user_key.data, user_key.size) >> 32)
-        cdef Py_ssize_t used, entry_bytes = user_key.size + value.size
+    cdef int add(self, const Entry* entry) except -1 nogil:
+        cdef uint32_t table_id = <uint32_t>(entry.high >> 32)
+        cdef Py_ssize_t used, entry_bytes = entry.user_key.size + entry.value.size
+        cdef uint64_t epoch = entry.epoch
         cdef int order = -1
         if self.is_finished:
-            self.refuse(user_key, epoch)
+            self.refuse(entry.user_key, epoch)
         if self.rows > 0:
-            order = compare_bytes(self.block.last_key(), user_key)
+            order = self.order_of(entry)
             if order > 0 or (order == 0 and epoch >= self.block.last_epoch):
-                self.refuse(user_key, epoch)
+                self.refuse(entry.user_key, epoch)
         if self.rows == 0 or table_id != self.table_id:
             self.enter_table(table_id)
             if self.rows == 0:
-                self.smallest.append(user_key.data, user_key.size)
+                self.smallest.append(entry.user_key.data, entry.user_key.size)
         used = self.block.keys_bytes + self.block.values_bytes + entry_bytes
         if used > self.check_at:
             self.maybe_cut(used, entry_bytes)
-        self.block.append(user_key, epoch, value, order == 0)
+        self.block.append(entry.user_key, epoch, entry.value, order == 0)
         if order == 0:
             self.stale_rows += 1
         else:
-            self.start_key(user_key)
+            self.start_key(entry.user_key)
+            self.last_high, self.last_low = entry.high, entry.low
         self.rows += 1
-        self.tombstones += value.data == NULL
+        self.tombstones += entry.value.data == NULL
         self.min_epoch = epoch if epoch < self.min_epoch else self.min_epoch
         self.max_epoch = epoch if epoch > self.max_epoch else self.max_epoch
         return 0
+
+    cdef int order_of(self, const Entry* entry) noexcept nogil:
+        if self.last_high != entry.high:
+            return -1 if self.last_high < entry.high else 1
+        if self.last_low != entry.low:
+            return -1 if self.last_low < entry.low else 1
+        if entry.user_key.size <= 16 and entry.user_key.size == self.block.last_key_size:
+            return 0                    # the numbers said it all
+        return compare_bytes(self.block.last_key(), entry.user_key)
 
     cdef int enter_table(self, uint32_t table_id) except -1 nogil:
         """A block never spans two tables; the first of a table's entries looks its rule up."""
@@ -148,9 +160,6 @@ cdef class SstableBuilder:
     cdef Py_ssize_t bytes_so_far(self) noexcept nogil:
         return self.data.size + self.block.keys_bytes + self.block.values_bytes
 
-    cdef bint ends_before(self, Slice user_key) noexcept nogil:
-        return self.rows == 0 or compare_bytes(self.block.last_key(), user_key) < 0
-
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil:
         key = (<const char*>user_key.data)[:user_key.size]
         if self.is_finished:
@@ -163,14 +172,12 @@ cdef class SstableBuilder:
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:
         """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
-        cdef Slice key, payload
         cdef bytes held = value if value is not None else b""
+        cdef Entry entry
         if len(user_key) > MAX_KEY_BYTES or len(held) > MAX_VALUE_BYTES:
             raise ValueError(f"a key of {len(user_key)} bytes with a value of {len(held)} bytes is too long")
-        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
-        payload.data = NULL if value is None else <const uint8_t*><const char*>held
-        payload.size = len(held)
-        self.add(key, epoch, payload)
+        fill_entry(&entry, user_key, epoch, held, value is None)
+        self.add(&entry)
 
     @property
     def size_bytes(self) -> int:
@@ -200,6 +207,16 @@ cdef class SstableBuilder:
         meta = encode_meta(info, index, filter, samples)
         info = replace(info, meta_bytes=len(meta), meta_digest=digest_of(meta))
         return SstableOutput(self.name, self.data, meta, info)
+
+
+cdef int fill_entry(Entry* entry, bytes user_key, uint64_t epoch, bytes value, bint deletes) except -1:
+    """The entry as C sees it, for as long as the caller holds both."""
+    entry.user_key.data, entry.user_key.size = <const uint8_t*><const char*>user_key, len(user_key)
+    entry.value.data = NULL if deletes else <const uint8_t*><const char*>value
+    entry.value.size, entry.epoch = len(value), epoch
+    entry.high = head_of(entry.user_key.data, entry.user_key.size)
+    entry.low = low_of(entry.user_key.data, entry.user_key.size)
+    return 0
 
 
 def split_samples(index: SstableIndex) -> list:

@@ -1,37 +1,69 @@
-"""SplitSstableBuilder: full keys in order in, as many files out as their size asks for.
+"""SplitSstableBuilder: full keys in order in, as many files out as size and borders ask for.
 
 A cut falls between two user keys only: all versions of a key lie in one file, so that two files of one sorted run
 never share a key.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
 
-from hummock.key cimport Slice
-from hummock.sstable.builder cimport SstableBuilder
+from hummock.iterator.base cimport Entry
+from hummock.sstable.builder cimport SstableBuilder, fill_entry
 
 from hummock.sstable.filter_policy import FilterPolicy
 
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+
 
 cdef class SplitSstableBuilder:
-    """Builds a sorted run; `finish` gives its files in key order, none of them empty."""
+    """Builds a sorted run; `finish` gives its files in key order, none of them empty.
 
-    def __init__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None):
+    `borders`: (table id, vnode) pairs; no file holds keys from both sides of one.
+    """
+
+    def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=()):
         self.options, self.policy, self.name_source = options, policy, name_source
         self.prefix_rules, self.sstable_bytes = prefix_rules or {}, options.sstable_bytes
         self.outputs = []
+        places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
+        self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
+        if self.borders == NULL:
+            raise MemoryError
+        for place in places:
+            self.borders[self.border_count] = place
+            self.border_count += 1
+        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
 
-    cdef int add(self, Slice user_key, uint64_t epoch, Slice value) except -1 nogil:
+    def __dealloc__(self):
+        free(self.borders)
+
+    cdef int add(self, const Entry* entry) except -1 nogil:
         if not self.is_open:
+            self.pass_border(entry.high >> 16)
             self.roll(True)
-        elif self.current.bytes_so_far() >= self.sstable_bytes and self.current.ends_before(user_key):
+        elif self.is_cut_before(entry):
             self.roll(True)
-        return self.current.add(user_key, epoch, value)
+        return self.current.add(entry)
+
+    cdef bint is_cut_before(self, const Entry* entry) noexcept nogil:
+        if entry.high >> 16 >= self.next_border:
+            self.pass_border(entry.high >> 16)
+            return self.current.order_of(entry) < 0
+        return self.current.bytes_so_far() >= self.sstable_bytes and self.current.order_of(entry) < 0
+
+    cdef void pass_border(self, uint64_t place) noexcept nogil:
+        """Finds the first border behind `place`."""
+        cdef Py_ssize_t at = 0
+        while at < self.border_count and self.borders[at] <= place:
+            at += 1
+        self.next_border = self.borders[at] if at < self.border_count else NOWHERE
 
     cdef int roll(self, bint open_next) except -1 with gil:
         """Finishes the file in the making, if there is one, and begins the next."""
         if self.is_open:
-            finished, self.current, self.is_open = self.current, None, False
-            self.outputs.append(finished.finish())
+            built, self.current, self.is_open = self.current, None, False
+            self.outputs.append(built.finish())
+            self.finished += 1
         if open_next:
             self.current = SstableBuilder(self.options, self.policy, self.name_source(), self.prefix_rules)
             self.is_open = True
@@ -39,12 +71,10 @@ cdef class SplitSstableBuilder:
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:
         """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
-        cdef Slice key, payload
         cdef bytes held = value if value is not None else b""
-        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
-        payload.data = NULL if value is None else <const uint8_t*><const char*>held
-        payload.size = len(held)
-        self.add(key, epoch, payload)
+        cdef Entry entry
+        fill_entry(&entry, user_key, epoch, held, value is None)
+        self.add(&entry)
 
     def take_outputs(self) -> list:
         """The files finished since the last call, so that they can leave while the next one is built."""
@@ -54,4 +84,5 @@ cdef class SplitSstableBuilder:
     def finish(self) -> list:
         """Finishes the file in the making; all files not taken yet. The builder begins anew."""
         self.roll(False)
+        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
         return self.take_outputs()

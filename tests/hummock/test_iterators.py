@@ -8,6 +8,7 @@ import pytest
 
 from hummock.iterator.base import Direction, HummockIterator
 from hummock.iterator.collect import BatchCollector
+from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
@@ -19,6 +20,12 @@ FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE
 
 def merged(runs, direction=FORWARD):
     return MergeIterator([iterator_of(run, direction) for run in runs], direction)
+
+
+def drained(iterator):
+    """The entries of an iterator as `pull` hands them out."""
+    keys, values, epochs = drain(iterator)
+    return list(zip(list(keys), epochs.tolist(), list(values), strict=True))
 
 
 def collected(child, start, end, epoch, rows=8192):
@@ -79,6 +86,7 @@ def test_random_runs_merge_like_a_sorted_list(seed):
     keys, runs = random_runs(rng)
     model = sorted((entry for run in runs for entry in run), key=lambda entry: (entry[0], -entry[1]))
     assert list(merged(runs).entries()) == model
+    assert drained(merged(runs)) == model
     assert list(merged(runs, REVERSE).entries()) == model[::-1]
     for _ in range(5):
         key, epoch = rng.choice([*keys, b"ab", b"zz"]), rng.randint(70, 102) << 16
@@ -112,6 +120,19 @@ def test_versions_below_the_low_bound_are_not_seen():
     for direction in (FORWARD, REVERSE):
         seen = UserIterator(merged(runs, direction), b"", None, 9 << 16, 3 << 16).entries()
         assert [key for key, _, _ in seen] == [b"a"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_long_runs_are_pulled_in_order_over_many_batches(seed):
+    rng = random.Random(seed)
+    prefix = rng.choice((b"", b"shared", b"p" * 40))
+    keys = sorted({prefix + rng.randbytes(rng.choice((1, 8, 9, 17, 300))) for _ in range(rng.randint(1, 3_000))})
+    count = rng.randint(1, 12)
+    runs = [[(key, number << 16, None if rng.random() < 0.1 else rng.randbytes(rng.randrange(30)))
+             for key in keys if rng.random() < rng.choice((0.02, 0.5, 1.0))] for number in range(count, 0, -1)]
+    model = sorted((entry for run in runs for entry in run), key=lambda entry: (entry[0], -entry[1]))
+    assert drained(merged(runs)) == model
+    assert drained(MergeIterator([merged(runs[:3]), *(iterator_of(run) for run in runs[3:])])) == model
 
 
 def test_children_walk_one_way():

@@ -7,7 +7,11 @@ import random
 import pytest
 
 from hummock.compaction.retention import RetentionIterator
+from hummock.epoch import Epoch
 from hummock.iterator.merge import MergeIterator
+from hummock.key import table_id_of, vnode_of
+from hummock.table_rules import KeyWatermark, TableRules
+from tests.hummock.test_iterators import drained
 from tests.suites.entry_cases import iterator_of, parse_epoch, read_cases, show_entry
 
 
@@ -27,6 +31,10 @@ def test_retention_case(case):
         shown = [show_entry((names[key], epoch, value)) for key, epoch, value in kept.entries()]
         assert shown == expected, words
         assert kept.dropped_rows == sum(map(len, runs)) - len(shown)
+        child = MergeIterator([iterator_of(run) for run in runs])
+        pulled = RetentionIterator(child, parse_epoch(words[1]), "bottom" in words, dropped)
+        assert [show_entry((names[key], epoch, value)) for key, epoch, value in drained(pulled)] == expected
+        assert pulled.dropped_rows == kept.dropped_rows
 
 
 def kept_by_the_rule(entries, watermark, drop_tombstones):
@@ -60,6 +68,51 @@ def test_random_versions_are_retained_by_the_rule(seed):
         for drop_tombstones in (False, True):
             kept = RetentionIterator(iterator_of(run), watermark << 16, drop_tombstones)
             assert list(kept.entries()) == kept_by_the_rule(run, watermark, drop_tombstones)
+            kept = RetentionIterator(iterator_of(run), watermark << 16, drop_tombstones)
+            assert drained(kept) == kept_by_the_rule(run, watermark, drop_tombstones)
+
+
+def is_gone(key, epoch, watermark, dropped, tables):
+    """Whether no reader at or above `watermark` (ms) asks for this version: the rules of its table, said in Python."""
+    rules = tables.get(table_id_of(key), TableRules())
+    if table_id_of(key) in dropped or (rules.ttl_ms and (epoch >> 16) < watermark - rules.ttl_ms):
+        return True
+    mark = next((mark for mark in rules.watermarks if mark.epoch >> 16 <= watermark), None)
+    bound = dict(mark.keys).get(vnode_of(key)) if mark else None
+    if bound is None:
+        return False
+    return key[6:] > bound and not key[6:].startswith(bound) if mark.is_descending else key[6:] < bound
+
+
+def random_rules(rng):
+    marks = sorted({rng.randint(1, 30) for _ in range(rng.randrange(3))}, reverse=True)
+    watermarks = tuple(
+        KeyWatermark(Epoch(epoch << 16), tuple((vnode, rng.randbytes(rng.randint(0, 2)))
+                     for vnode in sorted(rng.sample(range(5), rng.randint(0, 5)))), rng.random() < 0.5)
+        for epoch in marks)
+    return TableRules(ttl_ms=rng.choice((0, 0, 1, 5, 20, 1_000)), watermarks=watermarks)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_rules_of_tables_are_kept_by_compaction(seed):
+    rng = random.Random(seed)
+    tables = {table: random_rules(rng) for table in rng.sample(range(1, 5), rng.randint(0, 4))}
+    dropped = rng.sample(range(1, 6), rng.choice((0, 0, 1, 2)))
+    entries = {
+        (rng.randint(1, 5).to_bytes(4, "big") + rng.randrange(5).to_bytes(2, "big") + rng.randbytes(rng.randint(0, 2)),
+         rng.randint(1, 30) << 16 | rng.randint(0, 1)): None if rng.random() < 0.3 else b"%d" % rng.randint(0, 999)
+        for _ in range(rng.randint(1, 600))
+    }
+    run = [(*at, value) for at, value in sorted(entries.items(), key=lambda item: (item[0][0], -item[0][1]))]
+    for watermark in (0, 3, 17, 40):
+        alive = {entry for entry in run if not is_gone(entry[0], entry[1], watermark, dropped, tables)}
+        newest = [entry for place, entry in enumerate(run)
+                  if place == 0 or (run[place - 1][0], run[place - 1][1] >> 16) != (entry[0], entry[1] >> 16)]
+        expected = kept_by_the_rule([entry for entry in newest if entry in alive], watermark, True)
+        for walk in (drained, lambda kept: list(kept.entries())):
+            kept = RetentionIterator(iterator_of(run), watermark << 16, True, dropped, tables)
+            assert walk(kept) == expected
+            assert kept.dropped_rows == len(run) - len(expected)
 
 
 def test_reads_at_and_above_the_watermark_do_not_change():
