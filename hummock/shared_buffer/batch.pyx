@@ -160,6 +160,19 @@ cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out) noexcept n
     return True
 
 
+cdef void columns_of(SharedBufferBatch batch, Py_ssize_t row, Columns* out) noexcept nogil:
+    """The rows of `batch` from `row` on."""
+    out.prefix.data, out.prefix.size, out.longest_key = NULL, 0, 0
+    out.key_offsets = <const uint32_t*>batch.rows.keys.offsets
+    out.key_data = batch.rows.keys.data
+    out.value_offsets = <const uint32_t*>batch.rows.values.offsets
+    out.value_data = batch.rows.values.data
+    out.epochs, out.one_epoch = &batch.epoch, True
+    out.marks = batch.rows.values.validity if batch.has_deletes else NULL
+    out.marks_at, out.marks_puts = batch.rows.values.validity_offset, True
+    out.row, out.end = row, batch.rows.keys.rows
+
+
 cdef class SharedBufferBatchIterator(HummockIterator):
     """Walks one batch; holds it."""
 
@@ -192,15 +205,7 @@ cdef class SharedBufferBatchIterator(HummockIterator):
         return self.settle()
 
     cdef bint columns(self, Columns* out) noexcept nogil:
-        out.prefix.data, out.prefix.size = NULL, 0
-        out.key_offsets = <const uint32_t*>self.batch.rows.keys.offsets
-        out.key_data = self.batch.rows.keys.data
-        out.value_offsets = <const uint32_t*>self.batch.rows.values.offsets
-        out.value_data = self.batch.rows.values.data
-        out.epochs, out.one_epoch = &self.batch.epoch, True
-        out.marks = self.batch.rows.values.validity if self.batch.has_deletes else NULL
-        out.marks_at, out.marks_puts = self.batch.rows.values.validity_offset, True
-        out.row, out.end, out.longest_key = self.row, self.batch.rows.keys.rows, 0
+        columns_of(self.batch, self.row, out)
         return True
 
     cdef int settle(self) noexcept nogil:
@@ -269,6 +274,10 @@ cdef class SharedBufferChainIterator(HummockIterator):
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
         return self.settle()
+
+    cdef bint columns(self, Columns* out) noexcept nogil:
+        columns_of(<SharedBufferBatch>self.links[self.link], self.row, out)
+        return True
 
     cdef int settle(self) noexcept nogil:
         if self.link < self.count and self.row >= (<SharedBufferBatch>self.links[self.link]).rows.keys.rows:
