@@ -44,6 +44,7 @@ from hummock.shared_buffer.uploader import Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import DEFAULT, ReadOptions, SyncResult
+from hummock.stats import StorageStats, stats_of
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 from hummock.write_batch import KvBatch, WriteBatch
@@ -150,6 +151,19 @@ class HummockStorage:
 
     def clear_uncommitted(self) -> None:
         self._writes.clear()
+
+    def stats(self) -> StorageStats:
+        """Where the store stands at this moment."""
+        with self._changed:
+            return stats_of(self.version, self._writes, self._sstable_store, len(self._scans))
+
+    def __repr__(self) -> str:
+        base, url = self._base, self._sstable_store.object_store.url
+        if base is None:
+            return f"HummockStorage({url!r}, closed)"
+        role = "writer" if self.session is not None else "reader"
+        version = base.version
+        return f"HummockStorage({url!r}, {role}, epoch {version.max_committed_epoch}, version {version.id})"
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -77,6 +77,10 @@ class WritePath:
         self._is_closed = False
         self._flusher: ThreadPoolExecutor | None = None
 
+    @property
+    def writers_waiting(self) -> int:
+        return len(self._writers)
+
     # -- batches -------------------------------------------------------------------------------------------
 
     def ingest(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> int:

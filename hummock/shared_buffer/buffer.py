@@ -79,6 +79,14 @@ class SharedBuffer:
     def running_tasks(self) -> int:
         return sum(task.is_running for task in self._tasks)
 
+    @property
+    def waiting_tasks(self) -> int:
+        return len(self._tasks) - self.running_tasks
+
+    @property
+    def staged_files(self) -> int:
+        return sum(len(source.sstables) for source in self._sources if isinstance(source, StagedRun))
+
     def has_room(self, size_bytes: int, is_local: bool) -> bool:
         """Whether a batch of that size may enter; one larger than the limit enters an empty buffer."""
         held = self.local_bytes if is_local else self.waiting_bytes

@@ -1,0 +1,59 @@
+"""StorageStats: where a store stands at one moment, for people and for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hummock.epoch import Epoch
+from hummock.sstable.store import SstableStore
+from hummock.version import HummockVersion
+from hummock.write_path import WritePath
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStats:
+    """Bytes of the shared buffer count keys and values as they came; those of files as they are stored."""
+
+    committed_epoch: Epoch
+    sealed_epoch: Epoch
+    safe_epoch: Epoch
+    version_id: int
+    level_files: tuple[int, ...]  # by level
+    data_bytes: int  # of the version's files
+    waiting_bytes: int  # written and not durable
+    local_bytes: int  # written and never to be uploaded
+    buffer_limit_bytes: int
+    retained_bytes: int  # of committed epochs kept in memory
+    staged_files: int  # durable and not committed
+    uploads_running: int
+    uploads_waiting: int  # cut or failed, and not begun
+    writers_waiting: int  # for room
+    drain_bytes_per_second: float  # of uploads lately; 0 before the first
+    block_cache_bytes: int
+    meta_cache_bytes: int
+    open_scans: int
+
+
+def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, open_scans: int) -> StorageStats:
+    """REQUIRES the lock of `writes`."""
+    buffer = writes.buffer
+    return StorageStats(
+        committed_epoch=version.max_committed_epoch,
+        sealed_epoch=buffer.sealed_epoch,
+        safe_epoch=version.safe_epoch,
+        version_id=version.id,
+        level_files=tuple(sum(1 for _ in level.sstables) for level in version.levels),
+        data_bytes=sum(level.data_bytes for level in version.levels),
+        waiting_bytes=buffer.waiting_bytes,
+        local_bytes=buffer.local_bytes,
+        buffer_limit_bytes=buffer.limit_bytes,
+        retained_bytes=writes.retained.size_bytes,
+        staged_files=buffer.staged_files,
+        uploads_running=buffer.running_tasks,
+        uploads_waiting=buffer.waiting_tasks,
+        writers_waiting=writes.writers_waiting,
+        drain_bytes_per_second=writes.rate.bytes_per_second,
+        block_cache_bytes=files.block_cache.used_bytes,
+        meta_cache_bytes=files.meta_cache.used_bytes,
+        open_scans=open_scans,
+    )
