@@ -67,6 +67,9 @@ class Metrics:
         self.compact_rows = Counter(
             "hummock_compact_rows", "Rows kept and dropped by compact tasks that were reported", ["fate"],
             registry=self.registry)
+        self._declare_writing()
+
+    def _declare_writing(self) -> None:
         self.writer_delay_seconds = Counter(
             "hummock_writer_delay_seconds", "Time for which writers were held back, by reason",
             ["reason"], registry=self.registry)
