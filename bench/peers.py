@@ -8,7 +8,6 @@ SlateDB, whose store on a local disk does not call fsync.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
