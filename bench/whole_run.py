@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Hummock, RocksDb
+from hummock.options import CompactionOptions
 
 BATCH_ROWS, SYNC_ROWS = 10_000, 100_000
 ENGINES = ("hummock", "rocksdb")
@@ -69,7 +70,7 @@ def peak_rss_bytes() -> int:
 def run(name: str, rows: int, folder: Path) -> dict[str, Any]:
     source = Rows(rows)
     peak_before, wrote_before = peak_rss_bytes(), io_written()
-    engine = Hummock(folder, history_ms=0) if name == "hummock" else RocksDb(folder)
+    engine = Hummock(folder, compaction=CompactionOptions(history_ms=0)) if name == "hummock" else RocksDb(folder)
     wall, cpu, made = time.monotonic(), time.process_time(), source.cpu_seconds
     for batches in source.syncs():
         engine.ingest(batches)

@@ -10,13 +10,14 @@ from hummock.key import KeyRange, user_key
 from hummock.memory_store import MemoryStateStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.opening import open_storage as open
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
 from hummock.storage import HummockStorage
 from hummock.write_batch import KvBatch, WriteBatch
 
 __all__ = [
     "BinaryColumn",
+    "CompactionOptions",
     "Epoch",
     "EpochGenerator",
     "EpochPair",

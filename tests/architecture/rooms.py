@@ -83,9 +83,10 @@ MAY_IMPORT: dict[str, str] = {
         "sstable.info"
     ),
     "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
-    "hummock.opening": EVERY_ROOM,
+    "hummock.maintenance": "base meta meta.store compactor object_store",
+    "hummock.opening": EVERY_ROOM + " maintenance",
     "hummock.verify": "base object_store sstable sstable.info version",
-    "hummock": EVERY_ROOM + " opening",
+    "hummock": EVERY_ROOM + " opening maintenance",
     "hummock.__main__": EVERY_ROOM + " opening verify",
     "relational.errors": "",
     "relational.types": "",

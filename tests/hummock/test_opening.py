@@ -12,6 +12,7 @@ import pytest
 import hummock
 from hummock.epoch import Epoch
 from hummock.errors import (
+    HummockError,
     InvalidOption,
     MetaStoreCorrupt,
     MetaStoreError,
@@ -24,7 +25,7 @@ from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
-from hummock.options import MetaOptions
+from hummock.options import CompactionOptions, MetaOptions
 from hummock.write_batch import WriteBatch
 
 READER = """
@@ -150,7 +151,7 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path):
 
 def test_closing_ends_the_refresher_and_the_lease(tmp_path):
     before = threading.active_count()
-    store = hummock.open(f"file://{tmp_path}", role="writer", refresh_ms=1)
+    store = hummock.open(f"file://{tmp_path}", role="writer", compaction=False, refresh_ms=1)
     assert threading.active_count() == before + 1
     store.close()
     store.close()
@@ -158,3 +159,29 @@ def test_closing_ends_the_refresher_and_the_lease(tmp_path):
     assert read_leases(SqliteMetaStore(tmp_path / "meta.sqlite")) == []
     with pytest.raises(StoreClosed):
         store.get(b"key", epoch_of(1))
+
+
+class TestMaintenance:
+    def test_a_writer_keeps_its_store_in_shape(self, tmp_path):
+        options = CompactionOptions(history_ms=0, l0_runs=2)
+        with hummock.open(f"file://{tmp_path}", role="writer", compaction=options) as store:
+            key, epochs = hummock.user_key(1, 0, b"key"), [epoch_of(1_000 * number) for number in range(1, 7)]
+            for epoch in epochs:
+                store.ingest_batch(hummock.WriteBatch([(key, b"%d" % epoch)]), epoch)
+                store.commit(epoch)
+            assert store.compact(timeout=60)
+            assert [level.number for level in store.version.levels if level.runs] == [6]
+            assert store.get(key, epochs[-1]) == b"%d" % epochs[-1]
+            report = store.vacuum()
+            assert (report.dry_run, store.maintenance.error) == (False, None)
+
+    def test_closing_ends_its_threads(self, tmp_path):
+        before = threading.active_count()
+        hummock.open(f"file://{tmp_path}", role="writer").close()
+        assert threading.active_count() == before
+
+    @pytest.mark.parametrize("arguments", [{"role": "reader"}, {"role": "writer", "compaction": False}])
+    def test_a_store_without_it_says_how_to_get_it(self, tmp_path, arguments):
+        hummock.open(f"file://{tmp_path}", role="writer").close()
+        with hummock.open(f"file://{tmp_path}", **arguments) as store, pytest.raises(HummockError, match="role"):
+            store.compact()

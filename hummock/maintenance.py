@@ -1,0 +1,70 @@
+"""Maintenance: compaction and vacuum in the background of a process, so that a store keeps its shape unasked.
+
+The embedded default of a process that writes. Standalone compactors do the same work on the same store: the
+manager gives each task to one of them.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from hummock.compactor import Compactor
+from hummock.key import KeyRange
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.store import MetaStore
+from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum_loop import VacuumLoop
+from hummock.meta.vacuum_report import VacuumReport
+from hummock.object_store.base import ObjectStore
+from hummock.options import VacuumOptions
+
+
+class Maintenance:
+    """Works from `start` to `close`; `error` is why a round failed lately, None where none did."""
+
+    def __init__(self, manager: HummockManager, meta_store: MetaStore, object_store: ObjectStore, *,
+                 tasks_at_once: int = 2, vacuum: VacuumOptions | None = None):
+        self._manager, self._meta_store, self._object_store = manager, meta_store, object_store
+        self._vacuum_options = vacuum or VacuumOptions()
+        self.compactor = Compactor(manager, object_store, manager.compaction_options, tasks_at_once=tasks_at_once,
+                                   metrics=manager.metrics)
+        self.vacuum_loop = VacuumLoop(self._new_vacuum())
+
+    def start(self) -> Self:
+        self.compactor.start()
+        self.vacuum_loop.start()
+        return self
+
+    @property
+    def error(self) -> Exception | None:
+        return self.compactor.error or self.vacuum_loop.error
+
+    def wait_compacted(self, timeout: float | None = None) -> bool:
+        """Whether nothing was left to compact before `timeout` seconds were over."""
+        return self.compactor.wait_idle(timeout)
+
+    def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
+        """Merges the range (None: everything) down to the last level; whether it was done in time."""
+        self._manager.compact_range(key_range or KeyRange())
+        return self.wait_compacted(timeout)
+
+    def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        """What one whole run of vacuum found and removed; with `dry_run` what it would remove."""
+        return self._new_vacuum().run(dry_run=dry_run)
+
+    def close(self) -> None:
+        """Gives up the tasks in the works, for others to take at once. Idempotent."""
+        self.vacuum_loop.close()
+        self.compactor.close(drain=False)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _new_vacuum(self) -> Vacuum:
+        return Vacuum(self._meta_store, self._object_store, options=self._vacuum_options,
+                      metrics=self._manager.metrics)
