@@ -44,6 +44,11 @@ class Metrics:
         self.subscriber_failures = Counter(
             "hummock_subscriber_failures", "Subscribers that were dropped because they raised",
             registry=self.registry)
+        self._declare_vacuum()
+        self._declare_compaction()
+        self._declare_writing()
+
+    def _declare_vacuum(self) -> None:
         self.vacuum_seconds = Histogram(
             "hummock_vacuum_seconds", "Time of one run of vacuum", buckets=SECONDS_BUCKETS, registry=self.registry)
         self.vacuum_files = Counter(
@@ -55,6 +60,8 @@ class Metrics:
             registry=self.registry)
         self.vacuum_failures = Counter(
             "hummock_vacuum_failures", "Rounds of vacuum that failed", ["error"], registry=self.registry)
+
+    def _declare_compaction(self) -> None:
         self.compact_tasks = Counter(
             "hummock_compact_tasks", "Attempts at compact tasks by this process", ["kind", "outcome"],
             registry=self.registry)
@@ -67,7 +74,6 @@ class Metrics:
         self.compact_rows = Counter(
             "hummock_compact_rows", "Rows kept and dropped by compact tasks that were reported", ["fate"],
             registry=self.registry)
-        self._declare_writing()
 
     def _declare_writing(self) -> None:
         self.writer_delay_seconds = Counter(
