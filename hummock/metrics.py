@@ -6,7 +6,12 @@ with the registry it is given, so two of them never collide unless they share on
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from hummock.errors import InvalidOption
 
 SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 
@@ -85,3 +90,23 @@ class Metrics:
         self.upload_failures = Counter(
             "hummock_upload_failures", "Uploads that failed and wait to be tried again", ["error"],
             registry=self.registry)
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of the counters of a name whose labels are these, whatever their other labels."""
+        return sum(sample.value for family in self.registry.collect() for sample in family.samples
+                   if sample.name == f"{name}_total" and labels.items() <= sample.labels.items())
+
+
+@contextmanager
+def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
+    """Answers on 127.0.0.1 and no other address while the context lasts; its URL. Port 0: one that is free."""
+    try:
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=metrics.registry)
+    except OSError as error:
+        raise InvalidOption("metrics port", port, f"a port that can be listened on ({error.strerror})") from error
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,70 +1,140 @@
-"""Verification of a whole store at rest: every object that the newest version names is read and checked.
+"""Verification of a whole store at rest: every row, and every object of the newest version, is read and checked.
 
-Nothing is repaired and nothing is written. One damage does not hide the next: each is reported with the
-object that it lies in.
+Nothing is repaired and nothing is written. One damage does not hide the next: each is reported with the object or
+row that it lies in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from hummock.errors import Corruption, HummockError, ObjectNotFound
-from hummock.object_store.base import (
-    SSTABLE_PREFIX,
-    ObjectStore,
-    sstable_data_path,
-    sstable_meta_path,
-    sstable_name_of,
+from hummock.meta.compaction_records import RunningTask, WantedRange
+from hummock.meta.records import (
+    CHECKPOINT,
+    COMMITS,
+    DELTAS,
+    HEAD,
+    LEASES,
+    REPORTS,
+    STALE,
+    TASK,
+    TASKS,
+    UPLOADS,
+    VACUUMED,
+    WANTED,
+    WRITER,
+    CommitAnswer,
+    Head,
+    Lease,
+    TaskAnswer,
+    TaskCounter,
+    Tombstone,
+    Upload,
+    decode,
+    decode_value,
 )
+from hummock.meta.stale import StaleFiles
+from hummock.meta.store import MetaStore
+from hummock.meta_client import WriterSession
+from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.sstable.block import Block
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
-from hummock.version import HummockVersion
+from hummock.version import HummockVersion, VersionDelta
 
-READ_BYTES = 8 << 20        # of `.data` in memory at once, unless one block is larger
+READ_BYTES = 8 << 20        # of `.data` in memory at once and per thread, unless one block is larger
+ROWS = "hummock/"
+# What a row is read as, by the beginning of its key.
+RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, VACUUMED: Tombstone,
+           TASKS: TaskCounter, REPORTS: TaskAnswer, UPLOADS: Upload}
+VALUES = {CHECKPOINT: HummockVersion, DELTAS: VersionDelta}
+OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, STALE: StaleFiles.decode}
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One object that was read: `damages` says what is wrong with it, each by its own words."""
+    """One object or row that was read: `damages` says what is wrong with it, each by its own words."""
 
     path: str
     bytes_read: int
     damages: tuple[str, ...] = ()
+    is_missing: bool = False
 
 
-def verify_version(version: HummockVersion, object_store: ObjectStore) -> Iterator[Verified]:
-    """Every `.meta` and `.data` of the version, in the order of its runs, as they are checked."""
-    for info in version.sstables:
-        yield from verify_sstable(info, object_store)
+def verify_rows(meta_store: MetaStore) -> Iterator[Verified]:
+    """Every row of the store's own in the meta store, as it is decoded."""
+    for key, row in meta_store.list(ROWS):
+        try:
+            _decode_row(key, row)
+        except HummockError as error:
+            yield Verified(key, len(row), (str(error),))
+        else:
+            yield Verified(key, len(row))
 
 
-def verify_sstable(info: SstableInfo, object_store: ObjectStore) -> Iterator[Verified]:
+def verify_version(version: HummockVersion, object_store: ObjectStore, *, threads: int = 1,
+                   refresh: Callable[[], HummockVersion] | None = None) -> Iterator[Verified]:
+    """Every `.meta` and `.data` of the version, in the order of its runs, `threads` files at once.
+
+    With `refresh`, which gives the newest version, a file that left it meanwhile may be gone.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        under_way: deque[tuple[SstableInfo, Future[list[Verified]]]] = deque()
+        files = iter(version.sstables)
+        try:
+            while True:
+                while len(under_way) < 2 * threads and (info := next(files, None)) is not None:
+                    under_way.append((info, pool.submit(verify_sstable, info, object_store)))
+                if not under_way:
+                    return
+                info, future = under_way.popleft()
+                found = future.result()
+                is_missing = any(one.is_missing for one in found)
+                if not (is_missing and refresh is not None and _has_left(info, refresh())):
+                    yield from found
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def verify_sstable(info: SstableInfo, object_store: ObjectStore) -> list[Verified]:
     """The file's `.meta` against the version's record, then each block of its `.data` against its `.meta`."""
     path = sstable_meta_path(info.name)
     try:
         data = object_store.get(path)
         meta = SstableMeta.decode(data, info, path)
     except HummockError as error:
-        yield Verified(path, 0, (str(error),))
-        yield Verified(sstable_data_path(info.name), 0, ("cannot be checked without its .meta",))
-        return
-    yield Verified(path, len(data))
-    yield _verify_data(info, meta, object_store)
+        is_missing = isinstance(error, ObjectNotFound)
+        return [Verified(path, 0, (str(error),), is_missing),
+                Verified(sstable_data_path(info.name), 0, ("cannot be checked without its .meta",), is_missing)]
+    return [Verified(path, len(data)), _verify_data(info, meta, object_store)]
 
 
-def unreferenced(version: HummockVersion, object_store: ObjectStore) -> Iterator[tuple[str, int]]:
-    """Path and bytes of each sstable object that the version does not name: uploads under way, or orphans."""
-    named = {info.name for info in version.sstables}
-    for found in object_store.list(SSTABLE_PREFIX):
-        if sstable_name_of(found.path) not in named:
-            yield found.path, found.size_bytes
+def _decode_row(key: str, row: bytes) -> Any:
+    """What the row says. Raises `MetaStoreCorrupt`, also for a row of no known kind."""
+    directory, slash, _ = key.removeprefix(ROWS).partition("/")
+    kind = ROWS + directory + slash
+    if kind in RECORDS:
+        return decode(RECORDS[kind], key, row)      # type: ignore[type-var]
+    if kind in VALUES:
+        return decode_value(VALUES[kind], key, row)     # type: ignore[type-var]
+    if kind in OTHERS:
+        return OTHERS[kind](key, row)
+    raise Corruption(key, "key", "one of a known kind")
+
+
+def _has_left(info: SstableInfo, newest: HummockVersion) -> bool:
+    return all(held.name != info.name for held in newest.sstables)
 
 
 def _verify_data(info: SstableInfo, meta: SstableMeta, object_store: ObjectStore) -> Verified:
     path = sstable_data_path(info.name)
     damages: list[str] = []
+    order = _KeyOrder(info, path)
     try:
         size = object_store.head(path).size_bytes
         if size != info.data_bytes:
@@ -72,9 +142,11 @@ def _verify_data(info: SstableInfo, meta: SstableMeta, object_store: ObjectStore
         for first, last in _spans(meta):
             start, end = meta.index[first].offset, meta.index[last].offset + meta.index[last].size
             data = object_store.get(path, range(start, end))
-            damages += _verify_blocks(meta, path, range(first, last + 1), data)
-    except ObjectNotFound as error:
-        return Verified(path, 0, (str(error),))
+            damages += _verify_blocks(meta, path, range(first, last + 1), data, order)
+    except HummockError as error:
+        return Verified(path, 0, (*damages, str(error)), isinstance(error, ObjectNotFound))
+    if not damages:
+        damages += order.end()
     return Verified(path, size, tuple(damages))
 
 
@@ -90,7 +162,7 @@ def _spans(meta: SstableMeta) -> Iterator[tuple[int, int]]:
     yield first, len(meta.index) - 1
 
 
-def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes) -> Iterator[str]:
+def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes, order: _KeyOrder) -> Iterator[str]:
     """What is wrong with each of the blocks whose stored bytes begin `data`."""
     view, start = memoryview(data), meta.index[numbers.start].offset
     for number in numbers:
@@ -100,5 +172,35 @@ def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes) ->
             block = Block.decode(stored, entry.codec, entry.raw_size, entry.checksum, path, number)
             if len(block) != entry.rows:
                 raise Corruption(path, f"block {number}", f"{entry.rows} rows", len(block))
+            order.add(block, number)
         except Corruption as error:
             yield str(error)
+
+
+class _KeyOrder:
+    """Blocks ascend by full key from the file's smallest user key to its largest, and hold its rows."""
+
+    def __init__(self, info: SstableInfo, path: str):
+        self._info, self._path = info, path
+        self._last: tuple[bytes, int] | None = None         # user key, complement of the epoch
+        self._first_key = b""
+        self._rows = 0
+
+    def add(self, block: Block, number: int) -> None:
+        """Raises `Corruption` where the block does not follow the one before."""
+        (first_key, first_epoch, _), (last_key, last_epoch, _) = block[0], block[len(block) - 1]
+        if self._last is None:
+            self._first_key = first_key
+        elif (first_key, -first_epoch) <= self._last:
+            raise Corruption(self._path, f"block {number}", "keys after those of the block before", first_key)
+        self._last = (last_key, -last_epoch)
+        self._rows += len(block)
+
+    def end(self) -> Iterator[str]:
+        """What is wrong with the file as a whole."""
+        last_key = b"" if self._last is None else self._last[0]
+        for where, expected, got in (("smallest key", self._info.smallest, self._first_key),
+                                     ("largest key", self._info.largest, last_key),
+                                     ("rows", self._info.rows, self._rows)):
+            if expected != got:
+                yield str(Corruption(self._path, where, expected, got))

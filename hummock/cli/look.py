@@ -1,184 +1,167 @@
-"""`python -m hummock`: looks at the files of a store without a cluster, and changes nothing.
-
-Exit status 0: all is well; 1: damage was found, or the store cannot be read; 2: the command was misused.
-"""
+"""`version`, `levels` and `stats`: what makes up a store, at several distances."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from hummock.epoch import SPILL_MASK, to_unix_ms
-from hummock.errors import HummockError
-from hummock.meta import open_meta_store
-from hummock.meta.hummock_manager import HummockManager
+from hummock.cli.output import add_row, new_table, shown_bytes, shown_epoch, shown_key, shown_moment
+from hummock.cli.store import OpenStore, store_command
+from hummock.epoch import to_unix_ms
 from hummock.meta.pins import read_leases
-from hummock.meta.store import MetaStore
-from hummock.object_store import open_object_store
-from hummock.object_store.base import (
-    SSTABLE_PREFIX,
-    ObjectStore,
-    sstable_data_path,
-    sstable_meta_path,
-    sstable_name_of,
-)
-from hummock.sstable.dump import describe
+from hummock.meta.upload_table import read_uploads
+from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum_report import VacuumReport
+from hummock.options import VacuumOptions
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import PrefixRule
-from hummock.verify import unreferenced, verify_version
-from hummock.version import HummockVersion
-
-PIPE_COLUMNS = 240          # width of tables that no terminal limits
-USER_KEY_HEADER = 6         # table id u32 | vnode u16
-SHOWN_KEY_BYTES = 16
-UNBROKEN = ("name", "id", "run", "newest row")      # columns that are copied from the screen
-DAMAGED = 1
+from hummock.table_rules import PrefixRule, tables_to_json
+from hummock.version import HummockVersion, Level, Run
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStore:
-    """A store opened to be looked at."""
-
-    meta_store: MetaStore
-    object_store: ObjectStore
-    version: HummockVersion
-
-
-@click.group()
-def main() -> None:
-    """Looks at the files of a Hummock store. URL is file:///directory."""
-
-
-@main.command()
-@click.argument("url")
-def version(url: str) -> None:
+@click.command()
+@store_command
+def version(store: OpenStore) -> None:
     """The newest version: its epochs, and its files level by level."""
-    console = _console()
-    with _opened(console, url) as store:
-        _print_version(console, store.version)
-        table = _table("files, newest run first", "level", "run", "id", "name", ">rows", ">stale", ">deletes",
-                       ">bytes", "tables", "first key", "last key", "newest row")
-        for level in store.version.levels:
-            for run in level.runs:
-                for info in run.sstables:
-                    table.add_row(str(level.number), str(run.id), *_file_cells(info))
-        console.print(table)
+    _say_version(store)
+    table = new_table("files, newest run first", "level", "run", "id", "name", ">rows", ">stale", ">deletes",
+                      ">bytes", "tables", "first key", "last key", "newest row")
+    for level in store.version.levels:
+        for run in level.runs:
+            for info in run.sstables:
+                add_row(table, str(level.number), str(run.id), *_file_cells(info))
+    store.output.table(table)
+    store.output.emit(store.version.to_json())
 
 
-@main.command("sst-dump")
-@click.argument("url")
-@click.argument("name", required=False)
-@click.option("--entries", default=20, show_default=True, type=click.IntRange(0), help="Entries to show.")
-def sst_dump(url: str, name: str | None, entries: int) -> None:
-    """The file whose NAME begins like this, block by block; without NAME, all files that are stored."""
-    console = _console()
-    with _opened(console, url) as store:
-        sizes = {found.path: found.size_bytes for found in store.object_store.list(SSTABLE_PREFIX)}
-        names = sorted({part for path in sizes if (part := sstable_name_of(path)) is not None})
-        if name is None:
-            _print_files(console, store.version, names, sizes)
-            return
-        matching = [candidate for candidate in names if candidate.startswith(name)]
-        if len(matching) != 1:
-            raise click.UsageError(f"{len(matching)} files have a name that begins with {name!r}")
-        meta_path, data_path = sstable_meta_path(matching[0]), sstable_data_path(matching[0])
-        meta, data = store.object_store.get(meta_path), store.object_store.get(data_path)
-        for line in describe(meta, matching[0], data, entries):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+@click.command()
+@store_command
+def levels(store: OpenStore) -> None:
+    """The shape of the tree: each level's runs, newest first."""
+    _say_version(store)
+    table = new_table("runs, newest first", "level", "run", ">files", ">rows", ">stale", ">deletes", ">bytes",
+                      "first key", "last key", "oldest row", "newest row")
+    for level in store.version.levels:
+        for run in level.runs:
+            infos = run.sstables
+            add_row(table, str(level.number), str(run.id), len(infos), *_row_counts(infos),
+                    shown_bytes(_stored_bytes(infos)), shown_key(infos[0].smallest), shown_key(infos[-1].largest),
+                    *(shown_moment(to_unix_ms(epoch)) for epoch in _epochs(infos)))
+    store.output.table(table)
+    tasks = store.manager.running_tasks()
+    if tasks:
+        table = new_table("compact tasks under way", ">id", "kind", "node", ">into level", ">input",
+                          ">rows read", ">of", "error of the last try")
+        for row in tasks:
+            add_row(table, row.task.id, row.task.kind.value, row.holder or "nobody", row.task.target_level,
+                    shown_bytes(row.task.input_bytes), row.progress_rows, row.task.input_rows, row.error)
+        store.output.table(table)
+    store.output.emit({"version": store.version.id, "levels": [_level_record(level) for level in store.version.levels],
+                       "tasks": [{"id": row.task.id, "kind": row.task.kind.value, "holder": row.holder,
+                                  "target_level": row.task.target_level, "input_bytes": row.task.input_bytes,
+                                  "input_rows": row.task.input_rows, "progress_rows": row.progress_rows,
+                                  "error": row.error} for row in tasks]})
 
 
-@main.command()
-@click.argument("url")
-def verify(url: str) -> None:
-    """Reads every object of the newest version and reports each damage."""
-    console = _console()
-    with _opened(console, url) as store:
-        objects = damaged = size = 0
-        for found in verify_version(store.version, store.object_store):
-            objects += 1
-            size += found.bytes_read
-            damaged += bool(found.damages)
-            for damage in found.damages:
-                console.print(f"[red]damaged[/red] {found.path}", highlight=False)
-                console.print(f"        {damage}", highlight=False, markup=False)
-        verdict = f"[red]{damaged} damaged[/red]" if damaged else "[green]no damage[/green]"
-        console.print(f"{objects:,} objects, {_bytes(size)} read: {verdict}", highlight=False)
-    if damaged:
-        sys.exit(DAMAGED)
-
-
-@main.command()
-@click.argument("url")
-def stats(url: str) -> None:
-    """Sizes by level and by table, what is pinned, and what no version names."""
-    console = _console()
-    with _opened(console, url) as store:
-        _print_version(console, store.version)
-        _print_levels(console, store.version)
-        _print_tables(console, store.version)
-        _print_leases(console, store.meta_store)
-        strays = [size for _, size in unreferenced(store.version, store.object_store)]
-        console.print(f"objects that no version names: {len(strays):,}, {_bytes(sum(strays))}",
-                      highlight=False)
-
-
-def _print_version(console: Console, version: HummockVersion) -> None:
-    files = sum(1 for _ in version.sstables)
-    size = sum(info.data_bytes + info.meta_bytes for info in version.sstables)
-    console.print(f"version {version.id:,}: {files:,} files, {_bytes(size)}", highlight=False)
-    console.print(f"committed epoch {_epoch(version.max_committed_epoch)}", highlight=False)
-    beginning = _epoch(version.safe_epoch) if version.safe_epoch else "the beginning"
-    console.print(f"readable from   {beginning}", highlight=False)
-    if version.dropped_tables:
-        dropped = ", ".join(map(str, sorted(version.dropped_tables)))
-        console.print(f"dropped tables  {dropped}", highlight=False)
-
-
-def _print_levels(console: Console, version: HummockVersion) -> None:
-    table = _table("levels", "level", ">runs", ">files", ">rows", ">stale", ">deletes", ">stored", ">raw",
-                   ">ratio")
-    for level in version.levels:
+@click.command()
+@store_command
+def stats(store: OpenStore) -> None:
+    """Sizes by level, by table and by need, and who reads and writes."""
+    _say_version(store)
+    table = new_table("levels", "level", ">runs", ">files", ">rows", ">stale", ">deletes", ">stored", ">raw", ">ratio")
+    for level in store.version.levels:
         infos = list(level.sstables)
         stored, raw = level.data_bytes, sum(info.uncompressed_bytes for info in infos)
-        counts = (len(level.runs), len(infos), sum(info.rows for info in infos),
-                  sum(info.stale_rows for info in infos), sum(info.tombstones for info in infos))
-        table.add_row(str(level.number), *(f"{count:,}" for count in counts), _bytes(stored), _bytes(raw),
-                      f"{raw / stored:.2f}" if stored else "-")
-    console.print(table)
+        add_row(table, str(level.number), len(level.runs), len(infos), *_row_counts(infos), shown_bytes(stored),
+                shown_bytes(raw), f"{raw / stored:.2f}" if stored else "-")
+    store.output.table(table)
+    files = _files_by_table(store.version)
+    table = new_table("tables", "table", ">in files", ">prefix filter", "state")
+    for table_id, count in files.items():
+        rules = store.version.tables.get(table_id)
+        add_row(table, str(table_id), count, _prefix_words(None if rules is None else rules.prefix),
+                "dropped" if table_id in store.version.dropped_tables else "")
+    store.output.table(table)
+    _say_nodes(store)
+    report = Vacuum(store.meta_store, store.object_store, options=VacuumOptions()).run(dry_run=True)
+    say_report(store, report)
+    store.output.emit({
+        "version": store.version.id, "committed_epoch": store.version.max_committed_epoch,
+        "safe_epoch": store.version.safe_epoch, "levels": [_level_record(level) for level in store.version.levels],
+        "tables": {str(table_id): count for table_id, count in files.items()},
+        "rules": tables_to_json(store.version.tables), "dropped_tables": sorted(store.version.dropped_tables),
+        "leases": [{"node": lease.node, "expires_ms": lease.expires_ms, "min_version": lease.min_version,
+                    "min_epoch": lease.min_epoch} for lease in read_leases(store.meta_store)],
+        "uploads": {prefix: {"node": row.node, "expires_ms": row.expires_ms}
+                    for prefix, row in read_uploads(store.meta_store).items()},
+        "stored": report.to_json()})
 
 
-def _print_files(console: Console, version: HummockVersion, names: list[str], sizes: dict[str, int]) -> None:
-    """Every stored file, and what the version knows of it."""
-    known = {info.name: info for info in version.sstables}
-    table = _table("stored files", "name", ">.data", ">.meta", ">rows", "tables", "newest row")
-    for name in names:
-        info = known.get(name)
-        facts = ("", "", "in no version") if info is None else (
-            f"{info.rows:,}", ", ".join(map(str, info.table_ids)), _moment(to_unix_ms(info.max_epoch)))
-        stored = (sizes.get(path) for path in (sstable_data_path(name), sstable_meta_path(name)))
-        table.add_row(name, *("missing" if size is None else _bytes(size) for size in stored), *facts)
-    console.print(table)
+def say_report(store: OpenStore, report: VacuumReport) -> None:
+    """What vacuum found, as a table."""
+    table = new_table("stored files by need", "need", ">files", ">bytes")
+    for word, files, size_bytes in report.rows():
+        add_row(table, word, files, shown_bytes(size_bytes))
+    store.output.table(table)
+    if report.foreign_objects:
+        store.output.line(f"objects that are no part of any file: {report.foreign_objects:,}")
 
 
-def _print_tables(console: Console, version: HummockVersion) -> None:
+def _say_version(store: OpenStore) -> None:
+    version, line = store.version, store.output.line
+    files = list(version.sstables)
+    line(f"version {version.id:,}: {len(files):,} files, {shown_bytes(_stored_bytes(files))}")
+    line(f"committed epoch {shown_epoch(version.max_committed_epoch)}")
+    line(f"readable from   {shown_epoch(version.safe_epoch) if version.safe_epoch else 'the beginning'}")
+    if version.dropped_tables:
+        line(f"dropped tables  {', '.join(map(str, sorted(version.dropped_tables)))}")
+
+
+def _say_nodes(store: OpenStore) -> None:
+    """Who reads, from where on, and who writes."""
+    table = new_table("leases", "node", "expires", ">from version", "from epoch")
+    for lease in read_leases(store.meta_store):
+        add_row(table, lease.node, shown_moment(lease.expires_ms), lease.min_version, shown_epoch(lease.min_epoch))
+    store.output.table(table)
+    table = new_table("uploads", "node", "expires", "names that begin with")
+    for prefix, upload in read_uploads(store.meta_store).items():
+        add_row(table, upload.node, shown_moment(upload.expires_ms), prefix)
+    store.output.table(table)
+
+
+def _level_record(level: Level) -> dict[str, Any]:
+    return {"level": level.number, "data_bytes": level.data_bytes, "runs": [_run_record(run) for run in level.runs]}
+
+
+def _run_record(run: Run) -> dict[str, Any]:
+    rows, stale, tombstones = _row_counts(run.sstables)
+    oldest, newest = _epochs(run.sstables)
+    return {"run": run.id, "files": len(run.sstables), "rows": rows, "stale_rows": stale, "tombstones": tombstones,
+            "stored_bytes": _stored_bytes(run.sstables), "smallest": run.sstables[0].smallest.hex(),
+            "largest": run.sstables[-1].largest.hex(), "min_epoch": oldest, "max_epoch": newest}
+
+
+def _row_counts(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> tuple[int, int, int]:
+    """Rows, stale ones and deletes."""
+    return (sum(info.rows for info in infos), sum(info.stale_rows for info in infos),
+            sum(info.tombstones for info in infos))
+
+
+def _stored_bytes(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> int:
+    return sum(info.data_bytes + info.meta_bytes for info in infos)
+
+
+def _epochs(infos: tuple[SstableInfo, ...]) -> tuple[int, int]:
+    return (min(info.global_epoch or info.min_epoch for info in infos),
+            max(info.global_epoch or info.max_epoch for info in infos))
+
+
+def _files_by_table(version: HummockVersion) -> dict[int, int]:
     files: Counter[int] = Counter()
     for info in version.sstables:
         files.update(info.table_ids)
-    table = _table("tables", "table", ">in files", ">prefix filter", "state")
-    for table_id, count in sorted(files.items()):
-        rules = version.tables.get(table_id)
-        prefix = None if rules is None else rules.prefix
-        table.add_row(str(table_id), f"{count:,}", _prefix_words(prefix),
-                      "dropped" if table_id in version.dropped_tables else "")
-    console.print(table)
+    return dict(sorted(files.items()))
 
 
 def _prefix_words(rule: PrefixRule | None) -> str:
@@ -187,84 +170,7 @@ def _prefix_words(rule: PrefixRule | None) -> str:
     return f"{rule.fixed_bytes} bytes" if rule.fixed_bytes else f"{len(rule.columns)} columns"
 
 
-def _print_leases(console: Console, meta_store: MetaStore) -> None:
-    leases = read_leases(meta_store)
-    if leases:
-        table = _table("leases", "node", "expires", ">from version", "from epoch")
-        for lease in leases:
-            table.add_row(lease.node, _moment(lease.expires_ms), f"{lease.min_version:,}",
-                          _epoch(lease.min_epoch))
-        console.print(table)
-
-
-@contextmanager
-def _opened(console: Console, url: str) -> Iterator[OpenStore]:
-    """The store at `url`; what it cannot do is printed, and ends the process with status 1."""
-    try:
-        object_store, meta_store = open_object_store(url), open_meta_store(url, create=False)
-        try:
-            yield OpenStore(meta_store, object_store, HummockManager(meta_store, object_store).version)
-        finally:
-            meta_store.close()
-            object_store.close()
-    except HummockError as error:
-        console.print(f"[red]{type(error).__name__}[/red]: ", end="", highlight=False)
-        console.print(str(error), highlight=False, markup=False)
-        sys.exit(DAMAGED)
-
-
-def _file_cells(info: SstableInfo) -> tuple[str, ...]:
-    return (str(info.id), info.name, f"{info.rows:,}", f"{info.stale_rows:,}", f"{info.tombstones:,}",
-            _bytes(info.data_bytes), ", ".join(map(str, info.table_ids)), _key(info.smallest),
-            _key(info.largest), _moment(to_unix_ms(info.max_epoch)))
-
-
-def _table(title: str, *columns: str) -> Table:
-    """A table; a column whose name begins with > is flush right."""
-    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left",
-                         overflow="fold", no_wrap=column in UNBROKEN)
-    return table
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS)
-
-
-def _key(key: bytes) -> str:
-    """`table/vnode/` and the rest in hex, cut."""
-    if len(key) < USER_KEY_HEADER:
-        return key.hex()
-    table_id, vnode = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:6], "big")
-    rest = key[USER_KEY_HEADER:]
-    cut = "..." if len(rest) > SHOWN_KEY_BYTES else ""
-    return f"{table_id}/{vnode}/{rest[:SHOWN_KEY_BYTES].hex()}{cut}"
-
-
-def _epoch(epoch: int) -> str:
-    """The moment of an epoch and its number; the offset of a flush behind a plus sign."""
-    if epoch == 0:
-        return "never"
-    offset = epoch & SPILL_MASK
-    return f"{_moment(to_unix_ms(epoch))}{f'+{offset}' if offset else ''} ({epoch})"
-
-
-def _moment(unix_ms: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{unix_ms} ms"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{unix_ms % 1000:03d}"
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
-
-
-if __name__ == "__main__":
-    main()
+def _file_cells(info: SstableInfo) -> tuple[str | int, ...]:
+    return (str(info.id), info.name, info.rows, info.stale_rows, info.tombstones, shown_bytes(info.data_bytes),
+            ", ".join(map(str, info.table_ids)), shown_key(info.smallest), shown_key(info.largest),
+            shown_moment(to_unix_ms(info.max_epoch)))

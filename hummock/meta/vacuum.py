@@ -56,6 +56,10 @@ def unwatched(report: VacuumReport) -> bool:
 
 
 
+class _Overtaken(MetaStoreError):
+    """What was read never held until it was acted on."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """What a listing showed of a file: one or both of its objects."""
@@ -151,13 +155,20 @@ class Vacuum:
             if not watch(report) or report.objects_listed >= self.options.objects_per_run:
                 return
         self._remove_from([], behind, None, report)
-        report.is_complete = not began
+        report.is_complete = not began and not report.pages_left
         if not report.dry_run:
             self._behind = ""
 
     def _remove_from(self, page: list[StoredFile], first: str, last: str | None, report: VacuumReport) -> None:
-        """Sorts the page, the whole listing between two names, by need and removes the orphans in it."""
-        orphans = self._overtaking(lambda: self._give_up(page, first, last, report))
+        """Sorts the page, the whole listing between two names, by need and removes the orphans in it.
+
+        One that commits overtake at every try is left to the next run.
+        """
+        try:
+            orphans = self._overtaking(lambda: self._give_up(page, first, last, report))
+        except _Overtaken:
+            report.pages_left += 1
+            return
         if not report.dry_run:
             self._delete(file.name for file in orphans)
         for file in orphans:
@@ -229,4 +240,4 @@ class Vacuum:
                 return attempt()
             except PreconditionFailed:
                 self.metrics.transaction_retries.labels("vacuum overtaken").inc()
-        raise MetaStoreError(f"vacuum was overtaken by other processes at each of {ATTEMPTS} tries")
+        raise _Overtaken(f"vacuum was overtaken by other processes at each of {ATTEMPTS} tries")

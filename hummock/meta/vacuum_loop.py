@@ -61,8 +61,9 @@ class VacuumLoop:
         self.close()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._vacuum.options.interval_ms / 1000):
+        while not self._closed.is_set():
             self.round()
+            self._closed.wait(self._vacuum.options.interval_ms / 1000)
 
     def _is_listing_due(self) -> bool:
         return (monotonic_seconds() - self._listed_at) * 1000 >= self._vacuum.options.listing_ms

@@ -33,7 +33,8 @@ class VacuumReport:
     removed: Footprint = field(default_factory=Footprint)
     objects_listed: int = 0
     foreign_objects: int = 0        # that are no part of any file of the store: left alone
-    is_complete: bool = False       # every object was looked at, from the first to the last
+    pages_left: int = 0             # of the listing, overtaken by commits at every try
+    is_complete: bool = False       # every object was sorted, from the first to the last
 
     @property
     def garbage(self) -> Footprint:

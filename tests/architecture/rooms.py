@@ -85,9 +85,10 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
     "hummock.maintenance": "base meta meta.store compactor object_store",
     "hummock.opening": EVERY_ROOM + " maintenance",
-    "hummock.verify": "base object_store sstable sstable.info version",
+    "hummock.verify": "base object_store sstable sstable.info version meta meta.store meta_client",
     "hummock": EVERY_ROOM + " opening maintenance",
-    "hummock.__main__": EVERY_ROOM + " opening verify",
+    "hummock.cli": EVERY_ROOM + " compaction.task opening verify",
+    "hummock.__main__": "cli",
     "relational.errors": "",
     "relational.types": "",
     "relational.chunk": "types hummock.base",
@@ -144,7 +145,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream": "session connector relational relational.expr relational.types",
 }
 
-COMMANDS = ("hummock.__main__", "stream.cli", "stream.terminal", "stream.flights_command")
+COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_command")
 
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {

@@ -280,6 +280,24 @@ def test_a_clock_that_is_set_back_between_any_two_steps_ends_no_lease(at):
     reader.renew_lease("reader")
 
 
+def test_a_page_that_commits_overtake_at_every_try_is_left_to_the_next_run(world):
+    class Hot(MemoryMetaStore):
+        """`store`; before each transaction of vacuum there is a commit."""
+
+        def __init__(self, store):
+            self.get, self.list, self.store = store.get, store.list, store
+
+        def transaction(self, operations):
+            world.commit()
+            self.store.transaction(operations)
+
+    world.upload(name="ab" * 16)
+    report = world.vacuum(truth=Hot(world.truth)).run()
+    assert report.pages_left == 1 and not report.is_complete and report.removed.files == 0
+    report = world.vacuum().run()
+    assert report.is_complete and report.removed.files == 1
+
+
 def test_vacuums_of_two_processes_agree(world):
     world.commit_new()
     for number in range(20):

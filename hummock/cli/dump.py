@@ -1,0 +1,53 @@
+"""`sst-dump`: one file, block by block, or all files that are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hummock.cli.output import add_row, new_table, shown_bytes, shown_moment
+from hummock.cli.store import OpenStore, store_command
+from hummock.epoch import to_unix_ms
+from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of
+from hummock.sstable.dump import describe
+
+
+@click.command("sst-dump")
+@store_command
+@click.argument("name", required=False)
+@click.option("--entries", default=20, show_default=True, type=click.IntRange(0), help="Entries to show.")
+def sst_dump(store: OpenStore, name: str | None, entries: int) -> None:
+    """The file whose name has NAME in it, block by block; without NAME, all files that are stored."""
+    sizes = {found.path: found.size_bytes for found in store.object_store.list(SSTABLE_PREFIX)}
+    names = sorted({part for path in sizes if (part := sstable_name_of(path)) is not None})
+    if name is None:
+        _show_files(store, names, sizes)
+        return
+    matching = [candidate for candidate in names if name in candidate]
+    if len(matching) != 1:
+        raise click.UsageError(f"{len(matching)} files have {name!r} in their name")
+    meta = store.object_store.get(sstable_meta_path(matching[0]))
+    data = store.object_store.get(sstable_data_path(matching[0]))
+    lines = []
+    for line in describe(meta, matching[0], data, entries):
+        store.output.line(line)
+        lines.append(line)
+    store.output.emit({"name": matching[0], "lines": lines})
+
+
+def _show_files(store: OpenStore, names: list[str], sizes: dict[str, int]) -> None:
+    """Every stored file, and what the version knows of it."""
+    known = {info.name: info for info in store.version.sstables}
+    table = new_table("stored files", "name", ">.data", ">.meta", ">rows", "tables", "newest row")
+    records: list[dict[str, Any]] = []
+    for name in names:
+        info = known.get(name)
+        stored = [sizes.get(path) for path in (sstable_data_path(name), sstable_meta_path(name))]
+        facts = ("", "", "in no version") if info is None else (
+            info.rows, ", ".join(map(str, info.table_ids)), shown_moment(to_unix_ms(info.max_epoch)))
+        add_row(table, name, *("missing" if size is None else shown_bytes(size) for size in stored), *facts)
+        records.append({"name": name, "data_bytes": stored[0], "meta_bytes": stored[1],
+                        "info": None if info is None else info.to_json()})
+    store.output.table(table)
+    store.output.emit({"files": records})

@@ -1,0 +1,136 @@
+"""The store that a command works on: opened, said to be no store where it is none, and closed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import click
+
+from hummock.cli.output import Output
+from hummock.errors import HummockError, MetaStoreError
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.store import MetaStore
+from hummock.metrics import Metrics, serve_metrics
+from hummock.object_store import directory_of, open_object_store
+from hummock.object_store.base import ObjectStore
+from hummock.version import HummockVersion
+
+FAILED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """A store opened by a command, which claims no role."""
+
+    meta_store: MetaStore
+    object_store: ObjectStore
+    manager: HummockManager
+    metrics: Metrics
+    output: Output
+
+    @property
+    def version(self) -> HummockVersion:
+        return self.manager.version
+
+
+def store_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command URL, --meta and --json; the function gets an `OpenStore` for them.
+
+    A `HummockError`, also one of opening, is printed and ends the process with status 1.
+    """
+
+    @click.argument("url")
+    @click.option("--meta", help="Where the truth about the files is, if not where the URL says.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @wraps(function)
+    def command(url: str, meta: str | None, as_json: bool, **options: Any) -> None:
+        output = Output(as_json)
+        try:
+            with opened(url, meta, output) as store:
+                function(store, **options)
+        except HummockError as error:
+            output.error(error)
+            sys.exit(FAILED)
+
+    return command
+
+
+@contextmanager
+def opened(url: str, meta: str | None, output: Output) -> Iterator[OpenStore]:
+    """The store at `url`, which must be there. Raises `HummockError`."""
+    if urlsplit(url).scheme == "file" and not Path(directory_of(url)).is_dir():
+        raise MetaStoreError(f"{url} does not exist")
+    metrics = Metrics()
+    with ExitStack() as resources:
+        object_store = open_object_store(url, metrics=metrics)
+        resources.callback(object_store.close)
+        meta_store = open_meta_store(url, meta, object_store=object_store, create=False)
+        resources.callback(meta_store.close)
+        manager = HummockManager(meta_store, object_store, metrics=metrics)
+        resources.callback(manager.close)
+        yield OpenStore(meta_store, object_store, manager, metrics, output)
+
+
+@contextmanager
+def served(store: OpenStore, port: int | None) -> Iterator[None]:
+    """The process's metrics on 127.0.0.1 meanwhile, where a port is given; 0: any that is free."""
+    if port is None:
+        yield
+        return
+    with serve_metrics(store.metrics, port) as url:
+        store.output.line(f"metrics at {url}")
+        yield
+
+
+@contextmanager
+def interrupted() -> Iterator[Callable[[], bool]]:
+    """Whether SIGINT or SIGTERM came meanwhile: the second one ends the process as ever."""
+    came = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def note(number: int, frame: object) -> None:
+        came.set()
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        before[each] = signal.signal(each, note)
+    try:
+        yield came.is_set
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+port_option = click.option("--metrics-port", type=click.IntRange(0, 65535),
+                           help="Serve metrics on 127.0.0.1 at this port; 0: any.")
+
+
+class Duration(click.ParamType):
+    """Milliseconds, from seconds or from a number with ms, s, m, h or d behind it."""
+
+    name = "duration"
+    units: ClassVar = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1_000}
+    LIMIT_MS = 1 << 53
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        unit = next(unit for unit in self.units if value.endswith(unit))
+        number = value.removesuffix(unit)
+        if not number.isascii() or not number.replace(".", "", 1).isdigit():
+            self.fail(f"{value!r} is no time such as 90, 1.5h or 300ms", parameter, context)
+        converted = float(number) * self.units[unit]
+        if converted > self.LIMIT_MS:
+            self.fail(f"{value!r} is too long", parameter, context)
+        return int(converted)
