@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LOOKS = ["version", "levels", "stats", "sst-dump", "verify"]
 
 
-def fill(url, meta=None, **options):
+def fill(url, meta=None):
     """A store of two tables, written in so many commits that compaction is due."""
-    with hummock.open(url, role="writer", meta=meta, **options) as store:
+    with hummock.open(url, role="writer", meta=meta, compaction=False) as store:
         epochs = hummock.EpochGenerator(last=store.committed_epoch)
         for number in range(COMMITS):
             epoch = epochs.next()
