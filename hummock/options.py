@@ -100,10 +100,10 @@ class CompactionOptions:
     """
 
     last_level: int = 6
-    base_level_bytes: int = 256 * MIB       # target of the base level
+    base_level_bytes: int = 2 << 30         # least target of a level above the last one
     level_multiplier: int = 10
-    l0_runs: int = 4                        # so many runs of like size in level 0 become one
-    l0_base_bytes: int = 256 * MIB          # level 0 with that much is merged into the base level
+    l0_runs: int = 8                        # so many runs of like size in level 0 become one
+    l0_base_bytes: int = 256 * MIB          # level 0 goes down from here on, and as much as the base level holds
     l0_runs_slowdown: int = 24              # from here on writers are slowed down, gradually
     l0_runs_limit: int = 64                 # the slowest that writers get
     task_bytes: int = 2 << 30               # most input of one task, unless it must take more

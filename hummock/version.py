@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +26,27 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """Files with disjoint user keys, ascending. In level 0 a greater `id` is newer; ids never repeat."""
+    """Files with disjoint user keys, ascending. In level 0 a greater `id` is newer; ids never repeat.
+
+    A version shares the runs that did not change with the one before it, and so what is known of them.
+    """
 
     id: int
     sstables: tuple[SstableInfo, ...]
 
-    @property
+    @cached_property
     def data_bytes(self) -> int:
         return sum(info.data_bytes for info in self.sstables)
+
+    @cached_property
+    def file_ids(self) -> frozenset[int]:
+        return frozenset(info.id for info in self.sstables)
+
+    @cached_property
+    def table_ids(self) -> frozenset[int]:
+        return frozenset(table_id for info in self.sstables for table_id in info.table_ids)
 
     def overlapping(self, start: bytes, end: bytes | None) -> tuple[SstableInfo, ...]:
         """The files that may hold user keys of [start, end)."""
@@ -135,11 +147,13 @@ class HummockVersion:
     def apply(self, delta: VersionDelta) -> HummockVersion:
         """The next version. Raises `Corruption` where the delta does not fit this version."""
         self._check_step(delta)
-        runs = _remaining(self.levels, frozenset(delta.removed))
+        removed = frozenset(delta.removed)
+        added: dict[int, dict[int, list[SstableInfo]]] = {}
         for part in delta.added:
-            runs.setdefault(part.level, {}).setdefault(part.run, []).extend(part.sstables)
-        depth = max(runs, default=0)
-        levels = tuple(_level(number, runs.get(number, {}), delta.id) for number in range(depth + 1))
+            added.setdefault(part.level, {}).setdefault(part.run, []).extend(part.sstables)
+        depth = max((0, *added, *(level.number for level in self.levels)))
+        levels = tuple(_stepped(self._level(number), removed, added.get(number, {}), delta.id)
+                       for number in range(depth + 1))
         tables = {**self.tables, **delta.tables}
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
@@ -176,12 +190,19 @@ class HummockVersion:
         if not self.safe_epoch <= delta.safe_epoch <= delta.max_committed_epoch:
             raise Corruption("version", where, f"a safe epoch from {self.safe_epoch} to the committed one",
                              delta.safe_epoch)
-        held = {info.id for info in self.sstables}
-        if missing := set(delta.removed) - held:
+        removed = set(delta.removed)
+        if missing := removed - self._held(removed):
             raise Corruption("version", where, "removed files that are there", sorted(missing))
         entering = [info.id for part in delta.added for info in part.sstables]
-        if (held - set(delta.removed)) & set(entering) or len(set(entering)) != len(entering):
+        if self._held(set(entering) - removed) or len(set(entering)) != len(entering):
             raise Corruption("version", where, "files with new ids, or ones that move", entering)
+
+    def _held(self, file_ids: set[int]) -> set[int]:
+        """Those of the ids that are ids of files here."""
+        return {held for run in self.runs for held in run.file_ids.intersection(file_ids)}
+
+    def _level(self, number: int) -> Level:
+        return self.levels[number] if number < len(self.levels) else Level(number)
 
 
 def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
@@ -199,10 +220,20 @@ def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
                          key=lambda info: info.smallest)) for number in range(depth)]
 
 
-def _remaining(levels: tuple[Level, ...], removed: frozenset[int]) -> dict[int, dict[int, list[SstableInfo]]]:
-    """Level to run to files, without the removed ones."""
-    return {level.number: {run.id: [info for info in run.sstables if info.id not in removed]
-                           for run in level.runs} for level in levels}
+def _stepped(level: Level, removed: frozenset[int], added: Mapping[int, list[SstableInfo]], version_id: int) -> Level:
+    """The level without the removed files and with the added ones, by run; runs that keep all files stay themselves."""
+    changed = {run.id for run in level.runs if not run.file_ids.isdisjoint(removed)} | added.keys()
+    if not changed:
+        return level
+    runs = {run.id: [info for info in run.sstables if info.id not in removed]
+            for run in level.runs if run.id in changed}
+    for run_id, infos in added.items():
+        runs.setdefault(run_id, []).extend(infos)
+    made = _level(level.number, runs, version_id).runs
+    kept = tuple(run for run in level.runs if run.id not in changed)
+    if level.number > 0 and len(made) + len(kept) > 1:
+        raise Corruption(f"version {version_id}", f"level {level.number}", "one run", f"{len(made) + len(kept)} runs")
+    return Level(level.number, tuple(sorted((*made, *kept), key=lambda run: run.id, reverse=True)))
 
 
 def _level(number: int, runs: Mapping[int, list[SstableInfo]], version_id: int) -> Level:

@@ -38,11 +38,15 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Files leave, and some of them enter elsewhere as they are."""
+    """Files leave, and some of them enter elsewhere as they are.
+
+    `forgets`: rows leave that readers below the watermark could still ask for.
+    """
 
     kind: TaskKind
     removed: tuple[int, ...]
     added: tuple[RunAddition, ...] = ()
+    forgets: bool = False
 
 
 def files_of(placed: Placed) -> Iterator[SstableInfo]:

@@ -1,62 +1,56 @@
-"""pick_compaction: what a version needs next, as a pure function of it, of the running tasks and of the options."""
+"""pick_compaction: what a version needs next, as a pure function of it, of the running tasks and of the options.
+
+Work that costs nothing comes first, then what keeps level 0 small, then the levels' sizes, then space. Nothing is
+picked that conflicts with a running task, and nothing that would lead to the same pick again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from hummock.compaction.pick import Pick, Placed, Shift, busy_ids, can_drop_tombstones, conflicts, files_of, hull
+from hummock.compaction.pick import Pick, Placed, Shift, hull
+from hummock.compaction.picker_l0 import pick_emergency, pick_like_sizes, pick_to_base
+from hummock.compaction.picker_levels import pick_level
+from hummock.compaction.picker_reclaim import pick_reclaim
+from hummock.compaction.picker_trivial import pick_dead_files, pick_moves
+from hummock.compaction.situation import Situation
 from hummock.compaction.task import TaskInput, TaskKind
+from hummock.epoch import Epoch
 from hummock.key import KeyRange
 from hummock.options import CompactionOptions
-from hummock.version import HummockVersion, Run
+from hummock.version import HummockVersion
+
+PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_level, pick_emergency, pick_reclaim)
 
 
-def pick_compaction(version: HummockVersion, running: Sequence[Placed],
-                    options: CompactionOptions) -> Pick | Shift | None:
-    """The next work, which conflicts with no running task; None: nothing is due, or all of it must wait."""
-    if len(version.levels[0].runs) < options.l0_runs:
-        return None
-    pick = _everything(version, TaskKind.L0_TO_BASE, version.levels[0].runs, options)
-    return pick if is_free(pick, running) else None
+def pick_compaction(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+                    watermark: Epoch) -> Pick | Shift | None:
+    """The next work; None: nothing is due, or all of it must wait for tasks that run.
+
+    `watermark`: what a task that starts now would retain by.
+    """
+    situation = Situation(version, running, options, watermark)
+    for pick in PICKERS:
+        if (work := pick(situation)) is not None:
+            return work
+    return None
 
 
-def pick_range(version: HummockVersion, key_range: KeyRange, options: CompactionOptions) -> Pick | None:
-    """All files that may hold keys of the range, into the last level; None where there are none."""
+def pick_range(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+               key_range: KeyRange) -> tuple[bool, Pick | None]:
+    """Whether any file may hold keys of the range; and all of them into the last level, if they are free.
+
+    With each file go the older ones that it overlaps.
+    """
     parts: list[TaskInput] = []
-    smallest, largest = key_range.start, None
     for level in version.levels:
         for run in level.runs:
-            if largest is None:
-                files = run.overlapping(key_range.start, key_range.end)
-            else:
-                files = run.covering(smallest, largest)
+            files = (run.overlapping(key_range.start, key_range.end) if not parts else
+                     run.covering(*hull(info for part in parts for info in part.sstables)))
             if files:
                 parts.append(TaskInput(level.number, run.id, files))
-                smallest, largest = hull(files + tuple(info for part in parts for info in part.sstables))
     if not parts:
-        return None
-    return finished(version, Pick(TaskKind.MANUAL, tuple(parts), options.last_level))
+        return False, None
+    situation = Situation(version, running, options, version.safe_epoch)
+    return True, situation.finished(TaskKind.MANUAL, parts, options.last_level)
 
-
-def is_free(pick: Pick, running: Sequence[Placed]) -> bool:
-    """Whether the pick may start beside the running tasks."""
-    busy = busy_ids(running)
-    return not any(info.id in busy for info in files_of(pick)) and not any(
-        conflicts(pick, task) for task in running)
-
-
-def finished(version: HummockVersion, pick: Pick) -> Pick:
-    """The pick with its tombstones decided."""
-    return replace(pick, drop_tombstones=can_drop_tombstones(version, pick))
-
-
-def _everything(version: HummockVersion, kind: TaskKind, runs: Sequence[Run], options: CompactionOptions) -> Pick:
-    parts = [TaskInput(0, run.id, run.sstables) for run in runs]
-    smallest, largest = hull(info for run in runs for info in run.sstables)
-    for level in version.levels[1:]:
-        for run in level.runs:
-            if files := run.covering(smallest, largest):
-                parts.append(TaskInput(level.number, run.id, files))
-                smallest, largest = min(smallest, files[0].smallest), max(largest, files[-1].largest)
-    return finished(version, Pick(kind, tuple(parts), options.last_level))

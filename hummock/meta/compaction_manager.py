@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hummock.compaction.pick import Pick, Shift, files_of
-from hummock.compaction.picker import is_free, pick_compaction, pick_range
+from hummock.compaction.picker import pick_compaction, pick_range
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
@@ -44,7 +44,7 @@ from hummock.meta.records import (
     names_digest,
     vacuumed_key,
 )
-from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.meta.version_keeper import Change, VersionKeeper
 from hummock.meta.version_log import LogPosition, append
 from hummock.object_store.base import RandomBytes
@@ -116,28 +116,35 @@ class CompactionManager:
     def _plan_new(self, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int) -> Change | None:
         version, running = position.version, [row.task for row in board.running]
         for wanted in board.wanted:
-            pick = pick_range(version, wanted.key_range, self.options)
+            is_needed, pick = pick_range(version, running, self.options, wanted.key_range)
             done = MetaOperations(delete=(wanted_key(wanted.id),))
-            if pick is None:
+            if not is_needed:
                 return done + board.step() + position.requirement, position
-            if is_free(pick, running):
+            if pick is not None:
                 operations, after = self._plan_task(pick, grant, board, position, now_ms)
                 return operations + done, after
         if board.wanted:
             return None         # what was asked for waits for tasks that end; new ones would keep it waiting
-        picked = pick_compaction(version, running, self.options)
+        picked = pick_compaction(version, running, self.options, self._watermark(version)[0])
         if picked is None:
             return None
         if isinstance(picked, Pick):
             return self._plan_task(picked, grant, board, position, now_ms)
         return self._plan_shift(picked, board, position)
 
+    def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
+        """What a task that starts now retains by, and what makes sure that no pin reaches below it meanwhile."""
+        target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
+        return max(target, version.safe_epoch), settled
+
     def _plan_shift(self, shift: Shift, board: TaskBoard, position: LogPosition) -> Change:
-        version = position.version
-        delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch, shift.added,
-                             shift.removed)
+        version, settled = position.version, NONE
+        safe_epoch = version.safe_epoch
+        if shift.forgets:
+            safe_epoch, settled = self._watermark(version)
+        delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, shift.added, shift.removed)
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
-        return logged + board.step(), after
+        return logged + settled + board.step(), after
 
     def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition,
                    now_ms: int) -> Change:
@@ -280,18 +287,26 @@ class CompactionManager:
         return read_answers(self._meta_store)
 
     def debt(self) -> int:
-        board = read_board(self._meta_store)
-        due = pick_compaction(self._keeper.version, [row.task for row in board.running], self.options)
+        board, version = read_board(self._meta_store), self._keeper.version
+        due = pick_compaction(version, [row.task for row in board.running], self.options,
+                              self._watermark(version)[0])
         return len(board.running) + len(board.wanted) + (due is not None)
+
+
+def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,
+                         clock: Clock) -> tuple[Epoch, MetaOperations]:
+    """`epoch` as far as pins in force and commits allow, and the operations that make sure of the pins."""
+    leases = read_leases(meta_store)
+    # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
+    in_force, settled = settle(leases, clock())
+    return Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)])), settled
 
 
 def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, clock: Clock,
                      checkpoint_deltas: int) -> Change | None:
-    """Raises the safe epoch towards `epoch`, as far as pins in force and commits allow; None: not at all."""
-    version, leases = position.version, read_leases(meta_store)
-    # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
-    in_force, settled = settle(leases, clock())
-    target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
+    """Raises the safe epoch towards `epoch`; None: it is as high as it may be."""
+    version = position.version
+    target, settled = reachable_safe_epoch(version, epoch, meta_store, clock)
     if target <= version.safe_epoch:
         return None
     delta = VersionDelta(version.id + 1, version.max_committed_epoch, target)

@@ -60,7 +60,7 @@ OPEN = {
 
 EVERY_ROOM = (
     "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client "
-    "meta meta.store meta.uploads store compactor"
+    "meta meta.store meta.uploads store compactor throttle"
 )
 
 MAY_IMPORT: dict[str, str] = {
@@ -79,9 +79,10 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.meta.store": "base",
     "hummock.meta.uploads": "base meta_client object_store",
     "hummock.store": (
-        "base state_store iterator sstable shared_buffer version meta_client meta.uploads object_store compaction "
-        "sstable.info"
+        "base state_store iterator sstable shared_buffer version throttle meta_client meta.uploads object_store "
+        "compaction sstable.info"
     ),
+    "hummock.throttle": "base version",
     "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
     "hummock.maintenance": "base meta meta.store compactor object_store",
     "hummock.opening": EVERY_ROOM + " maintenance",

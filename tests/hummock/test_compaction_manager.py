@@ -15,7 +15,8 @@ from hummock.options import CompactionOptions
 from hummock.table_rules import TableRules
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager, results_of
 
-OPTIONS = CompactionOptions(history_ms=0, task_lease_ms=1_000, task_stall_ms=10_000, task_retry_ms=100, task_tries=3)
+OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=4_000, history_ms=0, task_lease_ms=1_000,
+                            task_stall_ms=10_000, task_retry_ms=100, task_tries=3)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -17,7 +17,8 @@ from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 
-OPTIONS = CompactionOptions(history_ms=0, task_lease_ms=30_000, threads=2, memory_bytes=1 << 20, sstable_bytes=1 << 14,
+OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=1 << 14, history_ms=0, task_lease_ms=30_000, threads=2,
+                            memory_bytes=1 << 20, sstable_bytes=1 << 14,
                             range_bytes=1 << 14, block_bytes=1 << 10, task_retry_ms=1, task_tries=2)
 EVERYTHING = KeyRange.table(1)
 

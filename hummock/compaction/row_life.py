@@ -1,0 +1,66 @@
+"""How much of a file is hidden from every reader at or above a watermark, as far as its description tells.
+
+A row is hidden when its table's time to live is over, or when it lies beyond its table's key watermark; then all
+its versions are.
+"""
+
+from __future__ import annotations
+
+from hummock.epoch import SPILL_BITS, Epoch
+from hummock.key import USER_KEY_PREFIX_BYTES, vnode_of
+from hummock.sstable.info import SstableInfo
+from hummock.table_rules import KeyWatermark, TableRules, Tables
+
+PROBE_BYTES = 8         # of two keys behind what they share, as much as tells how far apart they are
+
+
+def all_dead(info: SstableInfo, tables: Tables, watermark: Epoch) -> bool:
+    """Whether no reader at or above `watermark` sees a row of the file."""
+    return dead_share(info, tables, watermark) >= 1
+
+
+def dead_share(info: SstableInfo, tables: Tables, watermark: Epoch) -> float:
+    """About how much of the file is hidden, as far as its epochs and bounds tell; 1 only where all of it is."""
+    rules = [tables.get(table_id) for table_id in info.table_ids]
+    aged = min((0.0 if rule is None else _aged_share(info, rule, watermark) for rule in rules), default=0.0)
+    if len(rules) == 1 and rules[0] is not None and aged < 1:
+        return max(aged, _passed_share(info, rules[0], watermark))
+    return aged
+
+
+def newest_watermark(rules: TableRules, watermark: Epoch) -> KeyWatermark | None:
+    """The one that a reader at `watermark` goes by."""
+    return next((mark for mark in rules.watermarks if mark.epoch <= watermark), None)
+
+
+def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
+    """The part of the file's span of time that is older than the time to live."""
+    if not rules.ttl_ms:
+        return 0.0
+    first = (info.global_epoch or info.min_epoch) >> SPILL_BITS
+    last = (info.global_epoch or info.max_epoch) >> SPILL_BITS
+    oldest = (watermark >> SPILL_BITS) - rules.ttl_ms
+    return min(1.0, max(0.0, (oldest - first) / (last + 1 - first)))
+
+
+def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
+    """The part of the file's keys beyond the table's key watermark; of several vnodes none is told."""
+    mark, vnode = newest_watermark(rules, watermark), vnode_of(info.smallest)
+    if mark is None or vnode != vnode_of(info.largest):
+        return 0.0
+    key = dict(mark.keys).get(vnode)
+    if key is None:
+        return 0.0
+    low, high = info.smallest[USER_KEY_PREFIX_BYTES:], info.largest[USER_KEY_PREFIX_BYTES:]
+    if mark.is_descending:
+        return 1.0 if key < low else 0.0 if high <= key else 1 - _place(low, key, high)
+    return 1.0 if high < key else 0.0 if key <= low else _place(low, key, high)
+
+
+def _place(low: bytes, key: bytes, high: bytes) -> float:
+    """How far `key` is on the way from `low` to `high`, below 1. REQUIRES low <= key <= high."""
+    shared = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other),
+                  min(len(low), len(high)))
+    first, middle, last = (int.from_bytes(key_[shared:shared + PROBE_BYTES].ljust(PROBE_BYTES, b"\0"), "big")
+                           for key_ in (low, key, high))
+    return min(0.999, (middle - first) / max(1, last - first))

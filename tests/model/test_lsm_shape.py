@@ -1,0 +1,77 @@
+"""The tree's shape under load, by sizes alone: how often a row is written, and how many runs a read must look into."""
+
+from itertools import pairwise
+
+import pytest
+
+from hummock.options import MIB, CompactionOptions
+from hummock.throttle import LONGEST_SECONDS, debt_share, delay_seconds
+from hummock.version import HummockVersion, Level
+from tests.suites.lsm_simulation import TreeSimulation
+
+OPTIONS = CompactionOptions()
+
+
+def load(commits, options=OPTIONS, **how):
+    tree = TreeSimulation(options, **how)
+    for _ in range(commits):
+        tree.commit()
+    loaded = tree.runs
+    tree.settle()
+    print(tree)
+    return tree, loaded
+
+
+@pytest.mark.parametrize("compact_mib", [400, 800, 1_600])
+def test_fifty_million_random_rows_are_written_less_than_five_times(compact_mib):
+    tree, _ = load(500, compact=compact_mib * MIB)
+    assert tree.amplification <= 5
+    assert tree.most_runs <= OPTIONS.l0_runs_limit
+    assert tree.runs <= 2 * OPTIONS.l0_runs
+    assert [level.number for level in tree.version.levels if level.runs][-1] == OPTIONS.last_level
+
+
+def test_rows_in_key_order_are_written_once():
+    tree, _ = load(500, is_sequential=True)
+    assert tree.amplification == 1 and tree.tasks == 0 and tree.runs <= 2 * OPTIONS.l0_runs
+
+
+def test_small_commits_cost_two_tiers_more_at_most():
+    tree, _ = load(3_000, rows_per_commit=10_000)
+    assert tree.amplification <= 7 and tree.most_runs <= OPTIONS.l0_runs_limit
+
+
+def test_a_large_tree_has_two_levels_and_keeps_their_ratio():
+    tree, _ = load(4_000)
+    sizes = [level.data_bytes for level in tree.version.levels]
+    assert tree.amplification <= 10 and tree.most_runs <= OPTIONS.l0_runs_limit
+    assert 0 < sizes[5] <= 1.5 * sizes[6] / OPTIONS.level_multiplier
+
+
+@pytest.mark.slow
+def test_a_very_large_tree_stays_in_shape():
+    tree, _ = load(12_000)
+    sizes = [level.data_bytes for level in tree.version.levels]
+    assert tree.amplification <= 15 and tree.most_runs <= 1.25 * OPTIONS.l0_runs_limit
+    assert sum(sizes[:-1]) <= sizes[-1] / 4
+
+
+class TestThrottle:
+    def test_it_begins_at_nothing_rises_and_stays_bounded(self):
+        shares = [debt_share(runs, 0, OPTIONS) for runs in range(OPTIONS.l0_runs_limit + 20)]
+        assert shares[:OPTIONS.l0_runs_slowdown + 1] == [0] * (OPTIONS.l0_runs_slowdown + 1)
+        assert shares == sorted(shares) and shares[-1] == 1
+        steps = [late - early for early, late in pairwise(shares)]
+        assert max(steps) <= 1.01 / (OPTIONS.l0_runs_limit - OPTIONS.l0_runs_slowdown)
+
+    def test_bytes_count_too(self):
+        shares = [debt_share(1, gib << 30, OPTIONS) for gib in range(40)]
+        assert shares[0] == 0 and shares == sorted(shares) and shares[-1] == 1
+
+    def test_one_call_waits_no_longer_than_a_second(self):
+        tree = TreeSimulation(OPTIONS, compact=1)
+        for _ in range(100):
+            tree.commit()
+        assert delay_seconds(tree.version, OPTIONS, 1 << 40) == LONGEST_SECONDS
+        assert delay_seconds(tree.version, OPTIONS, 1 << 20) == pytest.approx(.25)
+        assert delay_seconds(HummockVersion(levels=(Level(0),)), OPTIONS, 1 << 40) == 0
