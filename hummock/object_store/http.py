@@ -74,23 +74,30 @@ class HttpClient:
         is_ended = length is not None or "Transfer-Encoding" in response.headers
         if not is_ended and method != "HEAD" and response.status in (200, 206):
             raise ObjectStoreError(path, "the answer does not say where it ends")
-        is_placed = into is not None and response.status == 206
-        parts, size = [], 0
-        while expected is None or size < expected:
-            data = response.read1(PIECE_BYTES)
-            if not data:
-                break
-            if is_placed:
-                if size + len(data) > len(into):
-                    raise ObjectStoreError(path, f"the answer is longer than the {len(into)} bytes asked for")
-                into[size:size + len(data)] = data
-            else:
-                parts.append(data)
-            size += len(data)
-            self._look_at_the_clock(response, path, until)
+        if into is not None and response.status == 206 and expected is not None:
+            if expected > len(into):
+                raise ObjectStoreError(path, f"the answer is longer than the {len(into)} bytes asked for")
+            size, parts = self._receive_into(response, path, until, into[:expected]), []
+        else:
+            parts = list(self._received(response, path, until, expected))
+            size = sum(map(len, parts))
         if expected is not None and size != expected:
             raise ObjectStoreError(path, f"the answer ends after {size} of {expected} bytes")
         return Answer(response.status, response.headers, parts[0] if len(parts) == 1 else b"".join(parts), size)
+
+    def _received(self, response: Any, path: str, until: float, expected: int | None) -> Iterator[bytes]:
+        size = 0
+        while (expected is None or size < expected) and (data := response.read1(PIECE_BYTES)):
+            size += len(data)
+            yield data
+            self._look_at_the_clock(response, path, until)
+
+    def _receive_into(self, response: Any, path: str, until: float, memory: memoryview) -> int:
+        size, source = 0, response._fp          # its own readinto makes a copy
+        while size < len(memory) and (taken := source.readinto1(memory[size:])):
+            size += taken
+            self._look_at_the_clock(response, path, until)
+        return size
 
     def _look_at_the_clock(self, response: Any, path: str, until: float) -> None:
         left = until - monotonic_seconds()
@@ -108,7 +115,7 @@ def _pool_class(kind: Any) -> Any:
 
 
 class _WholeHeadResponse(http.client.HTTPResponse):
-    """The standard library takes the end of a connection for the end of the headers: half an answer would pass."""
+    """An answer whose head is whole: the standard library takes a connection's end for the end of the headers."""
 
     def begin(self) -> None:
         stream: Any = self.fp
@@ -118,6 +125,17 @@ class _WholeHeadResponse(http.client.HTTPResponse):
         finally:
             if isinstance(self.fp, _Lines):
                 self.fp = stream
+
+    def readinto1(self, memory: Any) -> int:
+        """What one receive gives of a body of known length; 0 at its end."""
+        stream: Any = self.fp
+        if stream is None or not self.length:
+            return 0
+        taken = stream.readinto1(memory[:self.length])
+        self.length -= taken
+        if not self.length:
+            self._close_conn()          # type: ignore[attr-defined]
+        return taken
 
 
 class _Lines:

@@ -176,7 +176,8 @@ class _S3Writer(ObjectWriter):
         self._store, self._path, self._if_absent = store, path, if_absent
         self.seconds = seconds
         self._token = store.mint_token()
-        self._buffer = bytearray()
+        self._memory = memoryview(b"")          # of one part, made by the first write, used again for every part
+        self._filled = 0
         self._upload: str | None = None
         self._parts: list[dict] = []
         self._has_ended = self._is_closed = False
@@ -184,17 +185,20 @@ class _S3Writer(ObjectWriter):
     def write(self, data: Buffer) -> None:
         self._check_open()
         view, size = memoryview(data).cast("B"), self._store.part_bytes
-        if len(self._buffer) + len(view) < size:
-            self._buffer += view
-            return
-        parts, position = list(self._parts), 0
-        while len(view) - position >= size - (len(self._buffer) if position == 0 else 0):
-            taken = size - (len(self._buffer) if position == 0 else 0)
-            piece = view[position:position + taken]
-            body = b"".join((self._buffer, piece)) if position == 0 and self._buffer else piece
+        if not self._memory:
+            self._memory = memoryview(bytearray(size))
+        memory, filled, parts, position = self._memory, self._filled, list(self._parts), 0
+        while filled + len(view) - position >= size:
+            taken = size - filled
+            body = view[position:position + taken]
+            if filled:
+                memory[filled:] = body
+                body = memory
             parts.append(self._put_part(len(parts) + 1, body))
-            position += taken
-        self._parts, self._buffer = parts, bytearray(view[position:])
+            position, filled = position + taken, 0
+        rest = len(view) - position
+        memory[filled:filled + rest] = view[position:]
+        self._parts, self._filled = parts, filled + rest
 
     def close(self) -> None:
         if self._is_closed:
@@ -202,25 +206,29 @@ class _S3Writer(ObjectWriter):
         self._check_open()
         try:
             if self._upload is None:
-                self._store.put_with_token(self._path, self._buffer, self._if_absent, self._token, self._left)
+                rest = self._memory[:self._filled]
+                self._store.put_with_token(self._path, rest, self._if_absent, self._token, self._left)
             else:
-                if self._buffer:
-                    self._parts.append(self._put_part(len(self._parts) + 1, self._buffer))
-                    self._buffer = bytearray()
+                if self._filled:
+                    self._parts.append(self._put_part(len(self._parts) + 1, self._memory[:self._filled]))
+                    self._filled = 0
                 self._complete()
         except (ObjectExists, UploadLost):
             self.abort()
             raise
-        self._has_ended = self._is_closed = True
-        self._buffer = bytearray()
+        self._is_closed = True
+        self._end()
 
     def abort(self) -> None:
         if self._has_ended:
             return
-        self._has_ended, self._buffer = True, bytearray()
+        self._end()
         if self._upload is not None:
             with suppress(ObjectStoreError):        # `remove_leftovers` finds it later
                 self._call("abort_multipart_upload", UploadId=self._upload)
+
+    def _end(self) -> None:
+        self._has_ended, self._memory = True, memoryview(b"")
 
     def _complete(self) -> None:
         condition = {"IfNoneMatch": "*"} if self._if_absent else {}
@@ -232,11 +240,11 @@ class _S3Writer(ObjectWriter):
             if self._store.token_of(self._path, self._left) != self._token:
                 raise
 
-    def _put_part(self, number: int, body: Buffer) -> dict:
+    def _put_part(self, number: int, body: memoryview) -> dict:
         """Sends a part; sent again under its number it replaces itself."""
         if self._upload is None:
             self._upload = self._call("create_multipart_upload", Metadata={TOKEN: self._token})["UploadId"]
-        answer = self._call("upload_part", UploadId=self._upload, PartNumber=number, Body=memoryview(body).cast("B"))
+        answer = self._call("upload_part", UploadId=self._upload, PartNumber=number, Body=body)
         return {"PartNumber": number, "ETag": answer["ETag"]}
 
     def _call(self, operation: str, **parameters: object) -> dict:
