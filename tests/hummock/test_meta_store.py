@@ -358,11 +358,20 @@ class TestDamage:
         with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as directory:
             yield Path(directory)
 
-    @pytest.mark.parametrize("seed", [1])
-    def test_flipped_bits_give_right_answers_or_typed_errors(self, tmp_path, directory, seed):
+    def test_flipped_bits_give_right_answers_or_typed_errors(self, tmp_path, directory):
+        counts = self.sweep(tmp_path, directory, 1, 500)
+        assert counts["refused"] > 50 and counts["right"] > 0
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", range(100, 110))
+    def test_twenty_thousand_flips_give_right_answers_or_typed_errors(self, tmp_path, directory, seed):
+        counts = self.sweep(tmp_path, directory, seed, 2_000)
+        assert counts["refused"] > 200 and counts["right"] > 0
+
+    def sweep(self, tmp_path, directory, seed, flips):
         rng, counts = random.Random(seed), {"right": 0, "refused": 0}
         states, rows = self.states(tmp_path)
-        for number in range(2400):
+        for number in range(flips):
             files = states[number % 2]
             name = rng.choices(list(files), [len(data) for data in files.values()])[0]
             data = bytearray(files[name])
@@ -372,7 +381,8 @@ class TestDamage:
                 counts[self.outcome(directory, files, name, bytes(data), rows)] += 1
             except Exception as error:
                 raise AssertionError(f"seed {seed}, flip {number}: {name} byte {place} bit {bit}") from error
-        assert counts["refused"] > 200 and counts["right"] > 0
+        print(f"seed {seed}: {counts}")
+        return counts
 
     def test_truncations_give_right_answers_or_typed_errors(self, tmp_path, directory):
         states, rows = self.states(tmp_path)

@@ -1,30 +1,45 @@
-"""Two writers on one directory, in processes that are frozen or killed: the older one never matters again."""
+"""Two writers on one store, in processes that are frozen or killed: the older one never matters again.
 
+The truth is in SQLite, in the log among the objects, or in PostgreSQL where a server is installed.
+"""
+
+import itertools
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, closing
 
 import pytest
 
-from hummock.errors import MetaStoreBusy
-from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.sqlite import SqliteMetaStore
-from hummock.object_store.local import LocalObjectStore
-from tests.suites.manager_parts import Files, epoch_of, names_of
-
-WRITER = """
-import sys
 from hummock.errors import Fenced, MetaStoreBusy
+from hummock.meta import open_meta_store
+from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.sqlite import SqliteMetaStore
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.local import LocalObjectStore
+from hummock.options import MetaOptions
+from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
+from tests.suites.postgres_server import running_server
+
+# A log that forgets within half a second, and databases that give a frozen process up in less.
+OPTIONS = {"busy_timeout_ms": 300, "log_grace_ms": 400, "log_checkpoint_records": 4}
+BOUND_SECONDS = 10
+WRITER = """
+import json, sys
+from hummock.errors import Fenced
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store.local import LocalObjectStore
+from hummock.options import MetaOptions
 from tests.suites.manager_parts import Files, epoch_of
 
-directory, seed = sys.argv[1:]
-manager = HummockManager(SqliteMetaStore(directory + "/meta.sqlite"), LocalObjectStore(directory))
+directory, meta, seed, options = sys.argv[1:]
+options = MetaOptions(**{**json.loads(options), "busy_timeout_ms": 5_000})
+truth = open_meta_store("file://" + directory, meta, options=options)
+manager = HummockManager(truth, LocalObjectStore(directory), options=options)
 session, files = manager.claim_writer(), Files(seed)
 number = manager.committed_epoch >> 16
 print("claimed", session.generation, flush=True)
@@ -38,19 +53,58 @@ try:
 except Fenced:
     print("fenced", flush=True)
 """
+SCHEMAS = itertools.count()
 
 
-def start(directory, seed):
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(directory), str(seed)], text=True,
-                               stdout=subprocess.PIPE,
-                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert process.stdout.readline().startswith("claimed")
-    return process
+@pytest.fixture(scope="module")
+def server():
+    with running_server() as url:
+        yield url
 
 
-def open_here(directory):
-    store = SqliteMetaStore(directory / "meta.sqlite", busy_timeout_ms=300)
-    return HummockManager(store, LocalObjectStore(directory)), store
+@pytest.fixture(params=["sqlite:", "log", "postgresql"])
+def meta(request):
+    if request.param == "postgresql":
+        return f"{request.getfixturevalue('server')}?schema=takeover_{next(SCHEMAS)}"
+    return request.param
+
+
+def another(meta):
+    """A place of the same kind that holds nothing yet."""
+    server, is_database, _ = meta.partition("?schema=")
+    return f"{server}?schema=takeover_{next(SCHEMAS)}" if is_database else meta
+
+
+class Place:
+    """A directory and where its truth is."""
+
+    def __init__(self, directory, meta):
+        directory.mkdir(exist_ok=True)
+        self.directory, self.meta = directory, meta
+
+    def start(self, seed):
+        """A writer in a process of its own, which has claimed the role."""
+        options = str(OPTIONS).replace("'", '"')
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(self.directory), self.meta, str(seed), options],
+                                   text=True, stdout=subprocess.PIPE,
+                                   env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert process.stdout.readline().startswith("claimed")
+        return process
+
+    def truth(self):
+        return open_meta_store(f"file://{self.directory}", self.meta, options=MetaOptions(**OPTIONS))
+
+    def manager(self, truth):
+        return HummockManager(truth, LocalObjectStore(self.directory), options=MetaOptions(**OPTIONS))
+
+    def take_over(self):
+        """The successor's manager, session and truth; MetaStoreBusy where the frozen one stands in the way."""
+        with ExitStack() as undo:
+            truth = undo.enter_context(closing(self.truth()))
+            manager = self.manager(truth)
+            session = manager.claim_writer("successor")
+            undo.pop_all()
+        return manager, session, truth
 
 
 def read_until(process, count):
@@ -73,48 +127,116 @@ def named(lines, verb):
     return [line.split()[2] for line in lines if line.startswith(verb)]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_frozen_writer_is_fenced_when_it_wakes(tmp_path, seed):
-    rng, process = random.Random(seed), start(tmp_path, seed)
-    lines = read_until(process, rng.randrange(1, 40))
+def freeze_and_take_over(place, seed):
+    """One writer is stopped at some instant, another commits for a while, the first one wakes."""
+    rng, process = random.Random(seed), place.start(seed)
+    lines = read_until(process, rng.randrange(1, 25))
     process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
+    began, was_busy = time.monotonic(), False
     try:
-        manager, store = open_here(tmp_path)
-        session = manager.claim_writer("successor")
+        manager, session, truth = place.take_over()
     except MetaStoreBusy:       # frozen inside its transaction: the take-over ends in time and says why
+        assert place.meta == "sqlite:"
+        was_busy = True
         process.send_signal(signal.SIGCONT)
-        manager, store = open_here(tmp_path)
-        session = manager.claim_writer("successor")
-    assert time.monotonic() - began < 10
-    last = (manager.committed_epoch >> 16) + 5
-    info = Files(f"successor {seed}").make(last)
-    manager.commit_epoch(session, epoch_of(last), [info])
+        manager, session, truth = place.take_over()
+    assert time.monotonic() - began < BOUND_SECONDS, seed
+    first = (manager.committed_epoch >> 16) + 5
+    files, mine = Files(f"successor {seed}"), set()
+    for number in range(first, first + rng.choice([1, 1, 30])):
+        info = files.make(number)
+        manager.commit_epoch(session, epoch_of(number), [info])
+        mine.add(info.name)
     process.send_signal(signal.SIGCONT)
     rest = read_rest(process)
-    assert rest[-1] == "fenced"
+    assert rest[-1] == "fenced", seed
     committed = [*named(lines, "committed"), *named(rest, "committed")]
     tried = [*named(lines, "trying"), *named(rest, "trying")]
     names = set(names_of(manager.refresh()))
-    assert names - {info.name} <= set(tried)
-    assert set(committed) <= names
-    assert len(names) - 1 <= len(committed) + 1
-    assert tried[-1] not in names
-    store.close()
+    assert mine <= names and names - mine <= set(tried), seed
+    assert set(committed) <= names, seed
+    assert len(names - mine) <= len(committed) + 1, seed
+    assert tried[-1] not in names, seed
+    with closing(place.truth()) as again:
+        assert set(names_of(place.manager(again).version)) == names, seed
+    truth.close()
+    return was_busy
 
 
-def test_killed_writers_lose_at_most_the_commit_under_way(tmp_path):
-    rng, acknowledged, tried = random.Random(7), [], set()
-    for round_number in range(5):
-        process = start(tmp_path, round_number)
-        lines = read_until(process, rng.randrange(1, 50))
+@pytest.mark.parametrize("seed", range(2))
+def test_a_frozen_writer_is_fenced_when_it_wakes(tmp_path, meta, seed):
+    freeze_and_take_over(Place(tmp_path, meta), seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 150, 5))
+def test_fifty_frozen_writers_are_fenced_when_they_wake(tmp_path, meta, seed):
+    busy = 0
+    for number in range(seed, seed + 5):
+        own = another(meta)
+        busy += freeze_and_take_over(Place(tmp_path / str(number), own), number)
+    print(f"seeds {seed} to {seed + 4}: {busy} were frozen inside their transaction")
+
+
+def test_killed_writers_lose_at_most_the_commit_under_way(tmp_path, meta):
+    rng, acknowledged, tried, place = random.Random(7), [], set(), Place(tmp_path, meta)
+    for round_number in range(3):
+        process = place.start(round_number)
+        lines = read_until(process, rng.randrange(1, 30))
         process.kill()
         lines += read_rest(process)
         acknowledged += named(lines, "committed")
         tried |= set(named(lines, "trying"))
-        manager, store = open_here(tmp_path)
-        names = set(names_of(manager.version))
+        with closing(place.truth()) as truth:
+            names = set(names_of(place.manager(truth).version))
         assert set(acknowledged) <= names <= tried
         assert len(names) <= len(acknowledged) + 1
         acknowledged = sorted(names)
-        store.close()
+
+
+def two_sessions(place, seed, steps=40):
+    """Two managers claim and commit in a random order, some answers are lost: only the last claimant's commits count."""
+    rng, plan = random.Random(seed), FaultPlan()
+    files, acknowledged, holder, number, fenced = Files(seed), set(), None, 0, 0
+    with ExitStack() as undo:
+        truths = [undo.enter_context(closing(place.truth())) for _ in range(2)]
+        managers = [open_manager(FaultyMetaStore(truth, plan), seed=f"{seed} {who}")
+                    for who, truth in enumerate(truths)]
+        sessions = [manager.claim_writer(f"node-{who}") for who, manager in enumerate(managers)]
+        holder = 1
+        for _ in range(steps):
+            who = rng.randrange(2)
+            if rng.random() < .2:
+                plan.add(Fault(rng.choice([FaultKind.AFTER, FaultKind.TORN]), "transaction"))
+            if rng.random() < .2:
+                sessions[who], holder = managers[who].claim_writer(f"node-{who}"), who
+                continue
+            number += rng.randrange(1, 3)
+            info = files.make(number)
+            try:
+                version = managers[who].commit_epoch(sessions[who], epoch_of(number), [info])
+                assert who == holder and info.name in names_of(version), seed
+                acknowledged.add(info.name)
+            except Fenced as error:
+                assert who != holder and error.held < error.current, seed
+                fenced += 1
+        plan.clear()
+        for manager in managers:
+            assert set(names_of(manager.refresh())) == acknowledged, seed
+    with closing(place.truth()) as truth:
+        assert set(names_of(open_manager(truth).version)) == acknowledged, seed
+    return len(acknowledged), fenced
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_two_sessions_only_the_last_claimants_commits_count(tmp_path, meta, seed):
+    committed, fenced = two_sessions(Place(tmp_path, meta), seed)
+    assert committed and fenced
+
+
+@pytest.mark.slow
+def test_fifty_cases_of_two_sessions(tmp_path, meta):
+    for seed in range(200, 250):
+        own = another(meta)
+        committed, fenced = two_sessions(Place(tmp_path / str(seed), own), seed)
+        assert committed + fenced > 10, seed
