@@ -44,7 +44,8 @@ class CommitRequest:
 
     def check_files(self, version: HummockVersion) -> None:
         """Raises `SstableRefused` for a file that may not enter at this epoch, or not twice."""
-        held = {info.name for info in version.sstables}
+        entering = {info.name for info in self.sstables}
+        held = {info.name for info in version.sstables if info.name in entering}
         for info in self.sstables:
             if not is_sstable_name(info.name):
                 raise SstableRefused(info.name, "its name is not 32 hexadecimal digits")

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
+    DeadlineExceeded,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
@@ -283,6 +284,9 @@ class ObjectLogMetaStore(MetaStore):
         return found == mark
 
     def _find_out(self, error: ObjectStoreError) -> None:
+        """Reads what came of a create that failed, unless the objects did not answer for long: the caller will."""
+        if isinstance(error, DeadlineExceeded):
+            raise OutcomeUnknown(f"{self.url}: {error}") from error
         try:
             self._follow()
         except (MetaStoreError, ObjectStoreError) as failure:

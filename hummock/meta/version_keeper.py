@@ -116,7 +116,7 @@ class VersionKeeper:
         self.metrics.version_id.set(version.id)
         self.metrics.committed_epoch.set(version.max_committed_epoch)
         for level in version.levels:
-            self.metrics.version_files.labels(str(level.number)).set(sum(1 for _ in level.sstables))
+            self.metrics.version_files.labels(str(level.number)).set(sum(len(run.sstables) for run in level.runs))
 
 
 def retry_overtaken(error: PreconditionFailed) -> None:

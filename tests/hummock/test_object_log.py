@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from hummock.errors import (
+    DeadlineExceeded,
     HummockError,
     MetaStoreBusy,
     MetaStoreCorrupt,
@@ -29,7 +30,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
-from tests.suites.manager_parts import StandingClock
+from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
 from tests.suites.meta_store_suite import MetaStoreSuite, put
 
 
@@ -550,6 +551,21 @@ def test_an_outage_is_a_typed_error_and_heals(world):
     world.plan.clear()
     count(store)
     assert store.get("n") == b"2"
+
+
+def test_an_outage_takes_no_longer_than_two_deadlines_of_the_objects(world):
+    """One for the create, one for whoever reads again; nothing in between asks as well."""
+    def give_up(operation, path):
+        raise DeadlineExceeded(path, "no answer", 8)
+
+    manager = open_manager(store := world.open(), world.clock)
+    session = manager.claim_writer()
+    store._objects.append = lambda serial, data: give_up("put", f"meta/{serial}")
+    asked = []
+    store._objects.record = lambda serial: asked.append(serial) or give_up("get", f"meta/{serial}")
+    with pytest.raises(OutcomeUnknown):
+        manager.commit_epoch(session, epoch_of(1), [Files().make(1)])
+    assert len(asked) == 1
 
 
 def test_leases_run_by_the_clock_of_the_objects(world):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -58,7 +59,7 @@ def running_server():
             wait_until_ready(url, server)
             yield url
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)       # ends at once, whoever is still connected
             server.wait(START_SECONDS)
 
 
