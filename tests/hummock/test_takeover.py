@@ -197,7 +197,7 @@ def test_killed_writers_lose_at_most_the_commit_under_way(tmp_path, meta):
 
 
 def two_sessions(place, seed, steps=40):
-    """Two managers claim and commit in a random order, some answers are lost: only the last claimant's commits count."""
+    """Two managers claim and commit in a random order, some answers are lost: the last claimant's commits count."""
     rng, plan = random.Random(seed), FaultPlan()
     files, acknowledged, holder, number, fenced = Files(seed), set(), None, 0, 0
     with ExitStack() as undo:
