@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hummock.epoch import Clock, EpochGenerator, wall_clock_ms
+from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store import MetaStore
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from stream.control import StepObserver, unobserved
@@ -39,6 +40,9 @@ class PlaygroundOptions:
 
     stream: StreamOptions = field(default_factory=StreamOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    is_maintained: bool = True
+    """Whether compaction and vacuum run in this process; else it is left to others."""
 
 
 class Playground:
@@ -63,7 +67,11 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             self.manager = HummockManager(
-                meta_store, object_store, metrics=self.metrics, random_bytes=random_bytes
+                meta_store,
+                object_store,
+                compaction=options.compaction,
+                metrics=self.metrics,
+                random_bytes=random_bytes,
             )
             undo.callback(self.manager.close)
             writer = self.manager.claim_writer(self.node_name)
@@ -72,6 +80,10 @@ class Playground:
             )
             undo.callback(self.storage.close)
             self.storage.follow_versions()
+            if options.is_maintained:
+                maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)
+                undo.callback(maintenance.close)
+                maintenance.start()
             self.catalog = CatalogManager(meta_store)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.node = ComputeNode(
