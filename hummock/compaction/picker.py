@@ -45,8 +45,10 @@ def pick_range(version: HummockVersion, running: Sequence[Placed], options: Comp
     parts: list[TaskInput] = []
     for level in version.levels:
         for run in level.runs:
-            files = (run.overlapping(key_range.start, key_range.end) if not parts else
-                     run.covering(*hull(info for part in parts for info in part.sstables)))
+            files = run.overlapping(key_range.start, key_range.end)
+            if parts:                   # and what files above reach outside of the range
+                beneath = run.covering(*hull(info for part in parts for info in part.sstables))
+                files = tuple(info for info in run.sstables if info in files or info in beneath)
             if files:
                 parts.append(TaskInput(level.number, run.id, files))
     if not parts:

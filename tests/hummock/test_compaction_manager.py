@@ -265,6 +265,14 @@ class TestManualRanges:
         filled.report_compact_task(task.id, token, results_of(task, token))
         assert filled.get_compact_task("c") is None
 
+    def test_a_range_takes_files_of_every_run_also_beside_those_of_the_newest(self, manager, files):
+        session = manager.claim_writer()
+        for number, (first, last) in enumerate([(b"a", b"c"), (b"x", b"z"), (b"m", b"n")], 1):
+            manager.commit_epoch(session, epoch_of(number), [files.make(number, first, last)])
+        manager.compact_range(KeyRange(b"b", None))
+        task, _ = manager.get_compact_task("c")
+        assert {info.smallest for part in task.inputs for info in part.sstables} == {b"a", b"m", b"x"}
+
     def test_a_request_waits_for_tasks_on_its_files(self, filled):
         first, token = filled.get_compact_task("c")
         filled.compact_range(KeyRange())
