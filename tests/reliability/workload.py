@@ -62,7 +62,7 @@ def state(seed: int, number: int) -> State:
 
 
 def opened(directory: str, role: str) -> HummockStorage:
-    return hummock.open(f"file://{directory}", role=role, **SIZES)
+    return hummock.open(f"file://{directory}", role=role, compaction=False, **SIZES)
 
 
 def work(directory: str, seed: int, first: int, last: int, note: Note) -> None:

@@ -1,0 +1,426 @@
+"""One test for each ruling of the storage engine, S1 to S20, told in the ruling's own words.
+
+Each is the shortest program that would fail if the ruling did not hold; the sweeps behind it are named where they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hummock
+from hummock.compaction import execute
+from hummock.errors import (
+    Corruption,
+    EpochTooOld,
+    Fenced,
+    HummockError,
+    MetaStoreForked,
+    PreconditionFailed,
+    SnapshotExpired,
+    SstableRefused,
+    TaskRefused,
+)
+from hummock.key import user_key
+from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
+from hummock.meta.records import VACUUMED
+from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.shared_buffer import uploader
+from hummock.sstable.meta import SstableMeta
+from hummock.table_rules import PrefixRule, TableRules
+from hummock.write_batch import WriteBatch
+from tests.hummock.test_builder import build, opened, seek
+from tests.hummock.test_meta import with_section
+from tests.reliability.lab import LEASE_MS, Lab, at, keys
+from tests.suites.call_count import calls_of
+
+
+@pytest.fixture
+def lab():
+    lab = Lab()
+    yield lab
+    lab.close()
+
+
+def test_s1_keys_are_ordered_by_user_key_then_newest_first(lab):
+    """Joined with an epoch, a would sort behind a00: a memcmp over both is wrong. Sweep: tests/hummock/test_key."""
+    lab.commit(1, {b"a": b"1", b"a\x00": b"1", b"a\xff\xff\xff\xff\xff\xff\xff\xff\xff": b"1"})
+    lab.commit(2, {b"a": b"2", b"a\x00": b"2"})
+    expected = [(b"a", b"2"), (b"a\x00", b"2"), (b"a" + b"\xff" * 9, b"1")]
+    assert lab.rows(2) == expected and lab.rows(2, reverse=True) == expected[::-1]
+    lab.manager.pin_snapshot("reader", at(1))
+    assert lab.compact()
+    lab.store.wait_epoch(at(2))
+    assert lab.rows(2) == expected
+    assert [value for _, value in lab.rows(1)] == [b"1"] * 3
+
+
+def test_s2_flushes_within_an_epoch_stay_ordered_and_only_pure_epochs_are_committed():
+    """The last row was once hidden by an older flush: its batch did not stand above the flushes before it."""
+    lab = Lab(shared_buffer_bytes=1)
+    for key, value in [(b"b", b"1"), (b"c", b"1"), (b"a", b"1"), (b"a", b"2")]:
+        lab.write(1, {key: value})
+    expected = [(b"a", b"2"), (b"b", b"1"), (b"c", b"1")]
+    assert lab.rows(1) == expected and lab.store.get(b"a", at(1)) == b"2"
+    assert lab.rows(0) == []
+    lab.store.commit(at(1))
+    assert lab.rows(1) == expected
+    assert lab.store.committed_epoch == at(1)
+    assert {info.max_epoch & 0xFFFF for info in lab.store.version.sstables} > {0}
+    with pytest.raises(HummockError):
+        lab.store.seal_epoch(at(2) + 1)
+    lab.compact()
+    assert lab.stored_rows() == 3       # the older operation on a is dropped with its flush
+    lab.close()
+
+
+def test_s3_retention_keeps_all_above_the_watermark_and_the_newest_at_or_below_it(lab):
+    """Sweep: tests/hummock/test_retention."""
+    for number in range(1, 6):
+        lab.commit(number, {b"k": b"%d" % number, b"gone": b"" if number == 1 else None})
+    lab.manager.pin_snapshot("reader", at(3))
+    (task,) = lab.compact()
+    assert task.watermark == at(3)
+    assert lab.stored_rows() == 3 + 2       # k at 3, 4, 5; the deletes of gone at 4 and 5, not that at 3
+    lab.store.wait_epoch(at(5))
+    assert [lab.rows(number) for number in (3, 4, 5)] == [[(b"k", b"%d" % number)] for number in (3, 4, 5)]
+
+
+def test_s3_a_tombstone_stays_while_an_older_run_outside_of_the_task_may_hold_its_key():
+    lab = Lab({"l0_runs": 2, "l0_base_bytes": 1 << 30})
+    lab.commit(1, {b"k": b"1", b"other": b"1"})
+    lab.compact()                       # now below level 0
+    lab.commit(2, {b"k": None})
+    lab.commit(3, {b"k": None})
+    task, token = lab.manager.get_compact_task("compactor")
+    assert {part.level for part in task.inputs} == {0} and not task.drop_tombstones
+    lab.manager.report_compact_task(task.id, token, lab.merge(task, token))
+    lab.store.wait_epoch(at(3))
+    assert lab.rows(3) == [(b"other", b"1")]
+    (task,) = lab.compact()
+    assert task.drop_tombstones
+    lab.store.wait_epoch(at(3))
+    assert lab.rows(3) == [(b"other", b"1")] and lab.stored_rows() == 1
+    lab.close()
+
+
+def test_s4_a_read_below_the_safe_epoch_is_refused_and_never_short(lab):
+    for number in range(1, 5):
+        lab.commit(number, {b"k": b"%d" % number})
+    lab.manager.renew_lease(lab.store._local._node)
+    lab.manager.compact_range(hummock.KeyRange(b"", None))
+    task, token = lab.manager.get_compact_task("compactor")
+    assert task.watermark == at(4)
+    with pytest.raises(EpochTooOld):            # the task only runs: nothing is dropped yet, and it is too late
+        lab.process().pin_snapshot("late", at(2))
+    lab.manager.report_compact_task(task.id, token, lab.merge(task, token))
+    lab.store.wait_epoch(at(4))
+    array = pa.array([b"k"], pa.binary())
+    for read in (lambda: lab.store.get(b"k", at(3)), lambda: lab.store.get_many(array, at(3)), lambda: lab.rows(3),
+                 lambda: lab.store.scan_prefixes(array, at(3)), lambda: lab.store.scan_many(array, at(3))):
+        with pytest.raises(EpochTooOld):
+            read()
+    assert lab.rows(4) == [(b"k", b"4")]
+
+
+def test_s5_a_read_keeps_its_one_picture_and_its_files(lab):
+    lab.commit(1, keys("abc"))
+    lab.write(2, {b"b": b"2"})
+    scan = lab.store.scan(hummock.KeyRange(b"", None), at(2))
+    assert len(scan.next_batch(1)) == 1
+    before = set(lab.names())
+    lab.store.commit(at(2))
+    lab.commit(3, {b"a": None, b"c": b"3"})
+    lab.compact()
+    lab.store.wait_epoch(at(3))
+    lab.manager.renew_lease(lab.store._local._node)
+    lab.vacuum()
+    assert not before & set(lab.names())
+    assert all(lab.objects.head(sstable_data_path(name)) for name in before)
+    assert list(scan) == [(b"b", b"2"), (b"c", b"1")]
+    assert lab.rows(3) == [(b"b", b"2"), (b"c", b"3")]
+
+
+def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
+    for name in ("read_view", "point_read", "sstable.block_cache", "sstable.reader", "sstable.block"):
+        assert not importlib.import_module(f"hummock.{name}").__file__.endswith(".py")
+    for number in range(1, 9):
+        lab.commit(number, {b"%d" % row: b"%d" % number for row in range(number, 100)})
+    wanted = [b"%d" % row for row in range(120)]
+    found = lab.store.get_many(pa.array(wanted, pa.binary()), at(8)).to_arrow().to_pylist()
+    assert found == [lab.store.get(key, at(8)) for key in wanted]
+    assert calls_of(lambda: lab.store.get(b"50", at(8))) < 8        # of the interpreter, whatever runs there are
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(codec):
+    """Compaction: tests/hummock/test_execute, by its window."""
+    lab = Lab(codec=codec, block_bytes=1_024, block_cache_bytes=1)
+    blocks = 2_000
+    keys_ = pa.array([b"%08d" % row for row in range(blocks * 8)], pa.binary())
+    values = pa.array([lab.rng.randbytes(120) for _ in range(blocks * 8)], pa.binary())
+    lab.store.ingest_batch(WriteBatch(keys_, values), at(1))
+    lab.store.seal_epoch(at(1))
+    assert calls_of(lambda: lab.store.sync(at(1))) < blocks
+    lab.store.commit(at(1))
+    lab.objects.reads.clear()
+
+    def scan():
+        with lab.store.scan(hummock.KeyRange(b"", None), at(1), hummock.ReadOptions(read_ahead=True)) as rows:
+            assert rows.to_arrow().num_rows == blocks * 8
+
+    assert calls_of(scan) < blocks
+    assert len(lab.objects.reads) < 12
+    lab.close()
+
+
+def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monkeypatch):
+    ran = []
+    for room in (uploader, execute):
+        real = room.run_pipeline
+        monkeypatch.setattr(room, "run_pipeline", lambda *given, real=real, room=room, **how: (
+            ran.append(room.__name__), real(*given, **how))[1])
+    assert not importlib.import_module("hummock.compaction.pipeline").__file__.endswith(".py")
+    lab.commit(1, keys("ab"))
+    lab.commit(2, keys("bc"))
+    lab.compact()
+    assert ran == [uploader.__name__, uploader.__name__, execute.__name__]
+
+
+def test_s9_unknown_sections_are_skipped_unless_they_are_required():
+    output = build([(b"a", 1 << 16, b"1")])
+    assert SstableMeta.decode(with_section(output.meta, 200, 0, b"later"), None, "m").info.rows == 1
+    with pytest.raises(Corruption):
+        SstableMeta.decode(with_section(output.meta, 200, 1, b"later"), None, "m")
+    info = opened(output).info
+    assert (info.stale_rows, info.min_epoch, info.max_epoch, info.codec) == (0, 1 << 16, 1 << 16, "lz4")
+    assert info.filter_policy == "blocked_bloom" and info.global_epoch == 0
+
+
+def test_s10_a_block_or_an_object_in_anothers_place_is_found(lab):
+    lab.commit(1, {b"a": b"1" * 50})
+    lab.commit(2, {b"a": b"2" * 50})
+    newer, older = lab.names()
+    for path_of in (sstable_data_path, sstable_meta_path):
+        kept = lab.objects.get(path_of(newer))
+        lab.objects.put(path_of(newer), lab.objects.get(path_of(older)))
+        with lab.open(lab.process()) as reader:
+            with pytest.raises(Corruption) as caught:
+                reader.get(b"a", at(2))
+            assert caught.value.object_name == path_of(newer)
+            assert reader.get(b"a", at(1)) == b"1" * 50     # the other file is as it was
+        lab.objects.put(path_of(newer), kept)
+    assert lab.open(lab.process()).get(b"a", at(2)) == b"2" * 50
+
+
+def test_s11_a_prefix_that_a_file_does_not_hold_is_filtered_out():
+    """Sweep: tests/hummock/test_prefix_filters."""
+    lab = Lab(block_cache_bytes=1, block_bytes=1)
+    lab.store.commit(at(1), tables={1: TableRules(PrefixRule(8))})
+    prefixes = [user_key(1, 0, bytes([0, group])) for group in range(200)]
+    lab.commit(2, {prefix + b"row": b"1" for prefix in prefixes[::2]})
+    assert lab.rows(2)
+    read = {}
+    for parity in (0, 1):
+        lab.objects.reads.clear()
+        for prefix in prefixes[parity::2]:
+            found = lab.store.scan_prefixes(pa.array([prefix], pa.binary()), at(2))[1]
+            assert len(found) == 1 - parity
+        read[parity] = len(lab.objects.reads)
+    assert read[0] >= 90 and read[1] <= 10
+    lab.compact()
+    lab.store.wait_epoch(at(2))
+    assert next(iter(lab.manager.version.sstables)).prefixes    # the rule travels with the task
+    lab.close()
+
+
+def test_s12_repeated_commits_and_reports_are_answered_and_late_ones_refused(lab):
+    lab.commit(1, keys("a"))
+    lab.write(2, keys("b"))
+    lab.store.seal_epoch(at(2))
+    files = lab.store.sync(at(2)).sstables
+    session = lab.store.session
+    first = lab.manager.commit_epoch(session, at(2), files)
+    assert lab.manager.commit_epoch(session, at(2), files) == first
+    with pytest.raises(HummockError):
+        lab.manager.commit_epoch(session, at(2), ())
+    lab.manager.compact_range(hummock.KeyRange(b"", None))
+    task, token = lab.manager.get_compact_task("silent")
+    late = lab.merge(task, token)
+    lab.clock.advance(lab.shape.task_lease_ms + 1)
+    again, second = lab.process().get_compact_task("next")
+    assert again == task and second != token
+    done = lab.merge(task, second)
+    assert {info.name for result in late for info in result.sstables}.isdisjoint(
+        info.name for result in done for info in result.sstables)
+    version = lab.manager.report_compact_task(task.id, second, done)
+    assert lab.manager.report_compact_task(task.id, second, done) == version
+    with pytest.raises(TaskRefused):
+        lab.manager.report_compact_task(task.id, token, late)
+    assert lab.manager.refresh() == version
+
+
+def test_s13_what_vacuum_took_may_not_be_committed(lab):
+    """Every interleaving of its steps: tests/hummock/test_vacuum."""
+    lab.write(1, keys("a"))
+    lab.store.seal_epoch(at(1))
+    (info,) = lab.store.sync(at(1)).sstables
+    assert lab.vacuum().removed.files == 0          # it is registered
+    lab.clock.advance(LEASE_MS + 1)                 # its writer is frozen
+    assert lab.vacuum().removed.files == 1
+    assert lab.meta.get(VACUUMED + info.name) is not None
+    with pytest.raises(SstableRefused):
+        lab.store.commit(at(1))
+    assert lab.manager.refresh().max_committed_epoch == 0
+
+
+def test_s14_opening_reads_and_only_claiming_a_role_fences(lab, tmp_path):
+    lab.commit(1, keys("a"))
+    reader = lab.open(lab.process())
+    lab.commit(2, keys("b"))                        # a reader was opened, nobody is fenced
+    other = lab.process()
+    other.claim_writer("other")
+    with pytest.raises(Fenced):
+        lab.commit(3, keys("c"))
+    reader.wait_epoch(at(2))
+    assert [key for key, _ in lab.rows(3, reader)] == [b"a", b"b"]
+    with pytest.raises(HummockError):
+        reader.commit(at(4))
+    assert lab.manager.refresh().max_committed_epoch == at(2)
+    reader.close()
+    hummock.open(f"file://{tmp_path}/store", role="writer").close()
+    store = open_meta_store(f"file://{tmp_path}/store")
+    if (pid := os.fork()) == 0:
+        try:
+            store.get("key")
+        except MetaStoreForked:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    store.close()
+
+
+def test_s14_after_the_lease_a_missing_object_is_an_expired_snapshot(lab):
+    lab.commit(1, keys("ab"))
+    frozen = lab.open(lab.process())
+    lab.commit(2, keys("bc"))
+    lab.compact()
+    lab.store.wait_epoch(at(2))
+    lab.clock.advance(LEASE_MS + 1)
+    lab.store._local.protects(lab.store._local.pin())       # the writer lives, the other sleeps
+    lab.manager.renew_lease(lab.store._local._node)
+    lab.vacuum()
+    with pytest.raises(SnapshotExpired):
+        lab.rows(1, frozen)
+    frozen.close()
+
+
+def test_s15_truth_lies_beside_the_data_and_takes_several_managers_in_one_transaction(lab, tmp_path):
+    with closing(open_meta_store(f"file://{tmp_path}")) as truth:
+        assert isinstance(truth, SqliteMetaStore) and (tmp_path / DATABASE).exists()
+    with closing(open_meta_store("s3://bucket/prefix", object_store=lab.objects)) as truth:
+        assert isinstance(truth, ObjectLogMetaStore)
+        truth.transaction(MetaOperations(put={"key": b"1"}))
+        assert any(found.path.startswith("meta/") for found in lab.objects.list(""))
+    lab.meta.transaction(MetaOperations(put={"catalog/view": b"old"}))
+    ddl = MetaOperations(require={"catalog/view": b"old"}, put={"catalog/view": b"new"})
+    lab.manager.commit_epoch(lab.store.session, at(1), (), operations=ddl)
+    assert lab.meta.get("catalog/view") == b"new"
+    with pytest.raises(PreconditionFailed):
+        lab.manager.commit_epoch(lab.store.session, at(2), (), operations=ddl)
+    assert lab.manager.refresh().max_committed_epoch == at(1)
+
+
+def test_s16_files_are_cut_between_user_keys_and_a_seek_ends_in_the_second_block_of_a_key():
+    entries = [(b"k", epoch << 16, b"%03d" % epoch * 20) for epoch in range(99, 0, -1)]
+    output = build(entries, block_bytes=300)
+    assert len(opened(output).index) > 10
+    for key, epoch, value in entries:
+        assert seek(output, key, epoch | 0xFFFF) == (key, epoch, value)
+    lab = Lab(block_bytes=1, sstable_bytes=1, compaction={"sstable_bytes": 1, "block_bytes": 1})
+    lab.manager.pin_snapshot("reader")
+    for number in range(1, 12):
+        lab.commit(number, {b"a": b"%d" % number, b"b": b"%d" % number, b"b\x00": b"%d" % number})
+    lab.compact()
+    files = list(lab.manager.refresh().sstables)
+    assert [(info.smallest, info.largest, info.rows) for info in files] == [
+        (key, key, 11) for key in (b"a", b"b", b"b\x00")]
+    lab.store.wait_epoch(at(11))
+    for number in range(1, 12):
+        assert lab.rows(number) == [(key, b"%d" % number) for key in (b"a", b"b", b"b\x00")]
+    lab.close()
+
+
+def test_s17_batches_are_bounded_and_outlive_their_scan_and_small_slices_are_copied():
+    lab = Lab(scan_batch_rows=100, scan_batch_bytes=1_000)
+    lab.commit(1, {b"%04d" % row: b"v" * 40 for row in range(500)})
+    with lab.store.scan(hummock.KeyRange(b"", None), at(1)) as scan:
+        batches = []
+        while (batch := scan.next_batch()) is not None:
+            batches.append(batch.to_arrow())
+    assert all(0 < batch.num_rows <= 100 for batch in batches)
+    assert all(batch.nbytes <= 1_000 + 4 * 2 * 101 + 44 for batch in batches)
+    lab.close()
+    expected = [b"%04d" % row for row in range(500)]
+    assert [key for batch in batches for key in batch.column(0).to_pylist()] == expected
+    last = threading.Thread(target=batches.clear)       # the buffers go back from another thread
+    last.start()
+    last.join()
+    large = pa.array([b"x" * 1_000 for _ in range(2_000)], pa.binary())
+    held = pa.total_allocated_bytes()
+    batch = WriteBatch(large.slice(7, 1), large.slice(7, 1))
+    del large
+    assert held - pa.total_allocated_bytes() > 1_900_000
+    assert list(batch) == [(b"x" * 1_000, b"x" * 1_000)]
+
+
+def test_s18_a_file_of_one_global_epoch_enters_at_that_epoch_only_and_is_never_misread(lab):
+    """Bulk loads are to come: until then the field is reserved, and whoever meets it refuses."""
+    lab.write(1, keys("a"))
+    lab.store.seal_epoch(at(1))
+    (info,) = lab.store.sync(at(1)).sstables
+    with pytest.raises(SstableRefused):
+        lab.manager.commit_epoch(lab.store.session, at(1), [replace(info, global_epoch=at(2))])
+    with pytest.raises(SstableRefused):
+        lab.store._sstable_store.reader(replace(info, name="0" * 32, global_epoch=at(1)))
+    assert replace(info, global_epoch=at(1)) == type(info).from_json(replace(info, global_epoch=at(1)).to_json())
+    lab.store.commit(at(1))
+    assert lab.rows(1) == [(b"a", b"1")]
+
+
+def test_s19_compaction_drops_rows_of_dropped_tables_and_not_of_unknown_ones(lab):
+    rows = {user_key(table, 0, b"k"): b"%d" % table for table in (1, 2, 3)}
+    lab.commit(1, rows, tables={1: TableRules(), 2: TableRules()})      # 3 is in no list
+    lab.commit(2, {user_key(3, 0, b"l"): b"3"}, dropped_tables=[2])
+    lab.compact()
+    lab.store.wait_epoch(at(2))
+    assert [value for _, value in lab.rows(2)] == [b"1", b"3", b"3"]
+    assert lab.stored_rows() == 3
+
+
+def test_s20_one_epoch_is_committed_for_all_tables_at_once(lab):
+    reader = lab.open(lab.process())
+    tables = [user_key(table, 0, b"k") for table in range(1, 6)]
+    seen = set()
+    for number in range(1, 6):
+        for key in tables:
+            lab.write(number, {key: b"%d" % number})
+            seen.add(tuple(value for _, value in lab.rows(99, reader)))
+        lab.store.commit(at(number))
+        seen.add(tuple(value for _, value in lab.rows(99, reader)))
+        reader.wait_epoch(at(number))
+        seen.add(tuple(value for _, value in lab.rows(99, reader)))
+    assert seen == {(), *((b"%d" % number,) * 5 for number in range(1, 6))}
+    reader.close()
+
+
+def test_every_ruling_has_its_test():
+    text = Path(__file__).read_text()
+    assert all(f"def test_s{number}_" in text for number in range(1, 21))
