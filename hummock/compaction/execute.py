@@ -31,6 +31,7 @@ IsCancelled = Callable[[], bool]
 
 READER_THREADS = 4
 PUT_THREADS = 2
+FILE_SLACK_BYTES = 1 << 20
 
 
 def execute_range(
@@ -109,7 +110,9 @@ class _RangeWork:
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
-        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes, borders)
+        # a file passes its target by the user key that it is in and the block of that key
+        room = min(task.output.sstable_bytes + FILE_SLACK_BYTES + 2 * task.output.block_bytes, task.input_bytes)
+        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes, borders, room)
         self._room = threading.Semaphore(max(1, memory_bytes // 2 // task.output.sstable_bytes - 1))
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0

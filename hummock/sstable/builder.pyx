@@ -44,14 +44,15 @@ cdef class SstableBuilder:
 
     `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
     filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
+    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy.
     """
 
-    def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None):
+    def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0):
         self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
         self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
         self.tables = []
         self.block, self.index = BlockBuilder(), IndexBuilder()
-        self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.data, self.hashes, self.smallest = ByteBuffer(data_bytes), ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
 
     cdef int add(self, const Entry* entry) except -1 nogil:

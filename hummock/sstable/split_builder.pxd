@@ -14,6 +14,7 @@ cdef class SplitSstableBuilder:
     cdef object name_source             # () -> 32 hex digits, a new one each time
     cdef dict prefix_rules              # as in SstableBuilder
     cdef Py_ssize_t sstable_bytes       # a file that has reached this ends with the user key it is in
+    cdef Py_ssize_t data_bytes          # of a file, for which room is taken at once
     cdef SstableBuilder current         # None between files
     cdef bint is_open                   # whether `current` is there, readable without the GIL
     cdef list outputs                   # finished files, in key order

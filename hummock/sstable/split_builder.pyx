@@ -18,13 +18,14 @@ cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef class SplitSstableBuilder:
     """Builds a sorted run; `finish` gives its files in key order, none of them empty.
 
-    `borders`: (table id, vnode) pairs; no file holds keys from both sides of one.
+    `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
     """
 
-    def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=()):
+    def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=(),
+                  Py_ssize_t data_bytes=0):
         self.options, self.policy, self.name_source = options, policy, name_source
         self.prefix_rules, self.sstable_bytes = prefix_rules or {}, options.sstable_bytes
-        self.outputs = []
+        self.outputs, self.data_bytes = [], data_bytes
         places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
         self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
         if self.borders == NULL:
@@ -65,7 +66,8 @@ cdef class SplitSstableBuilder:
             self.outputs.append(built.finish())
             self.finished += 1
         if open_next:
-            self.current = SstableBuilder(self.options, self.policy, self.name_source(), self.prefix_rules)
+            self.current = SstableBuilder(
+                self.options, self.policy, self.name_source(), self.prefix_rules, self.data_bytes)
             self.is_open = True
         return 0
 
