@@ -144,7 +144,8 @@ def test_compaction_without_compression(benchmark: Any, shape: str, tmp_path: Pa
 @by_cpu
 @pytest.mark.parametrize("peer", ["rocksdb", "leveldb"])
 def test_compaction_of_peers(benchmark: Any, shape: str, peer: str, tmp_path: Path) -> None:
-    kind: type[Engine] = {"rocksdb": RocksDb, "leveldb": LevelDb}[peer]
+    kinds: dict[str, type[Engine]] = {"rocksdb": RocksDb, "leveldb": LevelDb}
+    kind = kinds[peer]
     pytest.importorskip(kind.module)
     numbers = itertools.count()
     engines: list[Engine] = []

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.byte_buffer cimport ByteBuffer
 from hummock.iterator.base cimport Entry, HummockIterator, copy_key
 
 import numpy as np
@@ -21,7 +22,7 @@ def drain(HummockIterator source not None, Py_ssize_t rows_hint=FIRST_ROWS, Py_s
     cdef Entry entries[PULL_ENTRIES]
     cdef Py_ssize_t rows = 0, count = 1, at
     cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
-    cdef uint64_t[::1] epochs = np.empty(max(rows_hint, FIRST_ROWS), np.uint64)
+    cdef ByteBuffer epochs = ByteBuffer(8 * rows_hint)
     keys.reserve(rows_hint, 16 * rows_hint)
     values.reserve(rows_hint, bytes_hint)
     with nogil:
@@ -29,15 +30,14 @@ def drain(HummockIterator source not None, Py_ssize_t rows_hint=FIRST_ROWS, Py_s
         source.pulled = 0
         while count > 0:
             count = source.pull(entries, PULL_ENTRIES)
-            if rows + count > epochs.shape[0]:
-                with gil:
-                    epochs = np.resize(epochs, 2 * rows + count)
+            epochs.reserve(8 * count)
             for at in range(count):
-                epochs[rows + at] = entries[at].epoch
+                (<uint64_t*>epochs.data)[rows + at] = entries[at].epoch
+            epochs.size += 8 * count
             append_keys(keys, entries, count)
             append_values(values, entries, count)
             rows += count
-    return keys.finish(), values.finish(), np.asarray(epochs[:rows])
+    return keys.finish(), values.finish(), np.frombuffer(epochs, np.uint64)
 
 
 cdef int append_keys(BinaryColumnBuilder keys, const Entry* entries, Py_ssize_t count) except -1 nogil:

@@ -9,7 +9,7 @@ the first six, table and vnode, are nearly always equal, and looks at the keys t
 an entry costs no call, and the children catch up once for each batch.
 """
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -212,9 +212,9 @@ cdef class MergeIterator(HummockIterator):
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         cdef Contender* contender
-        cdef Py_ssize_t done = 0
-        cdef int champion, other
-        cdef Py_ssize_t node
+        cdef Py_ssize_t done = 0, node
+        cdef int champion, other, swap, wins
+        cdef uint64_t high, low
         self.resume()
         while done < most:
             contender = &self.contenders[self.winner]
@@ -228,13 +228,22 @@ cdef class MergeIterator(HummockIterator):
             if contender.columns.row == contender.columns.end or not self.show(contender):
                 self.is_held_up = True
                 break
+            # as `replay`, but without a branch on who wins: between runs of like size it cannot be foretold
             champion = self.winner
+            high, low = contender.high, contender.low
             node = (self.width + champion) >> 1
             while node >= 1:
                 other = self.losers[node]
-                if self.beats(other, champion):
-                    self.losers[node] = champion
-                    champion = other
+                contender = &self.contenders[other]
+                if contender.high == high and contender.low == low:
+                    wins = self.beats(other, champion)
+                else:
+                    wins = (contender.high < high) | ((contender.high == high) & (contender.low < low))
+                swap = -<int>wins & (champion ^ other)
+                self.losers[node] = other ^ swap
+                champion ^= swap
+                high ^= -<uint64_t>wins & (high ^ contender.high)
+                low ^= -<uint64_t>wins & (low ^ contender.low)
                 node >>= 1
             self.winner = champion
         return done
