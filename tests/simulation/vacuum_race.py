@@ -153,13 +153,13 @@ class Writer:
 
     def step(self):
         era = self.clock.era
-        if era != self.row_era:
+        if era != self.row_era and self.rng.random() < .7:
             self.registry.renew()
             self.row_era = era
         for _ in range(self.rng.choice([1, 1, 2])):
             name = self.registry.mint()
             self.stores.put(name)
-            self.staged.append((name, era))
+            self.staged.append((name, self.row_era))
         if self.rng.random() < .1:
             self.registry.settle([self.staged.pop(self.rng.randrange(len(self.staged)))[0]])
             self.done["given up"] += 1
