@@ -6,12 +6,16 @@ with the registry it is given, so two of them never collide unless they share on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from hummock.errors import InvalidOption
+from hummock.errors import HummockError, InvalidOption
 
 SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 
@@ -91,10 +95,41 @@ class Metrics:
             "hummock_upload_failures", "Uploads that failed and wait to be tried again", ["error"],
             registry=self.registry)
 
+    def watch(self, read: Callable[[], Any], counted: Collection[str] = ()) -> None:
+        """Whoever scrapes is told every number in the dataclass that `read` gives, as `hummock_store_<field>`.
+
+        So what changes with every call costs nothing until somebody looks. `counted`: the fields that only grow.
+        Where `read` raises a `HummockError`, as after a close, there is nothing to tell.
+        """
+        self.registry.register(_Watched(read, frozenset(counted)))
+
     def total(self, name: str, **labels: str) -> float:
         """The sum of the counters of a name whose labels are these, whatever their other labels."""
         return sum(sample.value for family in self.registry.collect() for sample in family.samples
                    if sample.name == f"{name}_total" and labels.items() <= sample.labels.items())
+
+
+@dataclass(frozen=True)
+class _Watched(Collector):
+    """A source that is read at each scrape."""
+
+    read: Callable[[], Any]
+    counted: frozenset[str]
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: so that registering reads nothing yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            state = self.read()
+        except HummockError:
+            return
+        for field in fields(state):
+            value = getattr(state, field.name)
+            if isinstance(value, int | float):
+                kind = CounterMetricFamily if field.name in self.counted else GaugeMetricFamily
+                yield kind(f"hummock_store_{field.name}", f"{type(state).__name__}.{field.name}", value)
 
 
 @contextmanager

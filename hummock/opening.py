@@ -14,6 +14,7 @@ from hummock.meta.vacuum_report import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
+from hummock.stats import COUNTED
 from hummock.storage import HummockStorage
 
 ROLES = ("writer", "reader")
@@ -23,6 +24,7 @@ class MaintainedStorage(HummockStorage):
     """A HummockStorage with what keeps its files in shape; None for a reader, and where that is left to others."""
 
     maintenance: Maintenance | None = None
+    metrics: Metrics            # what is counted, of all parts of this store; hummock.metrics.serve_metrics shows it
 
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
         """Merges the range (None: everything) down to the last level; whether it was done in `timeout` seconds.
@@ -79,10 +81,13 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
             opened.callback(maintenance.close)
         resources = opened.pop_all()
     try:
-        storage = MaintainedStorage(manager, object_store, storage_options, session=session, on_close=resources.close)
+        storage = MaintainedStorage(manager, object_store, storage_options, session=session, metrics=metrics,
+                                    on_close=resources.close)
     except BaseException:
         resources.close()
         raise
+    storage.metrics = metrics
+    metrics.watch(storage.stats, COUNTED)
     storage.follow_versions()
     if maintenance is not None:
         storage.maintenance = maintenance.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from hummock.epoch import Epoch
 from hummock.sstable.store import SstableStore
@@ -32,9 +32,38 @@ class StorageStats:
     block_cache_bytes: int
     meta_cache_bytes: int
     open_scans: int
+    block_cache_evictions: int
+    meta_cache_evictions: int
+    ingested_batches: int
+    ingested_rows: int
+    ingested_bytes: int
+    get_many_calls: int  # of reads that come in batches; where threads race, one may go uncounted
+    get_many_keys: int
+    scan_calls: int
+    scan_many_calls: int
+    scan_prefixes_calls: int
 
 
-def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, open_scans: int) -> StorageStats:
+COUNTED = frozenset(  # fields that only grow
+    field.name
+    for field in fields(StorageStats)
+    if field.name.startswith(("ingested_", "get_", "scan_")) or field.name.endswith("_evictions")
+)
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """What was read since the store was opened."""
+
+    get_many_calls: int = 0
+    get_many_keys: int = 0
+    scan_calls: int = 0
+    scan_many_calls: int = 0
+    scan_prefixes_calls: int = 0
+
+
+def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, open_scans: int,
+             reads: ReadCounts) -> StorageStats:
     """REQUIRES the lock of `writes`."""
     buffer = writes.buffer
     return StorageStats(
@@ -56,4 +85,10 @@ def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, op
         block_cache_bytes=files.block_cache.used_bytes,
         meta_cache_bytes=files.meta_cache.used_bytes,
         open_scans=open_scans,
+        block_cache_evictions=files.block_cache.evictions,
+        meta_cache_evictions=files.meta_cache.evictions,
+        ingested_batches=writes.ingested_batches,
+        ingested_rows=writes.ingested_rows,
+        ingested_bytes=writes.ingested_bytes,
+        **asdict(reads),
     )

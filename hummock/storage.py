@@ -44,7 +44,7 @@ from hummock.shared_buffer.uploader import Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import DEFAULT, ReadOptions, SyncResult
-from hummock.stats import StorageStats, stats_of
+from hummock.stats import ReadCounts, StorageStats, stats_of
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 from hummock.write_batch import KvBatch, WriteBatch
@@ -90,6 +90,7 @@ class HummockStorage:
         self._retired: deque[PinnedVersion] = deque()
         self._settled: deque[str] = deque()  # names of files that need no registration any more
         self._scans: WeakSet[HummockScan] = WeakSet()
+        self._reads = ReadCounts()
         self._runs: dict[tuple[str, ...], SortedRun] = {}
         self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
         self._view: ReadView | None = None  # None also after a change, until somebody reads
@@ -155,7 +156,7 @@ class HummockStorage:
     def stats(self) -> StorageStats:
         """Where the store stands at this moment."""
         with self._changed:
-            return stats_of(self.version, self._writes, self._sstable_store, len(self._scans))
+            return stats_of(self.version, self._writes, self._sstable_store, len(self._scans), self._reads)
 
     def __repr__(self) -> str:
         base, url = self._base, self._sstable_store.object_store.url
@@ -185,8 +186,11 @@ class HummockStorage:
 
     def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
         view = self._open_view()
+        wanted = BinaryColumn.from_arrow(keys)
+        self._reads.get_many_calls += 1
+        self._reads.get_many_keys += len(wanted)
         try:
-            return read_many(view, BinaryColumn.from_arrow(keys), epoch)
+            return read_many(view, wanted, epoch)
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
 
@@ -200,6 +204,7 @@ class HummockStorage:
         limit: int | None = None,
     ) -> HummockScan:
         view = self._open_view()
+        self._reads.scan_calls += 1
         try:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
         except ObjectNotFound as error:
@@ -215,6 +220,7 @@ class HummockStorage:
     ) -> tuple[np.ndarray, KvBatch]:
         view = self._open_view()
         wanted = BinaryColumn.from_arrow(prefixes)
+        self._reads.scan_prefixes_calls += 1
         try:
             return read_prefixes(view, wanted, epoch, reverse, limit)
         except ObjectNotFound as error:
@@ -226,6 +232,7 @@ class HummockStorage:
         view = self._open_view()
         wanted = BinaryColumn.from_arrow(starts)
         bounds = None if ends is None else BinaryColumn.from_arrow(ends)
+        self._reads.scan_many_calls += 1
         try:
             return read_starts(view, wanted, bounds, epoch, limit)
         except ObjectNotFound as error:

@@ -65,6 +65,7 @@ class WritePath:
         self.retained = RetainedEpochs(options.retained_epochs)
         self.rate = DrainRate()
         self._options, self._uploader, self._registry, self._metrics = options, uploader, registry, metrics
+        self.ingested_batches = self.ingested_rows = self.ingested_bytes = 0
         self._changed, self._version, self._show = changed, version, show
         self._writers: deque[_Place] = deque()  # that wait for room, the first to come first
         self._committing: list[Epoch] = []  # ascending
@@ -99,6 +100,9 @@ class WritePath:
                     self._check(epoch)
                     if self._may_enter(place, size, is_local):
                         self.buffer.add(rows, epoch, is_local)
+                        self.ingested_batches += 1
+                        self.ingested_rows += len(rows)
+                        self.ingested_bytes += size
                         self._added()
                         return size
                     task = self._wait_for_room(deadline)
