@@ -6,11 +6,12 @@ or compacts a file needs nothing but the version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hummock.epoch import Epoch
+from hummock.errors import Corruption
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,41 @@ class TableRules:
 
 
 Tables = Mapping[int, TableRules]       # by table id
+
+
+def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_epoch: Epoch) -> Tables:
+    """The rules after `changes`, None removing a table's; readers from `safe_epoch` on still find theirs.
+
+    A table's watermarks are kept through a change of its other rules. Where nothing changes, `known` itself.
+    """
+    tables = {**known, **{table_id: rules if table_id not in known or rules is None else
+                          replace(rules, watermarks=joined_watermarks(known[table_id].watermarks, rules.watermarks))
+                          for table_id, rules in changes.items()}}
+    kept = {table_id: rules if len(rules.watermarks) < 2 else
+            replace(rules, watermarks=needed_watermarks(rules.watermarks, safe_epoch))
+            for table_id, rules in tables.items() if rules is not None}
+    return known if kept == known else kept
+
+
+def joined_watermarks(known: Sequence[KeyWatermark], added: Sequence[KeyWatermark]) -> tuple[KeyWatermark, ...]:
+    """Both, newest first; each stands for all vnodes that an older one names, and none goes back."""
+    joined: list[KeyWatermark] = list(known)
+    for mark in sorted(set(added) - set(known), key=lambda mark: mark.epoch):
+        if joined and mark.epoch < joined[0].epoch:
+            raise Corruption("table rules", "watermarks", f"an epoch from {joined[0].epoch} on", mark.epoch)
+        before = dict(joined[0].keys) if joined and joined[0].is_descending == mark.is_descending else {}
+        further = min if mark.is_descending else max
+        keys = {**before, **{vnode: further(key, before.get(vnode, key)) for vnode, key in mark.keys}}
+        if joined and joined[0].epoch == mark.epoch:
+            joined.pop(0)
+        joined.insert(0, replace(mark, keys=tuple(sorted(keys.items()))))
+    return tuple(joined)
+
+
+def needed_watermarks(watermarks: Sequence[KeyWatermark], safe_epoch: Epoch) -> tuple[KeyWatermark, ...]:
+    """Those above `safe_epoch` and the newest at or below it: by them go all readers that there can be."""
+    newer = sum(mark.epoch > safe_epoch for mark in watermarks)
+    return tuple(watermarks[:newer + 1])
 
 
 def tables_to_json(tables: Mapping[int, TableRules | None]) -> list[list[Any]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules, tables_from_json, tables_to_json
+from hummock.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 
 if TYPE_CHECKING:
     from hummock.key import KeyRange
@@ -154,11 +154,10 @@ class HummockVersion:
         depth = max((0, *added, *(level.number for level in self.levels)))
         levels = tuple(_stepped(self._level(number), removed, added.get(number, {}), delta.id)
                        for number in range(depth + 1))
-        tables = {**self.tables, **delta.tables}
+        tables = next_tables(self.tables, delta.tables, delta.safe_epoch)
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
-            levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables),
-            tables={table_id: rules for table_id, rules in tables.items() if rules is not None})
+            levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables), tables=tables)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -68,6 +68,14 @@ class CommitRequest:
             raise SstableRefused(info.name, f"it writes into epoch {info.min_epoch}, which is committed: "
                                             f"the committed epoch is {committed}")
 
+    def check_watermarks(self, version: HummockVersion) -> None:
+        """Raises `InvalidEpoch` for a key watermark by which reads of committed epochs would change."""
+        for table_id, rules in self.tables.items():
+            known = version.tables[table_id].watermarks if table_id in version.tables else ()
+            for mark in rules.watermarks if rules is not None else ():
+                if mark not in known and not version.max_committed_epoch < mark.epoch <= self.epoch:
+                    raise InvalidEpoch(mark.epoch, f"is no epoch of this commit, as a watermark of table {table_id}")
+
     def plan(self, position: LogPosition, meta_store: MetaStore,
              options: MetaOptions) -> tuple[MetaOperations, LogPosition]:
         """The transaction that commits on top of `position`, and the position after it.
@@ -75,6 +83,7 @@ class CommitRequest:
         REQUIRES `epoch` above the committed one. Raises `SstableRefused`.
         """
         self.check_files(position.version)
+        self.check_watermarks(position.version)
         file_id, added = position.head.next_file_id, []
         for layer in layers_of(self.sstables):
             numbered = tuple(replace(info, id=file_id + place) for place, info in enumerate(layer))

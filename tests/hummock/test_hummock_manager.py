@@ -22,7 +22,7 @@ from hummock.meta.store import MetaOperations
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.table_rules import PrefixRule, TableRules
+from hummock.table_rules import KeyWatermark, PrefixRule, TableRules
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
 
 
@@ -120,6 +120,20 @@ class TestCommit:
         manager.commit_epoch(writer, epoch_of(1), [], tables={7: seven, 8: TableRules(ttl_ms=5)})
         version = manager.commit_epoch(writer, epoch_of(2), [], tables={8: None}, dropped_tables=[8])
         assert (version.tables, version.dropped_tables) == ({7: seven}, {8})
+
+    def test_a_key_watermark_holds_from_its_own_commit_on(self, manager, writer):
+        first = KeyWatermark(epoch_of(2), ((0, b"c"), (1, b"d")))
+        manager.commit_epoch(writer, epoch_of(2), [], tables={7: TableRules(ttl_ms=5, watermarks=(first,))})
+        again = TableRules(ttl_ms=6, watermarks=(KeyWatermark(epoch_of(3), ((0, b"e"), (1, b"a"))), first))
+        version = manager.commit_epoch(writer, epoch_of(3), [], tables={7: again})
+        newest = KeyWatermark(epoch_of(3), ((0, b"e"), (1, b"d")))
+        assert version.tables[7] == TableRules(ttl_ms=6, watermarks=(newest, first))
+        for number in (1, 3, 5):
+            with pytest.raises(InvalidEpoch, match="watermark"):
+                manager.commit_epoch(writer, epoch_of(4), [], tables={
+                    7: TableRules(watermarks=(KeyWatermark(epoch_of(number), ((0, b"z"),)),))})
+        manager.advance_safe_epoch(epoch_of(3))
+        assert manager.version.tables[7].watermarks == (newest,)
 
     def test_the_callers_operations_share_the_transaction(self, manager, writer, meta_store):
         create = MetaOperations(require={"catalog/1": None}, put={"catalog/1": b"t"})

@@ -1,0 +1,59 @@
+"""Key watermarks by epoch: every reader that there can be finds the one that it goes by, and none goes back."""
+
+import random
+
+import pytest
+
+from hummock.errors import Corruption
+from hummock.table_rules import KeyWatermark, PrefixRule, TableRules, next_tables
+
+
+def mark(epoch, *keys, is_descending=False):
+    return KeyWatermark(epoch, tuple((vnode, key) for vnode, key in enumerate(keys)), is_descending)
+
+
+def seen_by(rules, epoch):
+    """What a reader at `epoch` goes by."""
+    return next((dict(found.keys) for found in rules.watermarks if found.epoch <= epoch), {})
+
+
+def test_nothing_changes_by_itself():
+    tables = {1: TableRules(ttl_ms=3), 2: TableRules(watermarks=(mark(9, b"a"),))}
+    assert next_tables(tables, {}, 50) is tables
+
+
+def test_a_change_of_other_rules_keeps_watermarks_and_none_removes_all():
+    tables = {1: TableRules(watermarks=(mark(9, b"a"),))}
+    changed = next_tables(tables, {1: TableRules(PrefixRule(9))}, 0)
+    assert changed == {1: TableRules(PrefixRule(9), watermarks=(mark(9, b"a"),))}
+    assert next_tables(changed, {1: None, 2: None}, 0) == {}
+
+
+def test_a_watermark_that_is_older_than_the_newest_is_refused():
+    tables = {1: TableRules(watermarks=(mark(9, b"c"),))}
+    with pytest.raises(Corruption):
+        next_tables(tables, {1: TableRules(watermarks=(mark(8, b"d"),))}, 0)
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_every_reader_finds_the_furthest_key_up_to_its_epoch(seed, is_descending):
+    rng = random.Random(f"watermarks {seed}")
+    further = min if is_descending else max
+    tables, history, safe = {}, [], 0
+    for epoch in range(1, 60):
+        if rng.random() < .5:
+            keys = {vnode: rng.randbytes(2) for vnode in rng.sample(range(4), rng.randrange(1, 4))}
+            history.append((epoch, keys))
+            added = KeyWatermark(epoch, tuple(sorted(keys.items())), is_descending)
+            tables = next_tables(tables, {1: TableRules(watermarks=(added,))}, safe)
+        if rng.random() < .2:
+            safe = rng.randrange(safe, epoch + 1)
+            tables = next_tables(tables, {}, safe)
+        for reader in range(safe, epoch + 1):
+            expected = {}
+            for written, keys in history:
+                if written <= reader:
+                    expected |= {vnode: further(key, expected.get(vnode, key)) for vnode, key in keys.items()}
+            assert seen_by(tables.get(1, TableRules()), reader) == expected
+    assert len(tables[1].watermarks) <= 1 + sum(epoch > safe for epoch, _ in history)
