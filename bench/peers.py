@@ -73,8 +73,8 @@ class Hummock(Engine):
     name, module = "hummock", "hummock"
     settings = "64 KB blocks, lz4, blocked bloom 10 bits, fsync"
 
-    def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, **options: Any):
-        self.store = hummock.open(f"file://{folder}", role="writer", block_cache_bytes=cache_bytes, **options)
+    def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, *, url: str | None = None, **options: Any):
+        self.store = hummock.open(url or f"file://{folder}", role="writer", block_cache_bytes=cache_bytes, **options)
         self.epochs = EpochGenerator()
         self.epoch = self.epochs.next()
 
