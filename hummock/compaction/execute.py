@@ -29,7 +29,8 @@ MintName = Callable[[], str]            # a new object name each time
 Progress = Callable[[int], None]        # rows read so far
 IsCancelled = Callable[[], bool]
 
-READER_THREADS = 4
+READER_THREADS = 8              # a remote store answers many at once
+READERS_OF_A_RUN = 3            # as many windows as wait while one is consumed
 PUT_THREADS = 2
 FILE_SLACK_BYTES = 1 << 20
 
@@ -122,7 +123,7 @@ class _RangeWork:
         self._check_cancelled()
         self._pool = ThreadPoolExecutor(READER_THREADS + PUT_THREADS, thread_name_prefix="compact-io")
         try:
-            for _ in range(min(READER_THREADS, len(self._runs))):
+            for _ in range(min(READER_THREADS, READERS_OF_A_RUN * len(self._runs))):
                 self._pool.submit(self._timed, self._ahead.serve, self._tick)
             rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
             sstables = tuple(put.result() for put in self._puts)

@@ -15,7 +15,7 @@ cdef extern from "pthread.h" nogil:
         pass
 
 cdef enum:
-    SLOTS = 3                           # of a run: one consumed, one ready, one being filled
+    SLOTS = 4                           # of a run: one consumed, the others ready or being fetched
 
 cdef struct Window:                     # stored bytes of adjacent blocks of one file
     uint8_t* data                       # pooled
@@ -26,14 +26,15 @@ cdef struct Window:                     # stored bytes of adjacent blocks of one
     Py_ssize_t end                      # one past the last one here
     bint is_first                       # `block` is the file's first one inside the range
     bint is_last                        # the block before `end` is its last one
+    bint is_ready                       # it was fetched
 
-cdef struct Ring:                       # guarded by ReadAhead.lock, except for the memory of a claimed slot
+cdef struct Ring:                       # guarded by ReadAhead.lock, except for what a claimed or used slot holds
     Window slots[SLOTS]
-    int head                            # the oldest filled slot
-    int filled                          # slots from `head` on that hold windows, the one consumed included
+    int head                            # the oldest slot in use
+    int used                            # slots from `head` on that hold windows, whether fetched yet or not
     bint is_held                        # `head` is being consumed
-    bint is_claimed                     # a reader fills the slot after the filled ones
-    bint is_done                        # nothing is left to fetch
+    bint is_claimed                     # a reader decides what the slot after the used ones will hold
+    bint is_done                        # no window is left to decide on
 
 
 cdef class RunFiles:
@@ -66,8 +67,8 @@ cdef class ReadAhead:
     cdef Window* pop(self, int run) except? NULL nogil
     # the run's next window, which lives until the next call for that run; NULL at the end. Waits for a reader
     cdef int claim(self) noexcept nogil
-    cdef void publish(self, int run, bint is_done) noexcept nogil
-    cdef int fill(self, int run) except -1
+    cdef Window* plan(self, int run) except NULL    # decides on the next window of a claimed run, which is free then
+    cdef int fetch(self, int run, Window* window) except -1
     cdef int open_file(self, RunFiles files) except -1
 
 

@@ -1,7 +1,7 @@
 """ReadAhead: windows of stored blocks of several runs, fetched by threads and consumed without the GIL.
 
 Each run has a ring of windows in memory that is used again and again. Reader threads (Python, since object
-stores are) fill them, always for the run that has the fewest; the merge takes them through `RunIterator`, and
+stores are) fill them, several of a run at a time where it has room, first for the run that has the fewest; the merge takes them through `RunIterator`, and
 neither side waits for the other's share of the GIL: a reader needs it once for each window of several MB, the
 merge only to name a damaged file. The block and meta caches of the process are passed by.
 """
@@ -116,7 +116,7 @@ cdef class ReadAhead:
             if run < 0:
                 return
             try:
-                self.fill(run)
+                self.fetch(run, self.plan(run))
                 if tick is not None:
                     tick()
             except BaseException as error:      # the merge must not wait for a reader that is gone
@@ -124,7 +124,7 @@ cdef class ReadAhead:
                 return
 
     cdef int claim(self) noexcept nogil:
-        """A run whose next slot is now the caller's to fill; waits for one. -1: nothing is left to do."""
+        """A run whose next slot is now the caller's to plan; waits for one. -1: nothing is left to plan."""
         cdef int run, best
         cdef bint is_over
         pthread_mutex_lock(&self.lock)
@@ -134,8 +134,8 @@ cdef class ReadAhead:
                 if self.rings[run].is_done:
                     continue
                 is_over = False
-                if not self.rings[run].is_claimed and self.rings[run].filled < SLOTS and (
-                        best < 0 or self.rings[run].filled < self.rings[best].filled):
+                if not self.rings[run].is_claimed and self.rings[run].used < SLOTS and (
+                        best < 0 or self.rings[run].used < self.rings[best].used):
                     best = run
             if best >= 0 or is_over or self.is_stopped:
                 break
@@ -147,28 +147,18 @@ cdef class ReadAhead:
         pthread_mutex_unlock(&self.lock)
         return best
 
-    cdef void publish(self, int run, bint is_done) noexcept nogil:
-        """Hands the window over that a reader has filled for a run it had claimed."""
-        cdef Ring* ring = &self.rings[run]
-        pthread_mutex_lock(&self.lock)
-        ring.is_claimed = False
-        ring.filled += 1
-        ring.is_done = is_done
-        pthread_cond_broadcast(&self.changed)
-        pthread_mutex_unlock(&self.lock)
-
     cdef Window* pop(self, int run) except? NULL nogil:
         cdef Ring* ring = &self.rings[run]
         cdef Window* found = NULL
         pthread_mutex_lock(&self.lock)
         if ring.is_held:
-            ring.is_held = False
+            ring.is_held = ring.slots[ring.head].is_ready = False
             ring.head = (ring.head + 1) % SLOTS
-            ring.filled -= 1
+            ring.used -= 1
             pthread_cond_broadcast(&self.changed)
-        while ring.filled == 0 and not ring.is_done and not self.is_stopped:
+        while not self.is_stopped and (not ring.is_done if ring.used == 0 else not ring.slots[ring.head].is_ready):
             pthread_cond_wait(&self.changed, &self.lock)
-        if ring.filled > 0:
+        if ring.used > 0:
             ring.is_held = True
             found = &ring.slots[ring.head]
         pthread_mutex_unlock(&self.lock)
@@ -177,43 +167,60 @@ cdef class ReadAhead:
                 raise self.error if self.error is not None else HummockError("the reading of a range was stopped")
         return found
 
-    cdef int fill(self, int run) except -1:
-        """Fetches the next window of a claimed run and hands it over."""
+    cdef Window* plan(self, int run) except NULL:
         cdef Ring* ring = &self.rings[run]
-        cdef Window* window = &ring.slots[(ring.head + ring.filled) % SLOTS]     # stays so while the run is claimed
+        cdef Window* window
         cdef RunFiles files = self.runs[run]
-        cdef Py_ssize_t end, wanted
+        cdef Py_ssize_t end
         cdef const uint64_t* offsets
         if files.index is None:
             self.open_file(files)
+        pthread_mutex_lock(&self.lock)
+        window = &ring.slots[(ring.head + ring.used) % SLOTS]       # stays so while the run is claimed
+        pthread_mutex_unlock(&self.lock)
         offsets, end = files.index.offsets, files.block + 1
         while end < files.end_block and <Py_ssize_t>(offsets[end + 1] - offsets[files.block]) <= self.window_bytes:
             end += 1
-        wanted = <Py_ssize_t>(offsets[end] - offsets[files.block])
-        if wanted > window.capacity:
-            pool_give(window.data, window.capacity)
-            window.capacity = pool_capacity(max(wanted, min(self.window_bytes, <Py_ssize_t>offsets[files.index.blocks])))
-            window.data = pool_take(window.capacity)
-            if window.data == NULL:
-                window.capacity = 0
-                raise MemoryError(f"no memory for {wanted} bytes of a run")
-        path = sstable_data_path(files.infos[files.file].name)
-        view = PyMemoryView_FromMemory(<char*>window.data, wanted, PyBUF_WRITE)
-        try:
-            got = self.store.get_into(path, offsets[files.block], view)
-        finally:
-            view.release()
-        if got != wanted:
-            raise Corruption(path, f"blocks {files.block} to {end - 1}", f"{wanted} bytes", f"{got}")
         window.index, window.file = <void*>files.index, files.file
         window.block, window.end = files.block, end
         window.is_first, window.is_last = files.block == files.start_block, end == files.end_block
         files.block = end
-        self.fetched_bytes += wanted
-        self.fetches += 1
         if window.is_last:
             files.file, files.index = files.file + 1, None
-        self.publish(run, files.file == len(files.infos))
+        pthread_mutex_lock(&self.lock)
+        ring.is_claimed = False
+        ring.used += 1
+        ring.is_done = files.file == len(files.infos)
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        return window
+
+    cdef int fetch(self, int run, Window* window) except -1:
+        """Reads the window's bytes into its memory; the merge may have it then."""
+        cdef const uint64_t* offsets = (<SstableIndex>window.index).offsets
+        cdef Py_ssize_t wanted = <Py_ssize_t>(offsets[window.end] - offsets[window.block])
+        cdef Py_ssize_t most = <Py_ssize_t>offsets[(<SstableIndex>window.index).blocks]
+        if wanted > window.capacity:
+            pool_give(window.data, window.capacity)
+            window.capacity = pool_capacity(max(wanted, min(self.window_bytes, most)))
+            window.data = pool_take(window.capacity)
+            if window.data == NULL:
+                window.capacity = 0
+                raise MemoryError(f"no memory for {wanted} bytes of a run")
+        path = sstable_data_path((<RunFiles>self.runs[run]).infos[window.file].name)
+        view = PyMemoryView_FromMemory(<char*>window.data, wanted, PyBUF_WRITE)
+        try:
+            got = self.store.get_into(path, offsets[window.block], view)
+        finally:
+            view.release()
+        if got != wanted:
+            raise Corruption(path, f"blocks {window.block} to {window.end - 1}", f"{wanted} bytes", f"{got}")
+        self.fetched_bytes += wanted
+        self.fetches += 1
+        pthread_mutex_lock(&self.lock)
+        window.is_ready = True
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
         return 0
 
     cdef int open_file(self, RunFiles files) except -1:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import threading
 from itertools import pairwise
 
 import pytest
@@ -204,6 +206,30 @@ def test_the_gil_is_asked_for_once_a_window():
     windows = -(-result.bytes_read // (4 << 20))
     assert len(result.sstables) == 1
     assert len(ticks) <= windows + 2            # and once for the file, once at the end
+
+
+class SecondReadFirst(MemoryObjectStore):
+    """Answers the first read into memory only after the second one."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers, self.second = itertools.count(), threading.Event()
+
+    def get_into(self, path, start, target):
+        number = next(self.numbers)
+        assert number != 0 or self.second.wait(60), "the second read waits for the first"
+        done = super().get_into(path, start, target)
+        if number == 1:
+            self.second.set()
+        return done
+
+
+def test_windows_of_a_run_are_read_at_once_and_merged_in_order():
+    store = SecondReadFirst()
+    (spec,) = task_of([big_run(store)]).ranges()
+    result = execute_range(spec, store, names("f"), memory_bytes=MEMORY)
+    keys = [key for info in result.sstables for key, _, _ in entries_in(store, info)]
+    assert keys == [b"%08d" % n for n in range(20_000)]
 
 
 def test_outputs_carry_what_the_task_says():
