@@ -57,8 +57,8 @@ cdef class KvBatch:
 cdef class WriteBatch(KvBatch):
     """Puts and deletes of one epoch: sorted, unique user keys; a null value deletes.
 
-    `WriteBatch(keys, values)` takes Arrow arrays of bytes without a copy (a small slice of a large array is
-    copied, so that the batch does not keep the array alive); `WriteBatch(pairs)` takes (bytes, bytes | None)
+    `WriteBatch(keys, values)` takes Arrow arrays of bytes without a copy (a slice that would keep alive memory of
+    more than twice its size is copied); `WriteBatch(pairs)` takes (bytes, bytes | None)
     pairs. InvalidWriteBatch names the first row that breaks the rules.
     """
 
@@ -66,8 +66,14 @@ cdef class WriteBatch(KvBatch):
         if values is None:
             keys, values = columns_of_pairs(keys)
         super().__init__(keys, values)
-        self.keys = without_large_parent(self.keys)
-        self.values = without_large_parent(self.values)
+        of_keys, of_values = parents_of(keys), parents_of(values)
+        if of_keys.keys().isdisjoint(of_values):
+            self.keys = without_large_parent(self.keys, sum(of_keys.values()), self.keys.nbytes)
+            self.values = without_large_parent(self.values, sum(of_values.values()), self.values.nbytes)
+        else:   # columns of one message, say: it is worth keeping for both or for none
+            held, used = sum((of_keys | of_values).values()), self.keys.nbytes + self.values.nbytes
+            self.keys = without_large_parent(self.keys, held, used)
+            self.values = without_large_parent(self.values, held, used)
         check_batch(self.keys, self.values)
         self.size_bytes = self.keys.nbytes + self.values.nbytes
 
@@ -128,7 +134,20 @@ cdef tuple columns_of_pairs(object pairs):
     return BinaryColumn.from_pylist(keys), BinaryColumn.from_pylist(values)
 
 
-cdef BinaryColumn without_large_parent(BinaryColumn column):
-    if column.held_bytes > 2 * column.nbytes + SLACK_BYTES:
-        return column.copy()
-    return column
+cdef BinaryColumn without_large_parent(BinaryColumn column, held_bytes, used_bytes):
+    return column.copy() if held_bytes > 2 * used_bytes + SLACK_BYTES else column
+
+
+cdef dict parents_of(source):
+    """Bytes, by address, of the memory that this array of somebody's keeps alive."""
+    cdef dict found = {}
+    if isinstance(source, BinaryColumn):
+        return {id((<BinaryColumn>source).owner): (<BinaryColumn>source).held_bytes}
+    if not isinstance(source, pa.Array):
+        return {id(source): getattr(source, "nbytes", 0)}
+    for buffer in source.buffers():
+        if buffer is not None:
+            while buffer.parent is not None:
+                buffer = buffer.parent
+            found[buffer.address] = buffer.size
+    return found

@@ -13,7 +13,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from traceback import clear_frames
 
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.errors import Fenced, HummockError, InvalidEpoch, OutcomeUnknown, SharedBufferFull, StoreClosed
@@ -283,11 +283,14 @@ class WritePath:
             self._flusher.submit(self._flush, task)
 
     def _flush(self, task: UploadTask) -> None:
-        with suppress(HummockError):  # noted; the next flush or sync tries again
+        try:
             self._upload(task)
-            with self._changed:
-                if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed:
-                    self._flush_behind()
+        except HummockError as error:  # the next flush or sync tries again
+            self._flush_error = without_frames(error)
+            return
+        with self._changed:
+            if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed:
+                self._flush_behind()
 
     def _next_task(self, epoch: Epoch, cleared: int) -> UploadTask | None:
         """The next task at or below `epoch`, started; None once all of it is durable."""
@@ -331,8 +334,6 @@ class WritePath:
         if isinstance(error, UploadCancelled):
             return
         self._metrics.upload_failures.labels(type(error).__name__).inc()
-        if isinstance(error, HummockError):
-            self._flush_error = error
         wait = min(FIRST_RETRY_SECONDS * 2**self._flush_failures, LAST_RETRY_SECONDS)
         self._flush_failures += 1
         self._flush_not_before = monotonic_seconds() + wait
@@ -349,3 +350,12 @@ class WritePath:
             except OutcomeUnknown:
                 if attempt == COMMIT_ATTEMPTS:
                     raise
+
+
+def without_frames(error: HummockError) -> HummockError:
+    """The error to be kept: what it came through is named still, but no longer held in memory."""
+    found: BaseException | None = error
+    while found is not None:
+        clear_frames(found.__traceback__)
+        found = found.__cause__ or found.__context__
+    return error

@@ -92,8 +92,11 @@ class Uploader:
                     self._room.take(_bytes_of(output))
                     puts.append(pool.submit(self._put, output))
 
-                run_pipeline(_rows_of(task), builder, take, flush=task.flush)
-                return [put.result() for put in puts]
+                try:
+                    run_pipeline(_rows_of(task), builder, take, flush=task.flush)
+                    return [put.result() for put in puts]
+                finally:
+                    puts.clear()  # a put's error refers to this frame: together they would keep files in memory
 
     @contextmanager
     def _names(self) -> Iterator[Callable[[], str]]:

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -67,3 +68,30 @@ def test_a_batch_is_a_record_batch_of_key_and_value():
     assert batch.to_arrow() == pa.record_batch({"key": pa.array([b"k"]), "value": pa.array([b"v"])})
     assert pa.record_batch(batch).to_pydict() == {"key": [b"k"], "value": [b"v"]}
     assert len(batch) == 1
+
+
+def test_columns_of_a_message_share_its_memory_unless_most_of_it_is_others():
+    def message_of(**columns):
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch(columns)
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+
+    rows = pa.array([b"%06d" % number for number in range(10_000)])
+    message = message_of(key=rows, value=rows)
+    taken = WriteBatch(message["key"], message["value"]).to_arrow()
+    assert taken.column(0).buffers()[2].address == message["key"].buffers()[2].address
+    message = message_of(key=rows, value=rows, other=pa.array([b"x" * 100] * 10_000))
+    copied = WriteBatch(message["key"], message["value"]).to_arrow()
+    for place, name in enumerate(("key", "value")):
+        assert copied.column(place).buffers()[2].address != message[name].buffers()[2].address
+        assert copied.column(place).equals(message[name])
+
+
+def test_offsets_end_at_two_gibibytes():
+    data = pa.py_buffer(np.zeros(1 << 31, np.uint8))  # never touched
+    huge = pa.Array.from_buffers(
+        pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, 1 << 31], np.int64)), data])  # fmt: skip
+    with pytest.raises((pa.ArrowInvalid, InvalidWriteBatch)):
+        WriteBatch(pa.array([b"a"]), huge)
