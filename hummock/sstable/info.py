@@ -15,6 +15,7 @@ FORMAT_VERSION = 1
 INTEGERS = frozenset((
     "rows", "data_bytes", "uncompressed_bytes", "min_epoch", "max_epoch", "stale_rows", "tombstones",
     "format_version", "global_epoch", "id", "meta_bytes"))
+TEXTS = frozenset(("name", "filter_policy", "codec", "meta_digest"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +64,6 @@ class SstableInfo:
         for name, value in known.items():
             if name in INTEGERS and (not isinstance(value, int) or value < 0):
                 raise ValueError(f"{name} of an sstable is {value!r}")
+            if name in TEXTS and not isinstance(value, str):
+                raise TypeError(f"{name} of an sstable is {value!r}")
         return cls(**known)
