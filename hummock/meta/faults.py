@@ -7,7 +7,8 @@ A transaction that is hit before its effect raises `MetaStoreError`. One that is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hummock.errors import MetaStoreError, OutcomeUnknown
 from hummock.meta.store import MetaOperations, MetaStore
@@ -35,6 +36,11 @@ class FaultyMetaStore(MetaStore):
     def transaction(self, operations: MetaOperations) -> None:
         path = next(iter(operations.put), "")
         self._run("transaction", path, lambda: self._store.transaction(operations))
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        with self._store.one_moment():
+            yield
 
     def now_ms(self) -> int:
         return self._store.now_ms()

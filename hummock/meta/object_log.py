@@ -85,6 +85,12 @@ class LogState:
         return LogRecord(self.store_id, self.serial, self.digest, put=rows, magic=CHECKPOINT_MAGIC).encode()
 
 
+class _Moment(threading.local):
+    """Whether this thread has looked for news in its moment; None outside of one."""
+
+    seen: bool | None = None
+
+
 class ObjectLogMetaStore(MetaStore):
     """One handle, guarded by a lock; any number of processes may each open their own. `objects` stay the caller's,
     who may close them by `on_close`.
@@ -103,6 +109,7 @@ class ObjectLogMetaStore(MetaStore):
         self._lock = threading.RLock()
         self._pid, self._on_close = os.getpid(), on_close
         self._closed = False
+        self._moment = _Moment()
         self._checkpoint = 0            # the newest that is known of
         self._newest_at = monotonic()   # a moment after which the record after `serial` was created, if it was
         self._has_written = False
@@ -119,13 +126,25 @@ class ObjectLogMetaStore(MetaStore):
     def get(self, key: str) -> bytes | None:
         check_key(key)
         with self._session():
-            self._follow()
+            self._look()
             return self._state.rows.get(key)
 
     def list(self, prefix: str) -> list[tuple[str, bytes]]:
         with self._session():
-            self._follow()
+            self._look()
             return sorted((key, value) for key, value in self._state.rows.items() if key.startswith(prefix))
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """The first read inside asks for news, the others see at least what it saw."""
+        if self._moment.seen is not None:
+            yield                               # within another's moment
+            return
+        self._moment.seen = False
+        try:
+            yield
+        finally:
+            self._moment.seen = None
 
     def transaction(self, operations: MetaOperations) -> None:
         deadline = self._monotonic() + self._options.busy_timeout_ms / 1000
@@ -201,6 +220,13 @@ class ObjectLogMetaStore(MetaStore):
     def _is_stale(self, parts: int = 1) -> bool:
         """Whether a `parts`-th of the time has passed in which a free number is sure to be the next one."""
         return self._monotonic() - self._newest_at > self._trust_seconds / parts
+
+    def _look(self) -> None:
+        """Follows, once in a moment."""
+        if not self._moment.seen:
+            self._follow()
+        if self._moment.seen is not None:
+            self._moment.seen = True
 
     def _follow(self) -> None:
         """Applies all that was appended by now."""

@@ -8,7 +8,8 @@ opened it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -80,6 +81,14 @@ class MetaStore(ABC):
         Raises `PreconditionFailed` naming the key, `MetaStoreBusy` (nothing was written either), and
         `OutcomeUnknown` where the end was not seen and the caller must read again.
         """
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """The reads of this thread inside may be of one moment, not before it began: a saving where each is a request.
+
+        What follows from them is checked by the preconditions of a transaction.
+        """
+        yield
 
     def now_ms(self) -> int:
         """The clock that leases run by: one for all processes that share the store, in milliseconds since 1970."""

@@ -75,7 +75,8 @@ class VersionKeeper:
                     refuse: Callable[[PreconditionFailed], None]) -> None:
         unknown: OutcomeUnknown | None = None
         for _ in range(self.options.transaction_attempts):
-            planned = plan(self._position)
+            with self.meta_store.one_moment():
+                planned = plan(self._position)
             if planned is None:
                 return
             operations, after = planned

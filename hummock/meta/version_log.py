@@ -65,18 +65,27 @@ def follow(meta_store: MetaStore, position: LogPosition) -> LogPosition:
     A position whose head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
     """
     for _ in range(READS_LIMIT):
-        head_bytes = meta_store.get(HEAD)
-        if head_bytes == position.head_bytes:
-            return position
-        if head_bytes is None:
-            raise MetaStoreCorrupt(meta_store.url, HEAD, position.head, None)
-        head = decode(Head, HEAD, head_bytes)
-        if head.version_id < position.head.version_id:
-            raise MetaStoreCorrupt(meta_store.url, HEAD, f"version {position.head.version_id}", head)
-        version = _version_of(meta_store, head, position.version)
-        if version is not None and meta_store.get(HEAD) == head_bytes:
-            return LogPosition(head, head_bytes, version)
+        with meta_store.one_moment():
+            read = _read(meta_store, position)
+        if read is not None:
+            return read
     raise MetaStoreError(f"{meta_store.url}: the version changed at each of {READS_LIMIT} reads")
+
+
+def _read(meta_store: MetaStore, position: LogPosition) -> LogPosition | None:
+    """The newest version, None where it changed meanwhile."""
+    head_bytes = meta_store.get(HEAD)
+    if head_bytes == position.head_bytes:
+        return position
+    if head_bytes is None:
+        raise MetaStoreCorrupt(meta_store.url, HEAD, position.head, None)
+    head = decode(Head, HEAD, head_bytes)
+    if head.version_id < position.head.version_id:
+        raise MetaStoreCorrupt(meta_store.url, HEAD, f"version {position.head.version_id}", head)
+    version = _version_of(meta_store, head, position.version)
+    if version is None or meta_store.get(HEAD) != head_bytes:
+        return None
+    return LogPosition(head, head_bytes, version)
 
 
 def append(position: LogPosition, delta: VersionDelta, next_file_id: int,

@@ -123,6 +123,45 @@ def test_a_commit_alone_is_one_request(world):
     store.close()
 
 
+def test_reads_of_one_moment_ask_once(world):
+    one, two = world.open(), world.open()
+    count(one)
+    world.calls()
+    with one.one_moment():
+        assert one.get("n") == b"1"
+        count(two)
+        asked = len(world.calls())
+        with one.one_moment():
+            assert one.get("n") == b"1" and one.list("m") == []
+        assert world.calls() == []
+        count(two)
+        world.calls()
+        watcher = threading.Thread(target=lambda: one.get("n"))
+        watcher.start()
+        watcher.join()
+        assert len(world.calls()) == 3 and asked
+        assert one.get("n") == b"3"             # never older than what any thread saw
+        with pytest.raises(PreconditionFailed):
+            one.transaction(MetaOperations(require={"n": b"1"}, put={"n": b"2"}))
+    count(two)
+    assert one.get("n") == b"4"
+
+
+def test_a_managers_look_for_news_is_one_request(world):
+    writer = open_manager(world.open(), world.clock)
+    reader = open_manager(store := world.open(), world.clock, seed=1)
+    session = writer.claim_writer()
+    reader.refresh()
+    world.calls()
+    reader.refresh()
+    assert len(world.calls()) == 1
+    writer.commit_epoch(session, epoch_of(1), [Files().make(1)])
+    world.calls()
+    assert reader.refresh().max_committed_epoch == epoch_of(1)
+    assert len(world.calls()) == 2              # the record, and that there is no other
+    store.close()
+
+
 def test_the_log_stays_short_and_cheap_under_many_commits(world):
     store = world.open()
     world.calls()
