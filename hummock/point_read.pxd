@@ -21,6 +21,7 @@ cdef struct Probe:                      # one key on its way
     Slice key                           # borrowed from the caller
     uint64_t hash
     Slice value                         # of the answer; data NULL: absent or deleted. Owner: a pinned block or a batch
+    uint64_t epoch                      # of the answer
     void* reader                        # SstableReader, borrowed from the view
     void* block                         # Block, borrowed from the pins
     Py_ssize_t block_index
@@ -51,6 +52,7 @@ cdef class PointReader:
 
     cdef int start(self, Probe* probe, Slice key) noexcept nogil
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
+    cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil    # answers that a table's rules hide
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1

@@ -15,6 +15,7 @@ from libc.string cimport memcmp
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.checksum cimport hash64
+from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
@@ -28,6 +29,7 @@ cdef extern from "Python.h":
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
 cdef uint64_t SPILL_MASK = 0xFFFF
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together
 cdef Py_ssize_t RELEASE_KEYS = 512          # so many searches are worth a release of the GIL
 
@@ -65,7 +67,21 @@ cdef class PointReader:
             left = 0
             for position in range(count):
                 left += probes[position].state != DONE
+        if self.view.rules.count > 0:
+            self.hide(probes, count)
         return 0
+
+    cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil:
+        cdef Py_ssize_t position
+        cdef uint64_t place, last = NOWHERE
+        cdef VnodeRule rule
+        for position in range(count):
+            if probes[position].value.data != NULL:
+                place = head_of(probes[position].key.data, probes[position].key.size) >> 16
+                if place != last:
+                    last, rule = place, self.view.rules.rule_of(place, self.newest)
+                if hides(&rule, probes[position].key, probes[position].epoch):
+                    probes[position].value.data, probes[position].value.size = NULL, 0
 
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1:
         """Every probe goes on to the next block that may hold its key, source by source, or is DONE."""
@@ -96,6 +112,7 @@ cdef class PointReader:
                 row = (<SharedBufferBatch>batch).find(probes[position].key)
                 if row >= 0:
                     probes[position].value = (<SharedBufferBatch>batch).value_at(row)
+                    probes[position].epoch = (<SharedBufferBatch>batch).epoch
                     probes[position].state = DONE
         (<SharedBufferBatch>batch).count_probes(searched)
         return 0
@@ -262,6 +279,7 @@ cdef class PointReader:
             is_found = begins_with(probe.key, (<Block>probe.block).prefix) and self.is_answer(probe, row, 0)
         if is_found:
             probe.value = (<Block>probe.block).value_at(row)
+            probe.epoch = (<Block>probe.block).epoch_at(row)
             probe.state = DONE
         else:
             probe.source += 1

@@ -70,7 +70,7 @@ cdef tuple read_ranges(
             children.append(child)
             sources.append(source)
     child = children[0] if len(children) == 1 else MergeIterator(children, REVERSE if reverse else FORWARD)
-    rows = RangeCollector(UserIterator(child, start, end, epoch), starts, ends, by_prefix, limit)
+    rows = RangeCollector(UserIterator(child, start, end, epoch, rules=view.rules), starts, ends, by_prefix, limit)
     count = min(max(GATHERED_BYTES // (BLOCK_BYTES * (len(children) + 1)), FEWEST_RANGES), MOST_RANGES, starts.rows)
     among = np.ones((count, max(len(children), 1)), np.uint8)
     while children and first < starts.rows:

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
+from hummock.iterator.row_rules cimport RowRules
 from hummock.key cimport Slice
 
 
@@ -40,6 +41,7 @@ cdef struct Source:                     # where versions of a key may be; exactl
 cdef class ReadView:
     cdef readonly object version        # HummockVersion
     cdef readonly uint64_t safe_epoch
+    cdef RowRules rules                 # of the version's tables
     cdef readonly tuple runs            # SortedRuns of `version`, newest first
     cdef readonly object hold           # keeps the version's files while the view lives
     cdef tuple owners                   # the sources as objects, newest first

@@ -16,6 +16,7 @@ from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
 from hummock.checksum cimport hash64
+from hummock.iterator.row_rules cimport RowRules
 from hummock.iterator.user cimport UserIterator
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
@@ -114,11 +115,18 @@ cdef class SortedRun:
 
 
 cdef class ReadView:
-    """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`."""
+    """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`.
 
-    def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None):
+    `previous` is a view from which this one may take over what it shares with it.
+    """
+
+    def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None, ReadView previous=None):
         cdef Py_ssize_t position
         self.version, self.safe_epoch, self.runs, self.hold = version, version.safe_epoch, runs, hold
+        if previous is not None and previous.version is version:
+            self.rules = previous.rules
+        else:
+            self.rules = RowRules(version.tables, None if previous is None else previous.rules)
         self.owners = local + runs
         self.count = len(self.owners)
         self.sources = <Source*>calloc(<size_t>self.count + 1, sizeof(Source))
@@ -135,7 +143,7 @@ cdef class ReadView:
 
     def with_local(self, tuple local not None) -> ReadView:
         """The same version under other local sources."""
-        return ReadView(self.version, local, self.runs, self.hold)
+        return ReadView(self.version, local, self.runs, self.hold, self)
 
     cdef int check_epoch(self, uint64_t epoch) except -1:
         if epoch | SPILL_MASK < self.safe_epoch:
@@ -158,7 +166,7 @@ cdef class ReadView:
                 if child is not None:
                     children.append(child)
         child = children[0] if len(children) == 1 else MergeIterator(children, direction)
-        return UserIterator(child, start, end, epoch)
+        return UserIterator(child, start, end, epoch, rules=self.rules)
 
     cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options):
         cdef SortedRun run

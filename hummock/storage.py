@@ -260,7 +260,7 @@ class HummockStorage:
                 return
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
             self._settled += self._writes.advance(version)
-            self._base, self._view = ReadView(version, (), runs, hold), None
+            self._base, self._view = ReadView(version, (), runs, hold, self._base), None
             staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
             shown = {_names(infos) for infos in (*(run.infos for run in runs), *staged)}
             self._runs = {names: run for names, run in self._runs.items() if names in shown}
@@ -314,7 +314,7 @@ class HummockStorage:
                 self._view = base.with_local(tuple(local))
             else:
                 runs = [part for run in base.version.runs for part in self._sources_of(run.sstables)]
-                self._view = ReadView(base.version, tuple(local), tuple(runs), base.hold)
+                self._view = ReadView(base.version, tuple(local), tuple(runs), base.hold, base)
         return self._view
 
     def _show(self, sstables: tuple[SstableInfo, ...]) -> None:

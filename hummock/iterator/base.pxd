@@ -24,6 +24,7 @@ cdef struct Span:                       # adjacent entries seen as columns; live
     Py_ssize_t row                      # the current entry
     Py_ssize_t end                      # one past the last entry of the span; more than `row`
     uint64_t max_epoch                  # no entry of the span is newer
+    uint64_t min_epoch                  # and none is older
 
 
 cdef struct Columns:                    # adjacent entries of any kind; lives until the iterator's next move

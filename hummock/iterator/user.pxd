@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
+from hummock.iterator.row_rules cimport RowRules, VnodeRule
 from hummock.key cimport Slice
 
 
@@ -19,10 +20,17 @@ cdef class UserIterator(HummockIterator):
     cdef Slice start                    # first user key of the range; owner: `bounds`
     cdef Slice end                      # first user key past the range; data NULL: no end
     cdef object bounds
+    cdef RowRules rules                 # None: no row is hidden but by deletes
+    cdef bint has_rules                 # the same, readable without the GIL
+    cdef uint64_t place                 # table id and vnode that `rule` is for; all ones before the first
+    cdef VnodeRule rule
+    cdef uint8_t limit[6]               # the first table and vnode for which `rule` need not hold
     cdef const uint8_t* among           # which children of a MergeIterator hold the range; NULL: any. Borrowed
     cdef Saved key                      # forward: the last key shown or hidden; reverse: the current key
     cdef Saved payload                  # reverse: the current value
 
+    cdef bint is_hidden(self, Slice user_key, uint64_t epoch) noexcept nogil    # by a rule of its table
+    cdef bint clip_by_rule(self, Span* out) noexcept nogil          # to rows that no rule hides; False: walk
     cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil
     cdef int find(self) except -1 nogil             # forward: settle on the child's entry or a later one
     cdef int pass_key(self) except -1 nogil         # forward: past all versions of the saved key

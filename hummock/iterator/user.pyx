@@ -1,5 +1,7 @@
 """UserIterator: of each user key in a range the newest version at or below the read epoch, deletes hidden.
 
+Hidden as well are rows that outlived their table's time to live, or that its key watermark passed.
+
 Forward, a key's versions come newest first: the first one not above the read epoch decides, and the rest are
 passed over. In reverse they come oldest first: the last one not above the read epoch decides, so key and
 value are copied until the child stands on another key.
@@ -10,10 +12,13 @@ from libc.string cimport memcmp, memcpy
 
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
-from hummock.key cimport Slice, compare_bytes
+from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules, VnodeRule, hides
+from hummock.key cimport Slice, compare_bytes, head_of
 
 cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
 
 
 cdef inline int save(Saved* saved, Slice bytes_) except -1 nogil:
@@ -39,16 +44,17 @@ cdef class UserIterator(HummockIterator):
     """Invariant: while `valid`, the entry is a put, in the range, and what a read of its key would return.
 
     `start` and `end` are user keys, half open; `end` None has no upper end. Epochs are pure or not; the read
-    sees every flush of its own epoch.
+    sees every flush of its own epoch. `rules` say which rows it sees no longer.
     """
 
     def __init__(self, HummockIterator child not None, bytes start, bytes end, uint64_t read_epoch,
-                 uint64_t min_epoch=0):
+                 uint64_t min_epoch=0, RowRules rules=None):
         cdef Slice low, high
         self.child = child
         self.direction = child.direction
         self.newest = read_epoch | SPILL_MASK
         self.oldest = min_epoch
+        self.rules, self.has_rules, self.place = rules, rules is not None and rules.count > 0, NOWHERE
         low.data, low.size = <const uint8_t*><const char*>start, len(start)
         high.data, high.size = NULL, 0
         if end is not None:
@@ -102,9 +108,32 @@ cdef class UserIterator(HummockIterator):
     cdef bint span(self, Span* out) noexcept nogil:
         if self.oldest > 0 or not self.child.span(out) or out.max_epoch > self.newest:
             return False
+        if self.has_rules and not self.clip_by_rule(out):
+            return False
         if self.end.data != NULL:
             clip_span(out, self.end)
         return out.row < out.end
+
+    cdef bint is_hidden(self, Slice user_key, uint64_t epoch) noexcept nogil:
+        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16, after
+        cdef int at
+        if place != self.place:
+            self.place, self.rule = place, self.rules.rule_of(place, self.newest)
+            after = place + 1 if self.rule.is_any else ((place >> 16) + 1) << 16
+            for at in range(PLACE_BYTES):
+                self.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (PLACE_BYTES - 1 - at)))
+        return hides(&self.rule, user_key, epoch)
+
+    cdef bint clip_by_rule(self, Span* out) noexcept nogil:
+        """REQUIRES that `place` is that of the current row, which is not hidden."""
+        cdef Slice limit
+        if out.min_epoch < self.rule.oldest or (self.rule.mark.data != NULL and (
+                self.rule.is_descending or self.user_key.size < PLACE_BYTES)):
+            return False
+        limit.data, limit.size = self.limit, PLACE_BYTES
+        if head_of(self.limit, PLACE_BYTES) != 0:
+            clip_span(out, limit)           # what follows the vnode's mark ascending is not passed either
+        return True
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         if rows > 1:
@@ -123,7 +152,8 @@ cdef class UserIterator(HummockIterator):
             if self.child.epoch > self.newest:
                 self.child.next()
                 continue
-            if self.child.value.data != NULL and self.child.epoch >= self.oldest:
+            if self.child.value.data != NULL and self.child.epoch >= self.oldest and not (
+                    self.has_rules and self.is_hidden(self.child.user_key, self.child.epoch)):
                 self.user_key, self.epoch, self.value = self.child.user_key, self.child.epoch, self.child.value
                 self.valid = True
                 return 0
@@ -140,7 +170,8 @@ cdef class UserIterator(HummockIterator):
             is_seen = False
             while self.child.valid and same(&self.key, self.child.user_key):
                 if self.oldest <= self.child.epoch <= self.newest:
-                    is_seen = self.child.value.data != NULL
+                    is_seen = self.child.value.data != NULL and not (
+                        self.has_rules and self.is_hidden(self.child.user_key, self.child.epoch))
                     if is_seen:
                         self.epoch = self.child.epoch
                         save(&self.payload, self.child.value)

@@ -156,7 +156,7 @@ cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out) noexcept n
     out.value_offsets = <const uint32_t*>batch.rows.values.offsets
     out.value_data = batch.rows.values.data
     out.row, out.end = row, batch.rows.keys.rows
-    out.max_epoch = batch.epoch
+    out.max_epoch = out.min_epoch = batch.epoch
     return True
 
 

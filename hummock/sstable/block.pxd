@@ -25,6 +25,7 @@ cdef class Block:
     cdef const uint8_t* values
     cdef bint unique_keys                   # no user key stands here twice
     cdef uint64_t max_epoch                 # of the epochs here
+    cdef uint64_t min_epoch
     cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
     cdef Py_ssize_t heads_bytes             # what `heads` was taken with
     cdef uint8_t* memory                    # pooled buffer that everything above points into

@@ -175,9 +175,10 @@ cdef class Block:
         self.unique_keys = (flags & UNIQUE_KEYS) != 0
         self.rows = rows
         self.check_tombstones(index)
-        self.max_epoch = 0
-        for row in range(1 if self.one_epoch else self.rows):
+        self.max_epoch = self.min_epoch = self.epochs[0]
+        for row in range(1, 1 if self.one_epoch else self.rows):
             self.max_epoch = self.epochs[row] if self.epochs[row] > self.max_epoch else self.max_epoch
+            self.min_epoch = self.epochs[row] if self.epochs[row] < self.min_epoch else self.min_epoch
         self.size_bytes = sizeof(Block) + self.memory_bytes
         return 0
 
@@ -201,7 +202,7 @@ cdef class Block:
         out.prefix = self.prefix
         out.key_offsets, out.key_data = self.suffix_offsets, self.suffixes
         out.value_offsets, out.value_data = self.value_offsets, self.values
-        out.row, out.end, out.max_epoch = row, self.rows, self.max_epoch
+        out.row, out.end, out.max_epoch, out.min_epoch = row, self.rows, self.max_epoch, self.min_epoch
         return True
 
     cdef const uint64_t* ready_heads(self) noexcept nogil:

@@ -1,0 +1,74 @@
+"""RowRules: which rows readers at an epoch no longer see, though they stand in files."""
+
+cimport cython
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from hummock.key cimport Slice, compare_bytes
+
+cdef enum:
+    PLACE_BYTES = 6                     # of a user key: table id and vnode
+
+
+cdef struct VnodeRule:                  # what is said of one vnode's rows, to readers at one epoch
+    uint64_t oldest                     # rows of earlier pure epochs are expired; 0: none are
+    Slice mark                          # table key of the watermark; data NULL: none. Owner: RowRules
+    bint is_descending                  # rows above the watermark are gone, else those below
+    bint is_any                         # the table has rules, so another vnode may have other ones
+
+
+cdef struct VnodeMark:
+    uint16_t vnode
+    Slice key
+
+
+cdef struct TableMarks:                 # one KeyWatermark
+    uint64_t epoch
+    bint is_descending
+    VnodeMark* marks                    # ascending by vnode
+    Py_ssize_t count
+
+
+cdef class TableRowRules:
+    """One table's part. Immutable."""
+    cdef readonly object rules          # TableRules
+    cdef uint64_t ttl_ms
+    cdef list held                      # bytes that `marks` point into
+    cdef VnodeMark* marks               # of all watermarks; owned
+    cdef TableMarks* watermarks         # newest first; owned
+    cdef Py_ssize_t watermark_count
+
+
+cdef struct RuledTable:
+    uint32_t table_id
+    void* rules                         # TableRowRules, borrowed from RowRules.by_table
+
+
+@cython.final
+cdef class RowRules:
+    cdef dict by_table                  # table id -> TableRowRules
+    cdef RuledTable* tables             # ascending; owned
+    cdef readonly Py_ssize_t count      # 0: no row is ever hidden
+
+    cdef VnodeRule rule_of(self, uint64_t place, uint64_t epoch) noexcept nogil
+    # for readers at that epoch, of the keys whose first six bytes are `place`, as a number
+
+
+cdef inline bint is_passed(const VnodeRule* rule, Slice user_key) noexcept nogil:
+    """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
+    cdef Slice key
+    cdef int order
+    if rule.mark.data == NULL or user_key.size < PLACE_BYTES:
+        return False
+    key.data, key.size = user_key.data + PLACE_BYTES, user_key.size - PLACE_BYTES
+    order = compare_bytes(key, rule.mark)
+    if not rule.is_descending:
+        return order < 0
+    # a key that the mark begins lies at the mark, not past it
+    return order > 0 and (
+        key.size < rule.mark.size or memcmp(key.data, rule.mark.data, <size_t>rule.mark.size) != 0)
+
+
+cdef inline bint hides(const VnodeRule* rule, Slice user_key, uint64_t epoch) noexcept nogil:
+    """Whether readers no longer see a row that was written at `epoch`."""
+    return epoch < rule.oldest or is_passed(rule, user_key)

@@ -1,0 +1,110 @@
+"""RowRules: which rows readers at an epoch no longer see, though they stand in files.
+
+Rows older than their table's time to live, and rows that a vnode's key watermark has passed, are gone for
+readers from then on, whether or not a compaction has dropped them: both ask here.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from hummock.key cimport Slice, head_of
+
+cdef uint64_t SPILL_MASK = 0xFFFF
+cdef uint8_t NOTHING = 0                # what an empty mark points to
+
+
+cdef class TableRowRules:
+
+    def __cinit__(self, rules not None):
+        cdef TableMarks* watermark
+        cdef Py_ssize_t at = 0
+        self.rules, self.ttl_ms, self.held = rules, rules.ttl_ms, []
+        self.marks = <VnodeMark*>calloc(sum([len(mark.keys) for mark in rules.watermarks]) + 1, sizeof(VnodeMark))
+        self.watermarks = <TableMarks*>calloc(len(rules.watermarks) + 1, sizeof(TableMarks))
+        if self.marks == NULL or self.watermarks == NULL:
+            raise MemoryError
+        for mark in rules.watermarks:
+            watermark = &self.watermarks[self.watermark_count]
+            self.watermark_count += 1
+            watermark.epoch, watermark.is_descending = mark.epoch & ~SPILL_MASK, mark.is_descending
+            watermark.marks, watermark.count = &self.marks[at], len(mark.keys)
+            for vnode, key in sorted(mark.keys):
+                self.held.append(key)
+                self.marks[at].vnode, self.marks[at].key.size = vnode, len(key)
+                self.marks[at].key.data = <const uint8_t*><const char*>(<bytes>key) if key else &NOTHING
+                at += 1
+
+    def __dealloc__(self):
+        free(self.marks)
+        free(self.watermarks)
+
+
+cdef class RowRules:
+    """`tables`: TableRules by table id. `previous`: rules of which equal parts are taken over. Immutable."""
+
+    def __init__(self, tables, RowRules previous=None):
+        cdef RuledTable* table
+        cdef dict known = previous.by_table if previous is not None else {}
+        self.by_table = {}
+        for table_id, rules in sorted(tables.items()):
+            if rules.ttl_ms or rules.watermarks:
+                held = known.get(table_id)
+                is_known = held is not None and held.rules is rules
+                self.by_table[table_id] = held if is_known else TableRowRules(rules)
+        self.tables = <RuledTable*>calloc(<size_t>len(self.by_table) + 1, sizeof(RuledTable))
+        if self.tables == NULL:
+            raise MemoryError
+        for table_id, held in self.by_table.items():
+            table = &self.tables[self.count]
+            self.count += 1
+            table.table_id, table.rules = table_id, <void*>held
+
+    def __dealloc__(self):
+        free(self.tables)
+
+    cdef VnodeRule rule_of(self, uint64_t place, uint64_t epoch) noexcept nogil:
+        cdef VnodeRule out
+        cdef Py_ssize_t low = 0, high = self.count, middle, number
+        cdef uint64_t now_ms = epoch >> 16
+        cdef const TableMarks* watermark
+        cdef uint64_t ttl_ms
+        out.oldest, out.mark.data, out.mark.size, out.is_descending, out.is_any = 0, NULL, 0, False, False
+        while low < high:
+            middle = (low + high) >> 1
+            if self.tables[middle].table_id < place >> 16:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.count or self.tables[low].table_id != place >> 16:
+            return out
+        out.is_any, ttl_ms = True, (<TableRowRules>self.tables[low].rules).ttl_ms
+        out.oldest = (now_ms - ttl_ms) << 16 if 0 < ttl_ms < now_ms else 0
+        for number in range((<TableRowRules>self.tables[low].rules).watermark_count):
+            watermark = &(<TableRowRules>self.tables[low].rules).watermarks[number]
+            if watermark.epoch <= epoch:
+                out.is_descending = watermark.is_descending
+                out.mark = mark_of(watermark, <uint16_t>place)
+                break
+        return out
+
+    def hides_row(self, bytes user_key not None, uint64_t written, uint64_t epoch) -> bool:
+        """Whether readers at `epoch` no longer see a row of `user_key` that was written at `written`."""
+        cdef Slice key
+        cdef VnodeRule rule
+        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
+        rule = self.rule_of(head_of(key.data, key.size) >> 16, epoch)
+        return hides(&rule, key, written)
+
+
+cdef Slice mark_of(const TableMarks* watermark, uint16_t vnode) noexcept nogil:
+    """The watermark's table key of a vnode; data NULL where it has none."""
+    cdef Py_ssize_t low = 0, high = watermark.count, middle
+    cdef Slice out
+    while low < high:
+        middle = (low + high) >> 1
+        if watermark.marks[middle].vnode < vnode:
+            low = middle + 1
+        else:
+            high = middle
+    out.data, out.size = NULL, 0
+    return watermark.marks[low].key if low < watermark.count and watermark.marks[low].vnode == vnode else out
