@@ -210,7 +210,7 @@ def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
     Age is `max_epoch`, then the order given.
     """
     placed: list[tuple[int, SstableInfo]] = []
-    for info in sorted(sstables, key=lambda info: info.max_epoch):
+    for info in sorted(sstables, key=lambda info: info.newest_epoch):
         beneath = [layer for layer, other in placed
                    if other.smallest <= info.largest and info.smallest <= other.largest]
         placed.append((max(beneath) + 1 if beneath else 0, info))

@@ -45,7 +45,7 @@ def _show_files(store: OpenStore, names: list[str], sizes: dict[str, int]) -> No
         info = known.get(name)
         stored = [sizes.get(path) for path in (sstable_data_path(name), sstable_meta_path(name))]
         facts = ("", "", "in no version") if info is None else (
-            info.rows, ", ".join(map(str, info.table_ids)), shown_moment(to_unix_ms(info.max_epoch)))
+            info.rows, ", ".join(map(str, info.table_ids)), shown_moment(to_unix_ms(info.newest_epoch)))
         add_row(table, name, *("missing" if size is None else shown_bytes(size) for size in stored), *facts)
         records.append({"name": name, "data_bytes": stored[0], "meta_bytes": stored[1],
                         "info": None if info is None else info.to_json()})

@@ -154,7 +154,7 @@ def _stored_bytes(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> int:
 
 def _epochs(infos: tuple[SstableInfo, ...]) -> tuple[int, int]:
     return (min(info.global_epoch or info.min_epoch for info in infos),
-            max(info.global_epoch or info.max_epoch for info in infos))
+            max(info.newest_epoch for info in infos))
 
 
 def _files_by_table(version: HummockVersion) -> dict[int, int]:
@@ -173,4 +173,4 @@ def _prefix_words(rule: PrefixRule | None) -> str:
 def _file_cells(info: SstableInfo) -> tuple[str | int, ...]:
     return (str(info.id), info.name, info.rows, info.stale_rows, info.tombstones, shown_bytes(info.data_bytes),
             ", ".join(map(str, info.table_ids)), shown_key(info.smallest), shown_key(info.largest),
-            shown_moment(to_unix_ms(info.max_epoch)))
+            shown_moment(to_unix_ms(info.newest_epoch)))

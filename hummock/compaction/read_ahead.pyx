@@ -18,7 +18,7 @@ from hummock.key cimport Slice
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
-from hummock.errors import Corruption, HummockError, SstableRefused
+from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import SstableMeta
 
@@ -61,10 +61,6 @@ cdef class ReadAhead:
         self.store, self.start, self.end = store, start, end
         self.runs = [RunFiles([info for info in run if info.largest >= start and (end is None or info.smallest < end)])
                      for run in runs]
-        for files in self.runs:
-            for info in (<RunFiles>files).infos:
-                if info.global_epoch:
-                    raise SstableRefused(info.name, "its entries stand under one global epoch, which is reserved")
         pthread_mutex_init(&self.lock, NULL)
         pthread_cond_init(&self.changed, NULL)
         self.run_count = len(self.runs)
@@ -270,12 +266,9 @@ cdef class RunIterator(HummockIterator):
         return self.show()
 
     cdef bint span(self, Span* out) noexcept nogil:
-        if not self.block.unique_keys or self.block.tombstones != NULL:
+        if not self.block.span_from(self.row, out):
             return False
-        out.prefix, out.max_epoch = self.block.prefix, self.block.max_epoch
-        out.key_offsets, out.key_data = self.block.suffix_offsets, self.block.suffixes
-        out.value_offsets, out.value_data = self.block.value_offsets, self.block.values
-        out.row, out.end = self.row, self.end_row
+        out.end = self.end_row
         return True
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
@@ -326,6 +319,8 @@ cdef class RunIterator(HummockIterator):
             (<SstableIndex>index).raw_sizes[at], (<SstableIndex>index).checksums[at], at)
         if self.block.rows != (<SstableIndex>index).rows[at]:
             self.block.corrupt(at, "rows", (<SstableIndex>index).rows[at], self.block.rows)
+        if (<SstableIndex>index).global_epoch > 0:
+            self.block.stand_under((<SstableIndex>index).global_epoch, at)
         wanted = self.block.prefix.size + self.block.longest_suffix
         if wanted > self.key_capacity:
             grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))

@@ -60,6 +60,8 @@ class CommitRequest:
         if info.global_epoch:
             if info.global_epoch != self.epoch:
                 raise SstableRefused(info.name, f"it is of epoch {info.global_epoch}, not of {self.epoch}")
+            if info.stale_rows:
+                raise SstableRefused(info.name, "it holds several versions of a key under one epoch")
             return
         if info.min_epoch > info.max_epoch or pure_epoch(info.max_epoch) > self.epoch:
             raise SstableRefused(info.name, f"it holds epochs {info.min_epoch} to {info.max_epoch}, "

@@ -26,6 +26,7 @@ cdef class Block:
     cdef bint unique_keys                   # no user key stands here twice
     cdef uint64_t max_epoch                 # of the epochs here
     cdef uint64_t min_epoch
+    cdef uint64_t epoch_under               # what `epochs` points to when one stands for all
     cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
     cdef Py_ssize_t heads_bytes             # what `heads` was taken with
     cdef uint8_t* memory                    # pooled buffer that everything above points into
@@ -44,6 +45,10 @@ cdef class Block:
     ) except -1 nogil
     # replaces the contents by the stored bytes of block `index`. REQUIRES that nobody else holds this block:
     # for scans that walk many blocks through one object. Corruption when anything is wrong; then it has no rows
+
+    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
+    # lets `epoch` stand for that of every entry of this block, `index` of its file. Corruption where a key stands
+    # here twice. REQUIRES that nobody else holds this block
 
     cdef int check_stored(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,

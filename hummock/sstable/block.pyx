@@ -107,6 +107,14 @@ cdef class Block:
             self.corrupt(index, "payload", raw_size, -1)
         return self.parse(raw_size, index)
 
+    cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
+        if not self.unique_keys:
+            self.rows = 0
+            self.corrupt(index, "versions of a key under one epoch", 1, 2)
+        self.epoch_under = self.max_epoch = self.min_epoch = epoch
+        self.epochs, self.one_epoch = &self.epoch_under, True
+        return 0
+
     cdef int check_stored(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,

@@ -42,7 +42,7 @@ def describe_info(info: SstableInfo) -> Iterator[str]:
     yield f"keys           {shown_key(info.smallest)}  ..  {shown_key(info.largest)}"
     yield f"entries        {info.rows:,}: {info.stale_rows:,} stale, {info.tombstones:,} deletes"
     yield f"tables         {', '.join(map(str, info.table_ids))}"
-    yield f"epochs         {shown_epoch(info.min_epoch)}  ..  {shown_epoch(info.max_epoch)}"
+    yield f"epochs         {shown_epoch(info.oldest_epoch)}  ..  {shown_epoch(info.newest_epoch)}"
     yield f".data          {info.data_bytes:,} bytes, {info.codec}, {ratio:.2f} to 1"
     yield f".meta          {info.meta_bytes:,} bytes, digest {info.meta_digest}"
 

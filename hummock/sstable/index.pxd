@@ -11,6 +11,7 @@ from hummock.key cimport Slice
 cdef class SstableIndex:
     """Decoded and checked; immutable; safe from any thread. Every pointer goes into `memory`."""
     cdef readonly Py_ssize_t blocks
+    cdef readonly uint64_t global_epoch     # that stands for every entry's own; 0: entries have their own
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef Slice prefix                       # bytes that all first keys begin with
     cdef const uint64_t* heads              # head_of each first key less `prefix`

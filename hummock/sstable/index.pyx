@@ -18,7 +18,7 @@ from libc.string cimport memcmp, memcpy
 from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_give, pool_take
 from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
-from hummock.key cimport Slice, compare_full_key, head_of
+from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 
 from hummock.errors import Corruption
@@ -126,6 +126,19 @@ cdef class SstableIndex:
         for block in range(self.blocks):
             key = self.first_key(block)
             (<uint64_t*>self.heads)[block] = head_of(key.data + shared, key.size - shared)
+
+    def stand_under(self, uint64_t epoch, str object_name) -> None:
+        """Lets `epoch` stand for the epoch of every entry. Corruption unless each block begins with another key.
+
+        REQUIRES that nobody else holds the index.
+        """
+        cdef Py_ssize_t block
+        for block in range(1, self.blocks):
+            if compare_bytes(self.first_key(block - 1), self.first_key(block)) >= 0:
+                raise Corruption(object_name, "block index", "one version of a key under one epoch", block)
+        for block in range(self.blocks):
+            (<uint64_t*>self.first_epochs)[block] = (<uint64_t*>self.max_epochs)[block] = epoch
+        self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size

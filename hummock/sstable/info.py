@@ -29,18 +29,28 @@ class SstableInfo:
     data_bytes: int                 # length of `.data`
     uncompressed_bytes: int         # of all block payloads
     table_ids: tuple[int, ...]      # ascending
-    min_epoch: int                  # of the entries, spill offset included
+    min_epoch: int                  # of the entries as they stand in the file, spill offset included
     max_epoch: int
     stale_rows: int = 0             # entries under which the file holds a newer version of the same key
     tombstones: int = 0             # entries that delete
     filter_policy: str = "none"
     codec: str = "none"
     format_version: int = FORMAT_VERSION
-    global_epoch: int = 0           # the epoch that stands for every entry's own; 0: entries have their own
+    global_epoch: int = 0           # given at commit, stands for every entry's own epoch; 0: entries have their own
     id: int = 0                     # given by the manager at commit; 0 before
     meta_bytes: int = 0             # length of `.meta`; 0 inside the `.meta` itself
     meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
     prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # by table id, the rules whose prefixes are in the filter
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The least epoch that an entry has for a reader."""
+        return self.global_epoch or self.min_epoch
+
+    @property
+    def newest_epoch(self) -> int:
+        """The greatest epoch that an entry has for a reader."""
+        return self.global_epoch or self.max_epoch
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values: bytes become hex, tuples lists; no prefixes, no such field."""

@@ -80,6 +80,8 @@ class SstableMeta:
         else:
             info = replace(own, meta_bytes=len(data), meta_digest=digest_of(data))
         index = SstableIndex.decode(sections[INDEX], object_name, info.data_bytes, info.rows)
+        if info.global_epoch:
+            index.stand_under(info.global_epoch, object_name)
         filter = load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name)
         return cls(info, index, filter)
 

@@ -53,7 +53,10 @@ cdef inline int load_block(
     Block block, SstableIndex index, Py_ssize_t number, const uint8_t* stored, uint64_t stored_offset
 ) except -1 nogil:
     """Decodes block `number` of the file from `stored`, whose first byte stands at `stored_offset` of `.data`."""
-    return block.load(
+    block.load(
         stored + (index.offsets[number] - stored_offset),
         <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), index.codecs[number],
         index.raw_sizes[number], index.checksums[number], number)
+    if block.rows != index.rows[number]:
+        block.corrupt(number, "rows", index.rows[number], block.rows)
+    return block.stand_under(index.global_epoch, number) if index.global_epoch > 0 else 0

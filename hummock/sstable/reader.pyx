@@ -10,7 +10,7 @@ import threading
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
-from hummock.errors import Corruption, DeadlineExceeded, SstableRefused
+from hummock.errors import Corruption, DeadlineExceeded
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import SstableMeta
@@ -82,11 +82,9 @@ cdef class SstableReader:
         self.flights = {}
         self.smallest.data, self.smallest.size = <const uint8_t*><const char*>info.smallest, len(info.smallest)
         self.largest.data, self.largest.size = <const uint8_t*><const char*>info.largest, len(info.largest)
-        self.min_epoch, self.max_epoch = info.min_epoch, info.max_epoch
+        self.min_epoch, self.max_epoch = info.oldest_epoch, info.newest_epoch
         if info.prefixes and info.filter_policy != "none":
             self.prefixes = {table_id: key_prefix(rule) for table_id, rule in info.prefixes}
-        if info.global_epoch:
-            raise SstableRefused(info.name, "its entries stand under one global epoch, which is reserved")
 
     @property
     def meta(self) -> SstableMeta:
