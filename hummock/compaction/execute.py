@@ -103,8 +103,10 @@ class _RangeWork:
         task = spec.task
         self._spec, self._store = spec, store
         self._progress, self._is_cancelled = progress, is_cancelled
-        self._ahead = ReadAhead(
-            store, [part.sstables for part in task.inputs], spec.start, spec.end, memory_bytes // 2)
+        # one output in the making and one that leaves; windows get the rest, and outputs what windows leave over
+        ahead_bytes = max(memory_bytes // 4, memory_bytes - 2 * task.output.sstable_bytes)
+        self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes)
+        outputs = (memory_bytes - self._ahead.most_bytes) // task.output.sstable_bytes
         self._runs = self._ahead.iterators()
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
@@ -114,7 +116,7 @@ class _RangeWork:
         # a file passes its target by the user key that it is in and the block of that key
         room = min(task.output.sstable_bytes + FILE_SLACK_BYTES + 2 * task.output.block_bytes, task.input_bytes)
         self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes, borders, room)
-        self._room = threading.Semaphore(max(1, memory_bytes // 2 // task.output.sstable_bytes - 1))
+        self._room = threading.Semaphore(min(max(1, outputs - 1), PUT_THREADS))
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
         self._puts: list[Future[SstableInfo]] = []

@@ -86,6 +86,11 @@ cdef class ReadAhead:
         """From the object store so far."""
         return self.fetched_bytes
 
+    @property
+    def most_bytes(self) -> int:
+        """What the windows of all runs hold at most, unless single blocks are larger."""
+        return self.run_count * SLOTS * self.window_bytes
+
     def iterators(self) -> list:
         """A RunIterator for each run; each is for one thread, and all may be used by the same."""
         return [RunIterator(self, run) for run in range(self.run_count)]
