@@ -110,13 +110,17 @@ class PostgresMetaStore(MetaStore):
         return self._run(self._verified).rows
 
     def now_ms(self) -> int:
-        """The server's clock, asked at times and carried on by this machine's monotonic one."""
+        """The server's clock, asked at times where it answers and carried on by this machine's monotonic one."""
         now = monotonic_seconds()
         clock = self._clock
         if clock is None or now - clock[0] > CLOCK_KEPT_SECONDS:
             query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-            row = self._run(lambda connection: connection.execute(query).fetchone())
-            self._clock = clock = (now, 0 if row is None else row[0])
+            try:
+                row = self._run(lambda connection: connection.execute(query).fetchone())
+                self._clock = clock = (now, 0 if row is None else row[0])
+            except MetaStoreError:
+                if clock is None:
+                    raise
             now = monotonic_seconds()
         return clock[1] + int((now - clock[0]) * 1000)
 

@@ -143,14 +143,15 @@ class StoreWitness:
             self._objects.delete([name for name in older if name < path])
 
     def now_ms(self) -> int:
-        """The object store's clock, read at times and carried on by this machine's monotonic one."""
+        """The object store's clock, read at times where it answers and carried on by this machine's monotonic one."""
         now = self._monotonic()
         if self._clock is None or now - self._clock[0] > CLOCK_KEPT_SECONDS:
             try:
                 self._objects.put(CLOCK, self._random_bytes(16))
                 self._clock = now, self._objects.head(CLOCK).modified_ms
             except ObjectStoreError as error:
-                raise MetaStoreError(str(error)) from error
+                if self._clock is None:
+                    raise MetaStoreError(str(error)) from error
             now = self._monotonic()
         return self._clock[1] + int((now - self._clock[0]) * 1000)
 

@@ -25,7 +25,7 @@ from hummock.meta.log_objects import LogListing
 from hummock.meta.log_record import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.store import MetaOperations
-from hummock.meta.store_witness import WITNESS_EVERY, Witnessed
+from hummock.meta.store_witness import WITNESS_EVERY, StoreWitness, Witnessed
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
@@ -614,6 +614,11 @@ def test_leases_run_by_the_clock_of_the_objects(world):
     world.calls()
     world.clock.advance(5_000)
     assert one.now_ms() == world.clock() and world.calls() == []
+    world.plan.add(Fault(FaultKind.BEFORE, times=10**9))
+    world.clock.advance(10_000_000)
+    assert one.now_ms() == world.clock() and world.calls() == [("put", "store/clock")]
+    with pytest.raises(MetaStoreError):
+        StoreWitness(FaultyObjectStore(world.objects, world.plan), os.urandom).now_ms()
 
 
 def test_the_witness_is_no_more_than_its_share_of_requests(world):
