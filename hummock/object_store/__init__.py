@@ -14,6 +14,7 @@ from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.object_store.opendal import SERVICES, open_opendal
 from hummock.object_store.s3 import S3ObjectStore
+from hummock.object_store.webhdfs import WebHdfsObjectStore
 from hummock.options import RetryOptions
 
 __all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
@@ -22,7 +23,7 @@ __all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
 def open_object_store(url: str, *, metrics: Metrics | None = None, retry: RetryOptions | None = None,
                       pacing: Pacing | None = None) -> ObjectStore:
     """The store at `url`, instrumented: `memory://` (a new one each time), `file:///directory`, `s3://bucket/prefix`,
-    or what `opendal` describes: `gs://`, `oss://`, `azblob://`, `hdfs://`, `webhdfs://`.
+    `webhdfs://host:port/prefix`, or what `opendal` describes: `gs://`, `oss://`, `azblob://`, `hdfs://`.
 
     Raises `InvalidOption` for another scheme.
     """
@@ -38,9 +39,11 @@ def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
     address = parse_address(url)
     if address.scheme == "s3":
         return S3ObjectStore(address, retry, metrics)
+    if address.scheme == "webhdfs":
+        return WebHdfsObjectStore(address, retry, metrics)
     if address.scheme in SERVICES:
         return open_opendal(address, retry)
-    raise InvalidOption("url", url, f"one of memory://, file://, s3://, {', '.join(f'{name}://' for name in SERVICES)}")
+    raise InvalidOption("url", url, f"one of memory://, file://, s3://, webhdfs://, {'://, '.join(SERVICES)}://")
 
 
 def directory_of(url: str) -> str:

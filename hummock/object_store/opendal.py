@@ -1,11 +1,11 @@
-"""Objects in Google Cloud Storage, Alibaba OSS, Azure Blob Storage, HDFS and WebHDFS, through the OpenDAL binding.
+"""Objects in Google Cloud Storage, Alibaba OSS, Azure Blob Storage and HDFS, through the OpenDAL binding.
 
-`gs://bucket/prefix`, `oss://bucket/prefix?endpoint=...`, `azblob://container/prefix?endpoint=...`,
-`hdfs://host:port/prefix` and `webhdfs://host:port/prefix`. Secrets come from where each service's own tools look.
+`gs://bucket/prefix`, `oss://bucket/prefix?endpoint=...`, `azblob://container/prefix?endpoint=...` and
+`hdfs://host:port/prefix`. Secrets come from where each service's own tools look.
 
-HDFS and WebHDFS cannot create exclusively here: a creation only looks first whether the path is taken, which is
-enough for names that nobody else mints, not for a log (`creates_exclusively` is false). Their objects are written
-beside the store and renamed, since a file that grows can be seen there.
+HDFS cannot create exclusively here: a creation only looks first whether the path is taken, which is enough for names
+that nobody else mints, not for a log (`creates_exclusively` is false). Its objects are written aside and renamed, since
+a file that grows can be seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SERVICES = {
     "oss": ("oss", "bucket", ("endpoint", "addressing_style", "allow_anonymous")),
     "azblob": ("azblob", "container", ("endpoint", "account_name", "skip_signature")),
     "hdfs": ("hdfs_native", "name_node", ()),
-    "webhdfs": ("webhdfs", "endpoint", ("user_name", "disable_list_batch", "tls")),
 }
 REQUIRED = {"oss": ("endpoint",)}
 
@@ -38,14 +37,9 @@ def open_opendal(address: Address, retry: RetryOptions) -> OpendalObjectStore:
     """The store at `address`, whose scheme is one of `SERVICES`. Raises `InvalidOption` for what cannot be opened."""
     service, place, known = SERVICES[address.scheme]
     address.check_options(known, REQUIRED.get(address.scheme, ()))
-    settings: dict[str, str] = {name: value for name, value in address.options.items() if name != "tls"}
-    settings["root"] = "/" + address.prefix
-    settings[place] = address.place
+    settings = {**address.options, "root": "/" + address.prefix, place: address.place}
     if address.scheme == "hdfs":
         settings[place] = f"hdfs://{address.place}"
-    elif address.scheme == "webhdfs":
-        settings[place] = f"{'https' if address.flag('tls', False) else 'http'}://{address.place}"
-        settings["atomic_write_dir"] = f"/{address.prefix}{TEMPORARY}/"
     elif address.scheme == "azblob" and "endpoint" not in settings:
         account = settings.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
         if not account:

@@ -85,8 +85,8 @@ class TestUrls:
         ("azblob://container/prefix?endpoint=http://127.0.0.1:9/account&account_name=account", True),
         ("azblob://container/prefix?account_name=account", True),
         ("hdfs://127.0.0.1:9/prefix", False),
-        ("webhdfs://127.0.0.1:9/prefix?user_name=me", False),
-        ("webhdfs://127.0.0.1:9/prefix?tls=true", False),
+        ("webhdfs://127.0.0.1:9/prefix?user_name=me", True),
+        ("webhdfs://127.0.0.1:9/prefix?tls=true", True),
     ])
     def test_each_service_opens_by_its_url_and_says_what_it_can(self, url, exclusive):
         store = open_object_store(url)
