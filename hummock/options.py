@@ -147,7 +147,7 @@ class VacuumOptions:
     listing_ms: int = 3_600_000             # between two listings of all objects
     grace_ms: int = 3_600_000               # unregistered objects younger than that are left alone
     tombstone_ms: int = 7 * 86_400_000      # names that were given up are remembered at least that long
-    page_files: int = 1_000                 # files whose needs are read, and removal written, at once
+    page_files: int = 10_000                # files whose needs are read, and removal written, at once
     objects_per_run: int = 1_000_000        # listed by one run; the next goes on behind them
     deleted_at_once: int = 1_000            # objects in one call
 

@@ -135,6 +135,8 @@ class Vacuum:
         if lapsed and not dry_run:
             self._meta_store.transaction(lapsed)
         freed = freed_for_all(stale, floor)
+        if not freed:
+            return []
         self._position = follow(self._meta_store, self._position)
         live = {info.name for info in self._position.version.sstables}
         for row in freed:
