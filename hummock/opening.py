@@ -82,7 +82,7 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
         resources = opened.pop_all()
     try:
         storage = MaintainedStorage(manager, object_store, storage_options, session=session, metrics=metrics,
-                                    on_close=resources.close)
+                                    compaction=None if compaction is False else shape, on_close=resources.close)
     except BaseException:
         resources.close()
         raise

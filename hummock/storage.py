@@ -33,7 +33,7 @@ from hummock.meta.uploads import UploadRegistry
 from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.point_read import read_many, read_one
 from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
@@ -67,7 +67,8 @@ class HummockStorage:
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
     Without a `session` (the writer role) it can write, sync and read, but not `commit`; the files of a `sync`
-    may then be committed by whoever holds the role. What is not committed when the store closes is lost.
+    may then be committed by whoever holds the role. What is not committed when the store closes is lost. Given the
+    shape that `compaction` keeps the tree in, writers are slowed down as level 0 grows out of it.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class HummockStorage:
         node: str | None = None,
         random_bytes: RandomBytes = os.urandom,
         metrics: Metrics | None = None,
+        compaction: CompactionOptions | None = None,
         on_close: Callable[[], None] | None = None,
     ):
         self.options = options or StorageOptions()
@@ -101,7 +103,7 @@ class HummockStorage:
         uploader = Uploader(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
         self._writes = WritePath(
             self.options, uploader, self._registry, metrics or Metrics(), self._changed,
-            lambda: self._local.version, self._show,
+            lambda: self._local.version, self._show, compaction,
         )  # fmt: skip
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)

@@ -10,39 +10,29 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from traceback import clear_frames
 
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.errors import Fenced, HummockError, InvalidEpoch, OutcomeUnknown, SharedBufferFull, StoreClosed
 from hummock.meta.uploads import UploadRegistry
 from hummock.metrics import Metrics
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
-from hummock.shared_buffer.pressure import EASY_SHARE, DrainRate, delay_seconds
+from hummock.shared_buffer.pressure import EASY_SHARE, DrainRate
 from hummock.shared_buffer.retained import RetainedEpochs
-from hummock.shared_buffer.uploader import UploadCancelled, Uploader
+from hummock.shared_buffer.uploader import UploadCancelled, Uploader, without_frames
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
 from hummock.write_batch import WriteBatch
+from hummock.writer_gate import Place, WriterGate
 
 ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between flushes that fail; doubled each time
 COMMIT_ATTEMPTS = 3  # of one commit whose outcome is not seen
 
 CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...]], object]
-
-
-class _Place:
-    """Of a writer among those that wait for room."""
-
-    __slots__ = ("is_taken",)
-
-    def __init__(self) -> None:
-        self.is_taken = False
 
 
 class WritePath:
@@ -60,6 +50,7 @@ class WritePath:
         changed: threading.Condition,
         version: Callable[[], HummockVersion],
         show: Callable[[tuple[SstableInfo, ...]], None],
+        compaction: CompactionOptions | None = None,
     ):
         self.buffer = SharedBuffer(options.shared_buffer_bytes, version().max_committed_epoch)
         self.retained = RetainedEpochs(options.retained_epochs)
@@ -67,7 +58,7 @@ class WritePath:
         self._options, self._uploader, self._registry, self._metrics = options, uploader, registry, metrics
         self.ingested_batches = self.ingested_rows = self.ingested_bytes = 0
         self._changed, self._version, self._show = changed, version, show
-        self._writers: deque[_Place] = deque()  # that wait for room, the first to come first
+        self._gate = WriterGate(self.buffer, self.rate, metrics, changed, version, compaction)
         self._committing: list[Epoch] = []  # ascending
         self._clearing = 0  # calls of `clear` under way, during which nothing is uploaded
         self._cleared = 0  # calls of `clear` so far
@@ -80,25 +71,25 @@ class WritePath:
 
     @property
     def writers_waiting(self) -> int:
-        return len(self._writers)
+        return self._gate.writers_waiting
 
     # -- batches -------------------------------------------------------------------------------------------
 
     def ingest(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> int:
         size = rows.size_bytes
-        place = _Place()
+        place = Place()
         with self._changed:
             self._check(epoch)
             if len(rows) == 0:
                 return 0
             if not is_local:
-                self._slow_down(size)
+                self._gate.slow_down(size)
         deadline = monotonic_seconds() + ROOM_WAIT_SECONDS
         try:
             while True:
                 with self._changed:
                     self._check(epoch)
-                    if self._may_enter(place, size, is_local):
+                    if self._gate.may_enter(place, size, is_local):
                         self.buffer.add(rows, epoch, is_local)
                         self.ingested_batches += 1
                         self.ingested_rows += len(rows)
@@ -111,8 +102,7 @@ class WritePath:
         finally:
             if place.is_taken:
                 with self._changed:
-                    self._writers.remove(place)
-                    self._changed.notify_all()
+                    self._gate.leave(place)
 
     def seal(self, epoch: Epoch) -> None:
         with self._changed:
@@ -188,7 +178,7 @@ class WritePath:
     def close(self) -> None:
         """Ends the uploads under way; every later write raises StoreClosed."""
         with self._changed:
-            self._is_closed = True
+            self._is_closed = self._gate.is_open_to_all = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
             flusher = self._flusher
@@ -212,33 +202,6 @@ class WritePath:
         self._check_writing()
         if cleared != self._cleared:
             raise InvalidEpoch(epoch, "was cleared while it was synced")
-
-    def _delay(self, size: int) -> float:
-        if not self.buffer.running_tasks:  # a wait would not make room
-            return 0.0
-        held = self.buffer.waiting_bytes
-        return delay_seconds(held, self.buffer.limit_bytes, size, self.rate.bytes_per_second)
-
-    def _slow_down(self, size: int) -> None:
-        """REQUIRES the lock, and lets others have it meanwhile."""
-        seconds = self._delay(size)
-        if seconds > 0:
-            self._metrics.writer_delay_seconds.labels("buffer").inc(seconds)
-            self._changed.wait_for(lambda: self._is_closed or self._delay(size) == 0, seconds)
-
-    def _may_enter(self, place: _Place, size: int, is_local: bool) -> bool:
-        """Whether a writer may add now; else it has its place among those that wait. REQUIRES the lock."""
-        has_room = self.buffer.has_room(size, is_local)
-        if is_local:
-            if not has_room:  # nothing but a commit takes local rows away
-                raise SharedBufferFull(self.buffer.local_bytes, self.buffer.limit_bytes)
-            return True
-        if not place.is_taken:
-            if has_room and not self._writers:
-                return True
-            self._writers.append(place)
-            place.is_taken = True
-        return has_room and self._writers[0] is place
 
     def _wait_for_room(self, deadline: float) -> UploadTask | None:
         """A task that the writer is to upload itself, or None after a wait. REQUIRES the lock."""
@@ -350,12 +313,3 @@ class WritePath:
             except OutcomeUnknown:
                 if attempt == COMMIT_ATTEMPTS:
                     raise
-
-
-def without_frames(error: HummockError) -> HummockError:
-    """The error to be kept: what it came through is named still, but no longer held in memory."""
-    found: BaseException | None = error
-    while found is not None:
-        clear_frames(found.__traceback__)
-        found = found.__cause__ or found.__context__
-    return error

@@ -29,7 +29,7 @@ BASE_MODULES = [
 ]
 STORE_MODULES = [
     "scan", "memory_store", "read_view", "point_read", "read_ranges", "run_cursor", "local_version", "storage",
-    "write_path", "stats",
+    "write_path", "writer_gate", "stats",
 ]  # fmt: skip
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.

@@ -6,6 +6,7 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -15,9 +16,10 @@ from hummock.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.upload_table import read_uploads
+from hummock.metrics import Metrics
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from hummock.storage import HummockStorage
 from hummock.table_rules import TableRules
 from hummock.write_batch import WriteBatch
@@ -242,6 +244,26 @@ def test_writers_that_wait_are_let_in_as_they_came():
         large.result(LONG)
         small.result(LONG)
         assert [key for key, _ in node.rows(E1)] == [b"a", b"b", b"c"]
+
+
+def test_writers_are_slowed_down_while_level_0_is_deep():
+    shape = CompactionOptions(l0_runs=2, l0_runs_slowdown=3, l0_runs_limit=5)
+    metrics, manager = Metrics(), HummockManager(MemoryMetaStore(), MemoryObjectStore())
+    session = manager.claim_writer()
+    waits = []
+    with HummockStorage(
+        manager, MemoryObjectStore(), session=session, metrics=metrics, compaction=shape
+    ) as store:
+        for number in range(1, 8):
+            epoch = Epoch(number << 16)
+            store.ingest_batch(WriteBatch([(b"a", b"x" * 1_000)]), epoch)
+            store.commit(epoch)
+            waits.append(metrics.registry.get_sample_value(
+                "hummock_writer_delay_seconds_total", {"reason": "level 0"}) or 0)  # fmt: skip
+    each = [after - before for before, after in pairwise(waits)]
+    assert each[:3] == [0, 0, 0]
+    assert 0 < each[3] < each[4]
+    assert each[4] == pytest.approx(each[5])    # at the limit they go on
 
 
 def test_a_store_says_where_it_stands(node):
