@@ -30,4 +30,5 @@ def test_a_long_race_loses_nothing_and_leaves_nothing(tmp_path):
         done.update(race.run())
         print(dict(done))
     assert done["fresh: reads"] >= 20_000 and done["reads"] >= 10_000
-    assert done["writer: replaced"] and done["writer: refused"] and done["expired"] and done["fresh: of older versions"]
+    assert done["writer: replaced"] and done["of older versions"] and done["fresh: of older versions"]
+    assert done["writer: refused"] + done["expired"] + done["fresh: expired"], "no leap of the clock ended anything"

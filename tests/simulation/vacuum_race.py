@@ -103,7 +103,7 @@ class Reader:
     def step(self):
         try:
             era = self.clock.era
-            if era != self.row_era or self.rng.random() < .2:
+            if self.rng.random() < (.2 if era == self.row_era else .6):
                 self.manager.renew_lease(self.node)
                 self.row_era = era
             if len(self.held) < 6 and (not self.held or self.rng.random() < .5):
