@@ -45,6 +45,12 @@ class Run:
         return frozenset(info.id for info in self.sstables)
 
     @cached_property
+    def stale_files(self) -> tuple[SstableInfo, ...]:
+        """Files with covered rows or tombstones, those with the greatest share of them first."""
+        stale = (info for info in self.sstables if info.stale_rows or info.tombstones)
+        return tuple(sorted(stale, key=lambda info: (info.stale_rows + info.tombstones) / info.rows, reverse=True))
+
+    @cached_property
     def table_ids(self) -> frozenset[int]:
         return frozenset(table_id for info in self.sstables for table_id in info.table_ids)
 

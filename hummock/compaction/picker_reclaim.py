@@ -6,7 +6,7 @@ covered rows and tombstones of a file that the watermark has passed, rows that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from hummock.compaction.pick import Pick
 from hummock.compaction.picker_levels import with_next
@@ -15,18 +15,19 @@ from hummock.compaction.situation import Situation
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import pure_epoch
 from hummock.sstable.info import SstableInfo
-
-IsWasteful = Callable[[Situation, SstableInfo], bool]
+from hummock.version import Run
 
 
 def pick_reclaim(situation: Situation) -> Pick | None:
-    """One file in its place, or a mostly stale one into the next level."""
-    for kind, is_wasteful in RECLAIMS.items():
-        if kind is TaskKind.SPACE_RECLAIM and not situation.version.dropped_tables:
-            continue
-        for level, run_id, info in _files(situation):
-            if is_wasteful(situation, info) and (pick := _rewrite(situation, kind, level, run_id, info)):
-                return pick
+    """One file in its place, or a mostly stale one into the next level; the deepest first."""
+    for kind, wasteful in ((TaskKind.SPACE_RECLAIM, _with_dropped_tables), (TaskKind.TOMBSTONE, _stale),
+                           (TaskKind.TTL, _aged)):
+        for level in reversed(situation.version.levels):
+            for run in level.runs:
+                for info in wasteful(situation, run):
+                    if info.id not in situation.busy and (
+                            pick := _rewrite(situation, kind, level.number, run.id, info)):
+                        return pick
     return None
 
 
@@ -42,30 +43,26 @@ def _rewrite(situation: Situation, kind: TaskKind, level: int, run_id: int, info
     return pick
 
 
-def _files(situation: Situation) -> Iterator[tuple[int, int, SstableInfo]]:
-    """The free files, deepest level first."""
-    for level in reversed(situation.version.levels):
-        for run in level.runs:
-            for info in run.sstables:
-                if info.id not in situation.busy:
-                    yield level.number, run.id, info
+def _with_dropped_tables(situation: Situation, run: Run) -> Iterator[SstableInfo]:
+    dropped = situation.version.dropped_tables
+    if not dropped.isdisjoint(run.table_ids):
+        yield from (info for info in run.sstables if not dropped.isdisjoint(info.table_ids))
 
 
-def _holds_dropped(situation: Situation, info: SstableInfo) -> bool:
-    return not situation.version.dropped_tables.isdisjoint(info.table_ids)
+def _stale(situation: Situation, run: Run) -> Iterator[SstableInfo]:
+    """Files with enough covered rows and tombstones, all of which the rewrite will drop or bring down."""
+    for info in run.stale_files:
+        if (info.stale_rows + info.tombstones) * 100 < info.rows * situation.options.stale_percent:
+            return
+        if pure_epoch(info.global_epoch or info.max_epoch) <= situation.watermark:
+            yield info
 
 
-def _is_stale(situation: Situation, info: SstableInfo) -> bool:
-    """Whether enough of its rows are covered or tombstones, all of which the rewrite will drop or bring down."""
-    return ((info.stale_rows + info.tombstones) * 100 >= info.rows * situation.options.stale_percent
-            and pure_epoch(info.global_epoch or info.max_epoch) <= situation.watermark)
-
-
-def _is_aged(situation: Situation, info: SstableInfo) -> bool:
-    tables = situation.version.tables
-    return (any(table_id in tables for table_id in info.table_ids)
-            and dead_share(info, tables, situation.watermark) * 100 >= situation.options.stale_percent)
-
-
-RECLAIMS: dict[TaskKind, IsWasteful] = {
-    TaskKind.SPACE_RECLAIM: _holds_dropped, TaskKind.TOMBSTONE: _is_stale, TaskKind.TTL: _is_aged}
+def _aged(situation: Situation, run: Run) -> Iterator[SstableInfo]:
+    """Files of whose rows readers see few enough, by their age or by a key watermark."""
+    tables, options = situation.version.tables, situation.options
+    if situation.aging_tables.isdisjoint(run.table_ids):
+        return
+    for info in run.sstables:
+        if dead_share(info, tables, situation.watermark) * 100 >= options.stale_percent:
+            yield info

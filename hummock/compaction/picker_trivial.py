@@ -22,8 +22,8 @@ def pick_dead_files(situation: Situation) -> Shift | None:
                if version.dropped_tables.issuperset(info.table_ids) and info.id not in situation.busy]
     if dropped:
         return Shift(TaskKind.SPACE_RECLAIM, tuple(dropped))
-    aging = {table_id for table_id, rules in version.tables.items() if rules.ttl_ms or rules.watermarks}
-    dead = [info for run in version.runs if not aging.isdisjoint(run.table_ids) for info in run.sstables
+    dead = [info for run in version.runs if not situation.aging_tables.isdisjoint(run.table_ids)
+            for info in run.sstables
             if info.id not in situation.busy and all_dead(info, version.tables, watermark)]
     if dead:
         kind = TaskKind.TTL if version.tables[dead[0].table_ids[0]].ttl_ms else TaskKind.WATERMARK

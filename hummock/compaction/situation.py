@@ -30,6 +30,12 @@ class Situation:
         return busy_ids(self.running)
 
     @cached_property
+    def aging_tables(self) -> frozenset[int]:
+        """Tables whose rows hide by themselves."""
+        return frozenset(table_id for table_id, rules in self.version.tables.items()
+                         if rules.ttl_ms or rules.watermarks)
+
+    @cached_property
     def base_level(self) -> int:
         """Where level 0 is merged into: no data, and no task's target, lies between.
 
