@@ -1,12 +1,8 @@
 """The tree's shape under load, by sizes alone: how often a row is written, and how many runs a read must look into."""
 
-from itertools import pairwise
-
 import pytest
 
 from hummock.options import MIB, CompactionOptions
-from hummock.throttle import LONGEST_SECONDS, debt_share, delay_seconds
-from hummock.version import HummockVersion, Level
 from tests.suites.lsm_simulation import TreeSimulation
 
 OPTIONS = CompactionOptions()
@@ -54,24 +50,3 @@ def test_a_very_large_tree_stays_in_shape():
     sizes = [level.data_bytes for level in tree.version.levels]
     assert tree.amplification <= 15 and tree.most_runs <= 1.25 * OPTIONS.l0_runs_limit
     assert sum(sizes[:-1]) <= sizes[-1] / 4
-
-
-class TestThrottle:
-    def test_it_begins_at_nothing_rises_and_stays_bounded(self):
-        shares = [debt_share(runs, 0, OPTIONS) for runs in range(OPTIONS.l0_runs_limit + 20)]
-        assert shares[:OPTIONS.l0_runs_slowdown + 1] == [0] * (OPTIONS.l0_runs_slowdown + 1)
-        assert shares == sorted(shares) and shares[-1] == 1
-        steps = [late - early for early, late in pairwise(shares)]
-        assert max(steps) <= 1.01 / (OPTIONS.l0_runs_limit - OPTIONS.l0_runs_slowdown)
-
-    def test_bytes_count_too(self):
-        shares = [debt_share(1, gib << 30, OPTIONS) for gib in range(40)]
-        assert shares[0] == 0 and shares == sorted(shares) and shares[-1] == 1
-
-    def test_one_call_waits_no_longer_than_a_second(self):
-        tree = TreeSimulation(OPTIONS, compact=1)
-        for _ in range(100):
-            tree.commit()
-        assert delay_seconds(tree.version, OPTIONS, 1 << 40) == LONGEST_SECONDS
-        assert delay_seconds(tree.version, OPTIONS, 1 << 20) == pytest.approx(.25)
-        assert delay_seconds(HummockVersion(levels=(Level(0),)), OPTIONS, 1 << 40) == 0
