@@ -204,7 +204,7 @@ class Compactor:
         """Tells the manager; where that fails too, the attempt's lease runs out."""
         try:
             if isinstance(error, TaskCancelled):
-                self._client.cancel_task(attempt.task.id, f"{self.node} was closed", attempt.token)
+                self._client.hand_back_task(attempt.task.id, attempt.token)
             else:
                 self._client.fail_task(attempt.task.id, attempt.token, f"{type(error).__name__}: {error}")
         except HummockError as failure:

@@ -108,10 +108,11 @@ class HummockMetaClient(Protocol):
     def fail_task(self, task_id: int, token: str, error: str) -> None:
         """The attempt ended with `error`; the task is given out again after a while, a few times."""
 
-    def cancel_task(self, task_id: int, reason: str, token: str | None = None) -> bool:
-        """Whether the task was under way, by the attempt with `token` if one is given; whoever works on it learns
-        of it by the next heartbeat or report.
-        """
+    def hand_back_task(self, task_id: int, token: str) -> None:
+        """The attempt ends without a fault of the task: others may take it at once."""
+
+    def cancel_task(self, task_id: int, reason: str) -> bool:
+        """Whether the task was under way; its attempt learns of it by the next heartbeat or report."""
 
     def compaction_debt(self) -> int:
         """How many tasks are under way, requested or due as far as this process knows."""

@@ -8,6 +8,7 @@ work takes over what others left: an attempt whose token is not in its task's ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hummock.compaction.pick import Pick, Shift, files_of
@@ -225,26 +226,35 @@ class CompactionManager:
         return logged + board.step() + unvacuumed + ended, after
 
     def fail(self, task_id: int, token: str, error: str) -> None:
+        def parked(row: RunningTask) -> RunningTask:
+            delay_ms = min(self.options.task_retry_ms << (row.tries - 1), self.options.task_stall_ms)
+            return replace(row, expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS])
+
+        self._let_go(task_id, token, parked)
+
+    def hand_back(self, task_id: int, token: str) -> None:
+        self._let_go(task_id, token, lambda row: replace(row, expires_ms=self._clock(), tries=row.tries - 1))
+
+    def _let_go(self, task_id: int, token: str, parked: Callable[[RunningTask], RunningTask]) -> None:
+        """The task is nobody's from here on, as `parked` says; nothing, where the attempt is not in force."""
         def plan(position: LogPosition) -> Change | None:
             board = read_board(self._meta_store)
             row = board.find(task_id)
             if row is None or row.token != token:
                 return None
-            delay_ms = min(self.options.task_retry_ms << (row.tries - 1), self.options.task_stall_ms)
-            parked = replace(row, token=self._random_bytes(TOKEN_BYTES).hex(), holder="",
-                             expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS])
-            return MetaOperations(put={task_key(task_id): parked.encode()}) + board.step(), position
+            free = replace(parked(row), token=self._random_bytes(TOKEN_BYTES).hex(), holder="")
+            return MetaOperations(put={task_key(task_id): free.encode()}) + board.step(), position
 
         self._keeper.change(plan, _overtaken)
 
-    def cancel(self, task_id: int, reason: str, token: str | None) -> bool:
+    def cancel(self, task_id: int, reason: str) -> bool:
         found = False
 
         def plan(position: LogPosition) -> Change | None:
             nonlocal found
             board = read_board(self._meta_store)
             row = board.find(task_id)
-            if row is None or token not in (None, row.token):
+            if row is None:
                 return None
             found = True
             return self._ended(row, CANCELLED, reason) + board.step(), position

@@ -286,12 +286,13 @@ class HummockManager:
         """The attempt ended with `error`: the task is given out again after a while, a few times."""
         self._compaction.fail(task_id, token, error)
 
-    def cancel_task(self, task_id: int, reason: str = "it was cancelled", token: str | None = None) -> bool:
-        """Whether the task was under way, by the attempt with `token` if one is given.
+    def hand_back_task(self, task_id: int, token: str) -> None:
+        """The attempt ends without a fault of the task: others may take it at once."""
+        self._compaction.hand_back(task_id, token)
 
-        Whoever works on it learns of it by the next heartbeat or report.
-        """
-        return self._compaction.cancel(task_id, reason, token)
+    def cancel_task(self, task_id: int, reason: str = "it was cancelled") -> bool:
+        """Whether the task was under way; whoever works on it learns by the next heartbeat or report."""
+        return self._compaction.cancel(task_id, reason)
 
     def compact_range(self, key_range: KeyRange) -> int:
         """Asks for all files that may hold keys of the range to be merged into the last level; the request's number.

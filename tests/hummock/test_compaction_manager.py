@@ -245,6 +245,15 @@ class TestAttempts:
         assert filled.get_compact_task("c")[0].id != task.id
         assert [(answer.outcome, answer.error) for answer in filled.task_answers()] == [("failed", "the disk is full")]
 
+    def test_a_task_that_was_handed_back_goes_to_the_next_at_once_and_costs_no_try(self, filled):
+        task, token = filled.get_compact_task("c")
+        for _ in range(2 * OPTIONS.task_tries):
+            filled.hand_back_task(task.id, token)
+            with pytest.raises(TaskRefused):
+                filled.heartbeat_task(task.id, token, 1)
+            again, token = filled.get_compact_task("c")
+            assert again == task
+
     def test_a_cancelled_task_is_gone_for_its_attempt(self, filled):
         task, token = filled.get_compact_task("c")
         assert filled.cancel_task(task.id) and not filled.cancel_task(task.id)
