@@ -12,6 +12,9 @@ from typing import Any
 
 from hummock.epoch import Epoch
 from hummock.errors import Corruption
+from hummock.record import U32, natural
+
+VNODES_LIMIT = (1 << 16) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,9 @@ class PrefixRule:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> PrefixRule:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
-        columns = tuple(KeyColumn(int(tag), int(width), bool(inverted))
+        columns = tuple(KeyColumn(natural(tag, 256), natural(width, U32), bool(inverted))
                         for tag, width, inverted in record["columns"])
-        return cls(int(record["fixed_bytes"]), columns)
+        return cls(natural(record["fixed_bytes"], U32), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,12 @@ class TableRules:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
         prefix = None if record["prefix"] is None else PrefixRule.from_json(record["prefix"])
         watermarks = tuple(
-            KeyWatermark(Epoch(mark["epoch"]),
-                         tuple((int(vnode), bytes.fromhex(key)) for vnode, key in mark["keys"]),
+            KeyWatermark(Epoch(natural(mark["epoch"])),
+                         tuple((natural(vnode, 1 << 16), bytes.fromhex(key)) for vnode, key in mark["keys"]),
                          bool(mark["is_descending"]))
             for mark in record["watermarks"])
-        return cls(prefix, int(record["ttl_ms"]), watermarks, int(record["vnode_groups"]),
-                   int(record.get("vnode_count", 256)))
+        return cls(prefix, natural(record["ttl_ms"]), watermarks, natural(record["vnode_groups"], VNODES_LIMIT),
+                   natural(record.get("vnode_count", 256), VNODES_LIMIT))
 
 
 Tables = Mapping[int, TableRules]       # by table id
@@ -148,4 +151,5 @@ def tables_to_json(tables: Mapping[int, TableRules | None]) -> list[list[Any]]:
 
 
 def tables_from_json(records: list[list[Any]]) -> dict[int, TableRules | None]:
-    return {int(table_id): None if rules is None else TableRules.from_json(rules) for table_id, rules in records}
+    return {natural(table_id, U32): None if rules is None else TableRules.from_json(rules)
+            for table_id, rules in records}

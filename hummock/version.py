@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
+from hummock.record import natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hummock.key import KeyRange
 
 FORMAT = 1
+LEVELS_LIMIT = 64
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,11 @@ class VersionDelta:
     def from_json(cls, record: dict[str, Any]) -> VersionDelta:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
         _check_format(record)
-        added = tuple(RunAddition(part["level"], part["run"], _infos(part["sstables"]))
+        added = tuple(RunAddition(natural(part["level"], LEVELS_LIMIT), natural(part["run"]), _infos(part["sstables"]))
                       for part in record["added"])
-        return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), added,
-                   tuple(record["removed"]), tables_from_json(record["tables"]), tuple(record["dropped_tables"]))
+        return cls(natural(record["id"]), Epoch(natural(record["max_committed_epoch"])),
+                   Epoch(natural(record["safe_epoch"])), added, tuple(map(natural, record["removed"])),
+                   tables_from_json(record["tables"]), tuple(map(natural, record["dropped_tables"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +182,12 @@ class HummockVersion:
         """The inverse of `to_json`. KeyError, TypeError, ValueError or Corruption when bad."""
         _check_format(record)
         levels = tuple(
-            _level(number, {run["run"]: list(_infos(run["sstables"])) for run in runs}, record["id"])
+            _level(number, {natural(run["run"]): list(_infos(run["sstables"])) for run in runs}, record["id"])
             for number, runs in enumerate(record["levels"]))
-        return cls(record["id"], Epoch(record["max_committed_epoch"]), Epoch(record["safe_epoch"]), levels,
+        return cls(natural(record["id"]), Epoch(natural(record["max_committed_epoch"])),
+                   Epoch(natural(record["safe_epoch"])), levels,
                    {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules},
-                   frozenset(record["dropped_tables"]))
+                   frozenset(map(natural, record["dropped_tables"])))
 
     def _check_step(self, delta: VersionDelta) -> None:
         where = f"delta {delta.id}"

@@ -14,8 +14,11 @@ from typing import Any
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
+from hummock.options import StorageOptions
+from hummock.record import MALFORMED, natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, tables_from_json, tables_to_json
+from hummock.version import LEVELS_LIMIT
 
 FORMAT = 1
 
@@ -52,6 +55,12 @@ class OutputOptions:
     codec: str
     filter_policy: str
     filter_bits_per_key: int
+
+    def checked(self) -> OutputOptions:
+        """These options. ValueError unless a process of the store might have set them."""
+        StorageOptions(sstable_bytes=self.sstable_bytes, block_bytes=self.block_bytes, codec=self.codec,
+                       filter_policy=self.filter_policy, filter_bits_per_key=self.filter_bits_per_key)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +114,16 @@ class CompactTask:
         try:
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']} is not {FORMAT}")
-            inputs = tuple(TaskInput(int(level), int(run), tuple(map(SstableInfo.from_json, infos)))
-                           for level, run, infos in record["inputs"])
+            inputs = tuple(
+                TaskInput(natural(level, LEVELS_LIMIT), natural(run), tuple(map(SstableInfo.from_json, infos)))
+                for level, run, infos in record["inputs"])
             tables = {table_id: rules for table_id, rules in tables_from_json(record["tables"]).items() if rules}
-            return cls(int(record["id"]), TaskKind(record["kind"]), inputs, int(record["target_level"]),
-                       int(record["target_run"]), Epoch(record["watermark"]), bool(record["drop_tombstones"]),
-                       OutputOptions(*record["output"]), tuple(map(int, record["dropped_tables"])), tables,
-                       tuple(map(bytes.fromhex, record["cuts"])))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return cls(natural(record["id"]), TaskKind(record["kind"]), inputs,
+                       natural(record["target_level"], LEVELS_LIMIT), natural(record["target_run"]),
+                       Epoch(natural(record["watermark"])), bool(record["drop_tombstones"]),
+                       OutputOptions(*record["output"]).checked(), tuple(map(natural, record["dropped_tables"])),
+                       tables, tuple(map(bytes.fromhex, record["cuts"])))
+        except MALFORMED as error:
             raise InvalidTask("compact task", str(error)) from error
 
 
@@ -134,9 +145,9 @@ class RangeSpec:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
             end = record["end"]
-            return cls(CompactTask.from_json(record["task"]), int(record["place"]),
+            return cls(CompactTask.from_json(record["task"]), natural(record["place"]),
                        bytes.fromhex(record["start"]), None if end is None else bytes.fromhex(end))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise InvalidTask("range of a compact task", str(error)) from error
 
 
@@ -164,8 +175,8 @@ class RangeResult:
     def from_json(cls, record: Mapping[str, Any]) -> RangeResult:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
-            return cls(int(record["place"]), tuple(map(SstableInfo.from_json, record["sstables"])),
-                       int(record["rows_read"]), int(record["rows_dropped"]), int(record["bytes_read"]),
+            return cls(natural(record["place"]), tuple(map(SstableInfo.from_json, record["sstables"])),
+                       natural(record["rows_read"]), natural(record["rows_dropped"]), natural(record["bytes_read"]),
                        float(record["cpu_seconds"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise InvalidTask("result of a compact task", str(error)) from error

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hummock.epoch import Epoch, pure_epoch
-from hummock.errors import InvalidEpoch, SstableRefused
+from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
 from hummock.meta.records import (
     COMMITS,
     WRITER,
@@ -26,6 +26,7 @@ from hummock.meta.version_log import LogPosition, append
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import is_sstable_name
 from hummock.options import MetaOptions
+from hummock.record import U32
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
@@ -41,6 +42,11 @@ class CommitRequest:
     operations: MetaOperations = NONE
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for table_id in (*self.tables, *self.dropped_tables):
+            if type(table_id) is not int or not 0 <= table_id < U32:
+                raise InvalidOption("table id", table_id, f"an integer of 0 .. {U32 - 1}")
 
     def check_files(self, version: HummockVersion) -> None:
         """Raises `SstableRefused` for a file that may not enter at this epoch, or not twice."""

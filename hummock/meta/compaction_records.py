@@ -18,6 +18,7 @@ from hummock.key import KeyRange
 from hummock.meta.records import FORMAT, REPORTS, TASK, TASKS, WANTED, TaskAnswer, TaskCounter, decode, encode
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
+from hummock.record import MALFORMED, natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,9 @@ class RunningTask:
             if len(token) < NAME_PREFIX_DIGITS:
                 raise ValueError(f"{token!r} is no token")
             return cls(CompactTask.from_json(record["task"]), token, str(record["holder"]),
-                       int(record["expires_ms"]), int(record["progress_rows"]), int(record["progressed_ms"]),
-                       int(record["tries"]), str(record["error"]))
-        except (KeyError, TypeError, ValueError, RecursionError, InvalidTask) as error:
+                       natural(record["expires_ms"]), natural(record["progress_rows"]),
+                       natural(record["progressed_ms"]), natural(record["tries"]), str(record["error"]))
+        except (*MALFORMED, InvalidTask) as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
 
 
@@ -84,7 +85,7 @@ class WantedRange:
             end = record["end"]
             return cls(int(key.removeprefix(WANTED)), KeyRange(bytes.fromhex(record["start"]),
                                                                None if end is None else bytes.fromhex(end)))
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except MALFORMED as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
 
 

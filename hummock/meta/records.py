@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
+from hummock.record import MALFORMED
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
@@ -146,7 +147,7 @@ def decode_value(kind: type[Value], key: str, data: bytes) -> Value:
     """The version or delta in row `key`. Raises `MetaStoreCorrupt`."""
     try:
         return kind.from_json(_load(key, data))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise MetaStoreCorrupt(key, "fields", kind.__name__, str(error)) from error
 
 
@@ -199,7 +200,7 @@ def _dump(record: dict[str, Any]) -> bytes:
 def _load(key: str, data: bytes) -> dict[str, Any]:
     try:
         record = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except MALFORMED as error:
         raise MetaStoreCorrupt(key, "JSON", None, str(error)) from error
     if not isinstance(record, dict):
         raise MetaStoreCorrupt(key, "JSON", "an object", type(record).__name__)

@@ -40,6 +40,7 @@ from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.upload_table import read_uploads
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix
+from hummock.record import MALFORMED
 
 
 class Need(StrEnum):
@@ -122,7 +123,7 @@ def _task_prefixes(meta_store: MetaStore) -> Iterable[str]:
     for key, row in meta_store.list(TASK):
         try:
             yield name_prefix(json.loads(row)["token"])
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except MALFORMED as error:
             raise MetaStoreCorrupt(key, "token", "a task's token", str(error)) from error
 
 

@@ -14,6 +14,7 @@ from hummock.errors import MetaStoreCorrupt
 from hummock.meta.records import FORMAT, STALE, stale_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import is_sstable_name
+from hummock.record import MALFORMED
 from hummock.version import HummockVersion, VersionDelta
 
 
@@ -39,7 +40,7 @@ class StaleFiles:
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']} is not {FORMAT}")
             found = cls(int(key.removeprefix(STALE)), tuple((name, int(size)) for name, size in record["files"]))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except MALFORMED as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
         for name, _ in found.files:
             if not isinstance(name, str) or not is_sstable_name(name):

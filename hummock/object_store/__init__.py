@@ -48,7 +48,12 @@ def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
 
 def directory_of(url: str) -> str:
     """The absolute directory that a `file://` URL names. Raises `InvalidOption` for any other URL."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidOption("url", url, f"a URL: {error}") from error
+    if "\0" in unquote(parts.path):
+        raise InvalidOption("url", url, "without zero bytes")
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise InvalidOption("url", url, "memory:// or file:///absolute/directory")
     return unquote(parts.path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from hummock.record import U32, natural, word
 from hummock.table_rules import PrefixRule
 
 FORMAT_VERSION = 1
@@ -68,12 +69,12 @@ class SstableInfo:
         known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
         known["smallest"] = bytes.fromhex(record["smallest"])
         known["largest"] = bytes.fromhex(record["largest"])
-        known["table_ids"] = tuple(record["table_ids"])
-        known["prefixes"] = tuple((int(table_id), PrefixRule.from_json(rule))
+        known["table_ids"] = tuple(natural(table_id, U32) for table_id in record["table_ids"])
+        known["prefixes"] = tuple((natural(table_id, U32), PrefixRule.from_json(rule))
                                   for table_id, rule in record.get("prefixes", ()))
         for name, value in known.items():
-            if name in INTEGERS and (not isinstance(value, int) or value < 0):
-                raise ValueError(f"{name} of an sstable is {value!r}")
-            if name in TEXTS and not isinstance(value, str):
-                raise TypeError(f"{name} of an sstable is {value!r}")
+            if name in INTEGERS:
+                natural(value)
+            if name in TEXTS:
+                word(value)
         return cls(**known)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from hummock.checksum import crc32c_of
 from hummock.errors import Corruption
+from hummock.record import MALFORMED
 from hummock.sstable.filter_policy import Filter, load_filter
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import FORMAT_VERSION, SstableInfo
@@ -208,5 +209,5 @@ def _check_same_file(own: SstableInfo, info: SstableInfo, object_name: str) -> N
 def _decode_info(payload: memoryview, object_name: str) -> SstableInfo:
     try:
         return SstableInfo.from_json(json.loads(bytes(payload)))
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise Corruption(object_name, "info", "the record of an sstable", repr(error)) from error

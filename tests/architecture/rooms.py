@@ -16,6 +16,7 @@ BASE_MODULES = [
     "options",
     "metrics",
     "epoch",
+    "record",
     "table_rules",
     "coding",
     "arrow_c",

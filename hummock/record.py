@@ -1,0 +1,24 @@
+"""Fields of records of JSON values, which are read from stores and files: no type and no size of them is trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What reading a record of another shape may raise; whoever decodes one turns these into his own error.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+U64 = 1 << 64
+U32 = 1 << 32
+
+
+def natural(value: Any, limit: int = U64) -> int:
+    """`value` itself. ValueError unless it is an integer of 0 .. limit - 1."""
+    if type(value) is not int or not 0 <= value < limit:
+        raise ValueError(f"{str(value)[:80]!r} is no integer of 0 .. {limit - 1}")
+    return value
+
+
+def word(value: Any) -> str:
+    """`value` itself. ValueError unless it is a string."""
+    if type(value) is not str:
+        raise ValueError(f"{str(value)[:80]!r} is no string")
+    return value
