@@ -33,7 +33,7 @@ from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMet
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.shared_buffer import uploader
-from hummock.sstable.meta import SstableMeta
+from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
 from hummock.table_rules import PrefixRule, TableRules
 from hummock.write_batch import WriteBatch
 from tests.hummock.test_builder import build, opened, seek
@@ -381,18 +381,27 @@ def test_s17_batches_are_bounded_and_outlive_their_scan_and_small_slices_are_cop
     assert list(batch) == [(b"x" * 1_000, b"x" * 1_000)]
 
 
-def test_s18_a_file_of_one_global_epoch_enters_at_that_epoch_only_and_is_never_misread(lab):
-    """Bulk loads are to come: until then the field is reserved, and whoever meets it refuses."""
-    lab.write(1, keys("a"))
-    lab.store.seal_epoch(at(1))
-    (info,) = lab.store.sync(at(1)).sstables
-    with pytest.raises(SstableRefused):
-        lab.manager.commit_epoch(lab.store.session, at(1), [replace(info, global_epoch=at(2))])
-    with pytest.raises(SstableRefused):
-        lab.store._sstable_store.reader(replace(info, name="0" * 32, global_epoch=at(1)))
-    assert replace(info, global_epoch=at(1)) == type(info).from_json(replace(info, global_epoch=at(1)).to_json())
-    lab.store.commit(at(1))
-    assert lab.rows(1) == [(b"a", b"1")]
+def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
+    """Sweep: tests/hummock/test_global_epoch."""
+    lab.commit(2, {b"a": b"written", b"b": b"written"})
+    output = build([(b"b", 1 << 16, b"loaded"), (b"c", 1 << 16, b"loaded")])
+    name = lab.store._registry.mint()
+    lab.objects.put(sstable_data_path(name), bytes(output.data))
+    record = replace(output.info, name=name, meta_bytes=0, meta_digest="")
+    meta = encode_meta(record, *(bytes(read_sections(output.meta, "m")[tag]) for tag in (2, 3)), [])
+    lab.objects.put(sstable_meta_path(name), meta)
+    info = replace(record, meta_bytes=len(meta), meta_digest=digest_of(meta))
+    with pytest.raises(SstableRefused):         # of another barrier's commit
+        lab.manager.commit_epoch(lab.store.session, at(3), [replace(info, global_epoch=at(4))])
+    lab.manager.commit_epoch(lab.store.session, at(3), [replace(info, global_epoch=at(3))])
+    lab.store.wait_epoch(at(3))
+    lab.manager.pin_snapshot("reader", at(2))
+    before, after = [(b"a", b"written"), (b"b", b"written")], [(b"a", b"written"), (b"b", b"loaded"), (b"c", b"loaded")]
+    assert (lab.rows(2), lab.rows(3)) == (before, after)
+    assert [lab.store.get(b"b", at(number)) for number in (1, 2, 3)] == [None, b"written", b"loaded"]
+    assert lab.compact() and {info.global_epoch for info in lab.manager.version.sstables} == {0}
+    lab.store.wait_epoch(at(3))
+    assert (lab.rows(2), lab.rows(3)) == (before, after)
 
 
 def test_s19_compaction_drops_rows_of_dropped_tables_and_not_of_unknown_ones(lab):
