@@ -18,31 +18,30 @@ cdef enum:
 def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
     """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
 
-    `take(output)` is called with each SstableOutput as soon as it is finished, in key order, on this thread.
+    `take(output)` is called with each SstableOutput as soon as it is finished, in key order, on this thread, before
+    the next one is begun: what it waits for, the merge waits for.
     With `flush` (0..65535) every entry is stored under that spill offset of its pure epoch: REQUIRES that
     `source` has at most one operation on a key in a pure epoch.
     """
     cdef uint64_t cleared = 0 if flush is None else SPILL_MASK, offset = 0 if flush is None else flush
     cdef Entry entries[PULL_ENTRIES]
-    cdef Py_ssize_t rows = 0, finished, count = 1
+    cdef Py_ssize_t rows = 0, count = 1
     if source.direction != FORWARD:
         raise ValueError("files are built in ascending order: the source must walk forward")
     if not 0 <= offset <= SPILL_MASK:
         raise ValueError(f"flush {offset} does not fit into 16 bits")
-    with nogil:
-        source.rewind()
-        source.pulled = 0
-    while count > 0:
-        finished = builder.finished
+    builder.hand_over_to(take)
+    try:
         with nogil:
-            while count > 0 and builder.finished == finished:
+            source.rewind()
+            source.pulled = 0
+            while count > 0:
                 count = source.pull(entries, PULL_ENTRIES)
                 rows += count
                 add_all(builder, entries, count, ~cleared, offset)
-        for output in builder.take_outputs():
-            take(output)
-    for output in builder.finish():
-        take(output)
+        builder.finish()
+    finally:
+        builder.hand_over_to(None)
     return rows
 
 

@@ -17,8 +17,8 @@ cdef class SplitSstableBuilder:
     cdef Py_ssize_t data_bytes          # of a file, for which room is taken at once
     cdef SstableBuilder current         # None between files
     cdef bint is_open                   # whether `current` is there, readable without the GIL
-    cdef list outputs                   # finished files, in key order
-    cdef readonly Py_ssize_t finished   # how many there were so far
+    cdef list outputs                   # finished files that were not taken, in key order
+    cdef object taker                   # gets them instead, or None
     cdef uint64_t* borders              # table id and vnode, 48 bits, where a file ends; ascending; owned
     cdef Py_ssize_t border_count
     cdef uint64_t next_border           # the first one that is not reached; all ones: none

@@ -63,8 +63,13 @@ cdef class SplitSstableBuilder:
         """Finishes the file in the making, if there is one, and begins the next."""
         if self.is_open:
             built, self.current, self.is_open = self.current, None, False
-            self.outputs.append(built.finish())
-            self.finished += 1
+            output = built.finish()
+            if self.taker is None:
+                self.outputs.append(output)
+            else:
+                built = None            # its memory leaves with the output
+                self.taker(output)
+                output = None
         if open_next:
             self.current = SstableBuilder(
                 self.options, self.policy, self.name_source(), self.prefix_rules, self.data_bytes)
@@ -77,6 +82,10 @@ cdef class SplitSstableBuilder:
         cdef Entry entry
         fill_entry(&entry, user_key, epoch, held, value is None)
         self.add(&entry)
+
+    def hand_over_to(self, taker) -> None:
+        """From here on `taker(output)` is called with each file when it is finished; None: files are kept."""
+        self.taker = taker
 
     def take_outputs(self) -> list:
         """The files finished since the last call, so that they can leave while the next one is built."""
