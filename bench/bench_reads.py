@@ -1,0 +1,101 @@
+"""Reads where bench_storage.py does not look: overlapping runs, growing data, and a cache that holds a tenth.
+
+    python -m bench.bench_reads [rows ...]        default: 1000000 10000000
+
+Every line is by CPU seconds of the whole process, the median of five rounds, beside RocksDB at the same cache, block
+size and codec. Uniform random keys; the hit rate is that of our block cache, RocksDB's bindings do not say theirs.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+from bench.datasets import KeyValueRows, key_value_rows
+from bench.peers import Engine, Hummock, RocksDb
+
+ROW_BYTES = 116
+BATCH_ROWS, CALL_ROWS, SHORT_ROWS, SHORT_SCANS = 10_000, 1_000, 100, 5_000
+COLD_GETS = 20_000
+ROUNDS = 5
+
+
+class HummockRuns(Hummock):
+    """Left in as many overlapping runs as there were commits."""
+
+    name = "hummock, 8 runs"
+
+    def __init__(self, folder: Path, cache_bytes: int):
+        super().__init__(folder, cache_bytes, compaction=False)
+
+    def ingest(self, batches) -> None:  # type: ignore[no-untyped-def]
+        batches = list(batches)
+        for part in range(8):
+            super().ingest(batches[part::8])
+
+
+def rate(work: Callable[[], object], count: int) -> float:
+    """How many of `count` a CPU second does, after one round for warmth."""
+    seconds = []
+    for _ in range(ROUNDS + 1):
+        begun = time.process_time()
+        work()
+        seconds.append(time.process_time() - begun)
+    return count / median(seconds[1:])
+
+
+def warm(engine: Engine, data: KeyValueRows) -> Iterator[tuple[str, float]]:
+    hits, misses = data.present.to_pylist(), data.absent.to_pylist()
+    calls = [data.present[start : start + CALL_ROWS] for start in range(0, len(hits), CALL_ROWS)]
+    starts = calls[: SHORT_SCANS // CALL_ROWS]
+    yield "get hit", rate(lambda: engine.get(hits), len(hits))
+    yield "get miss", rate(lambda: engine.get(misses), len(misses))
+    yield f"get_many({CALL_ROWS:,})", rate(lambda: [engine.get_many(keys) for keys in calls], len(hits))
+    yield f"{SHORT_ROWS}-row scans", rate(lambda: [engine.scan_short(keys, SHORT_ROWS) for keys in starts], SHORT_SCANS)
+    yield "scan to Arrow", rate(engine.scan, data.rows)
+
+
+def cold(engine: Engine, data: KeyValueRows) -> Iterator[tuple[str, float]]:
+    keys = data.present[:COLD_GETS]
+    calls = [keys[start : start + CALL_ROWS] for start in range(0, COLD_GETS, CALL_ROWS)]
+    yield "get, cache of a tenth", rate(lambda: engine.get(keys.to_pylist()), COLD_GETS)
+    yield "get_many, cache of a tenth", rate(lambda: [engine.get_many(part) for part in calls], COLD_GETS)
+
+
+def measured(
+    kind: Callable[[Path, int], Engine], data: KeyValueRows, cache_bytes: int, what: Callable, compact: bool = True
+) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        engine = kind(Path(folder) / "db", cache_bytes)
+        engine.ingest(data.batches)
+        if compact:
+            engine.compact()
+        found = dict(what(engine, data))
+        engine.close()
+    return found
+
+
+def show(title: str, ours: dict[str, float], theirs: dict[str, float]) -> None:
+    print(title)
+    for name, value in ours.items():
+        print(f"  {name:28} {value / 1e6:9.3f} M/s   RocksDB {theirs[name] / 1e6:9.3f} M/s   {value / theirs[name]:5.2f}x")
+
+
+def main(sizes: list[int]) -> None:
+    print(f"hummock: {Hummock.settings}\nRocksDB: {RocksDb.settings}")
+    for rows in sizes:
+        data = key_value_rows(rows, BATCH_ROWS, shuffled=True)
+        whole, tenth = 2 * rows * ROW_BYTES, rows * ROW_BYTES // 10
+        theirs = measured(RocksDb, data, whole, warm)
+        show(f"{rows:,} rows, compacted, all in the cache", measured(Hummock, data, whole, warm), theirs)
+        show(f"{rows:,} rows in 8 overlapping runs", measured(HummockRuns, data, whole, warm, False), theirs)
+        show(f"{rows:,} rows, compacted, cache of {tenth >> 20} MiB",
+             measured(Hummock, data, tenth, cold), measured(RocksDb, data, tenth, cold))
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[1:]] or [1_000_000, 10_000_000])
