@@ -6,6 +6,7 @@ Every object name of a Hummock store is formed here. Stores are thread safe. A m
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -163,11 +164,14 @@ class BufferedObjectWriter(ObjectWriter):
         self._parts = None
 
 
+FORBIDDEN = re.compile(r"[\x00-\x1f\\\x7f]")      # in a path
+
+
 def check_path(path: str) -> str:
     """`path` itself. Raises `InvalidPath` unless it is `/`-separated names that stay inside the store."""
     if not isinstance(path, str) or not path:
         raise InvalidPath(str(path), "a path is a string of at least one name")
-    if any(ord(character) < 32 or character in "\\\x7f" for character in path):
+    if FORBIDDEN.search(path) is not None:
         raise InvalidPath(path, "a path has no control characters and no backslash")
     if any(name in ("", ".", "..") for name in path.split("/")):
         raise InvalidPath(path, "a path is relative and has no empty, '.' or '..' part")

@@ -34,6 +34,7 @@ from hummock.object_store.base import (
 
 TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
+KNOWN_FILES_LIMIT = 8_192
 KNOWN_DIRECTORIES_LIMIT = 4096
 
 
@@ -44,6 +45,7 @@ class LocalObjectStore(ObjectStore):
         self._root = Path(root).absolute()
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
+        self._files: dict[str, str] = {}    # where paths in them are
         self._known: set[str] = set()       # directories inside root that exist and are synced
         with _typed(str(self._root)):
             _make_directory(self._root)
@@ -69,7 +71,7 @@ class LocalObjectStore(ObjectStore):
             return _LocalWriter(self, path, self._temporary / self._random_bytes(16).hex(), if_absent)
 
     def get(self, path: str, byte_range: range | None = None) -> bytes:
-        target = self.locate(path)
+        target = self._files.get(path) or self._file(path)
         if byte_range is not None:
             check_range(path, byte_range)
         with _typed(path):
@@ -82,7 +84,7 @@ class LocalObjectStore(ObjectStore):
                 os.close(descriptor)
 
     def get_into(self, path: str, start: int, target: memoryview) -> int:
-        file = self.locate(path)
+        file = self._files.get(path) or self._file(path)
         check_range(path, range(start, start + target.nbytes))
         with _typed(path):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -116,6 +118,16 @@ class LocalObjectStore(ObjectStore):
             with _typed(str(parent)):
                 _sync_directory(parent)
 
+    def _file(self, path: str) -> str:
+        """Where `path` is on disk; remembered where its directory is known, since readers ask again and again."""
+        file = str(self.locate(path))
+        with self._lock:
+            if path.rpartition("/")[0] in self._known:
+                if len(self._files) >= KNOWN_FILES_LIMIT:
+                    self._files.clear()
+                self._files[path] = file
+        return file
+
     def locate(self, path: str, *, create: bool = False) -> Path:
         """Where `path` is on disk. Raises `InvalidPath` if its directory lies outside the root."""
         directory, _, name = check_path(path).rpartition("/")
@@ -139,6 +151,7 @@ class LocalObjectStore(ObjectStore):
         """What was known of directories may be wrong: they are looked at, and made, again."""
         with self._lock:
             self._known.clear()
+            self._files.clear()
 
     def _walk(self, directory: Path, inside: str, prefix: str) -> Iterator[ObjectMeta]:
         """Files below `directory`, whose path in the store is `inside`, in ascending order of path."""

@@ -35,7 +35,8 @@ class Flight:
 
     def __init__(self, flights: dict, keys: list):
         self.flights, self.keys = flights, keys
-        self.done, self.result, self.error = threading.Event(), None, None
+        self.done, self.result, self.error = threading.Lock(), None, None
+        self.done.acquire()
 
     def __enter__(self):
         for key in self.keys:
@@ -46,12 +47,13 @@ class Flight:
         for key in self.keys:
             del self.flights[key]
         self.error = error
-        self.done.set()
+        self.done.release()
 
     def wait(self, path):
         """The result of the other thread's read, or its error."""
-        if not self.done.wait(FLIGHT_WAIT_SECONDS):
+        if not self.done.acquire(timeout=FLIGHT_WAIT_SECONDS):
             raise DeadlineExceeded(path, f"another thread's read took {FLIGHT_WAIT_SECONDS} s", 1)
+        self.done.release()
         if self.error is not None:
             raise self.error
         return self.result
