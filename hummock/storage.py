@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -97,9 +98,9 @@ class HummockStorage:
         self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
         self._view: ReadView | None = None  # None also after a change, until somebody reads
         self._is_closed = False
-        node = node or f"store-{random_bytes(8).hex()}"
-        self._local = LocalVersionManager(meta_client, node)
-        self._registry = UploadRegistry(meta_client, node, random_bytes)
+        self._node = node or f"store-{random_bytes(8).hex()}"
+        self._local = LocalVersionManager(meta_client, self._node)
+        self._registry = UploadRegistry(meta_client, self._node, random_bytes)
         uploader = Uploader(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
         self._writes = WritePath(
             self.options, uploader, self._registry, metrics or Metrics(), self._changed,
@@ -239,6 +240,19 @@ class HummockStorage:
             return read_starts(view, wanted, bounds, epoch, limit)
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
+
+    @contextmanager
+    def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:
+        """`epoch`, by default the committed one; no compaction takes it away before the block ends.
+
+        `EpochTooOld` where one has, `SnapshotExpired` later where this process slept past its lease.
+        """
+        self._open_view()
+        pinned = self.meta_client.pin_snapshot(self._node, epoch)
+        try:
+            yield pinned
+        finally:
+            self.meta_client.unpin_snapshot(self._node, pinned)
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms

@@ -1,25 +1,46 @@
 """The Python examples of the readmes run as they are written, and what their comments state is so.
 
-A comment behind an expression that is itself an expression states its value: `1 + 1    # 2`.
+A comment behind an expression that is itself an expression states its value: `1 + 1    # 2`. A block that does not
+begin with an import goes on where the one before it ended.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STORES = "file:///tmp/"
+BUCKET = "s3://bucket/prefix?endpoint=http://127.0.0.1:9000&path_style=true"
 
 
 def blocks(readme: str) -> list[str]:
-    return BLOCK.findall((ROOT / readme).read_text())
+    """The examples, each with the blocks that continue it."""
+    examples: list[str] = []
+    for block in BLOCK.findall((ROOT / readme).read_text()):
+        if block.startswith(("import ", "from ")) or not examples:
+            examples.append(block)
+        else:
+            examples[-1] += block
+    return examples
+
+
+@pytest.fixture
+def bucket_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A new bucket on a real S3 server, in the words of the readme."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with s3_server() as endpoint:
+        yield f"s3://{make_bucket(endpoint)}/prefix?endpoint={endpoint}&path_style=true"
 
 
 EXAMPLES = [
@@ -53,10 +74,12 @@ def check(value: object, stated: object, text: str) -> None:
 
 @pytest.mark.parametrize("source", EXAMPLES)
 def test_example_runs_and_gives_what_its_comments_state(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = source.replace(STORES, f"{tmp_path.as_uri()}/")
+    if BUCKET in source:
+        source = source.replace(BUCKET, request.getfixturevalue("bucket_url"))
     stating = _Stating(source)
     tree = stating.visit(ast.parse(source))
     assert stating.stated, "no comment states a value"
