@@ -12,7 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -362,8 +362,19 @@ class HummockStorage:
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says."""
         if isinstance(error, ObjectNotFound) and not self._local.protects(view.hold.pinned):
+            with suppress(HummockError):
+                self._pin_again()
             return SnapshotExpired(f"version {view.version.id}")
         return error
+
+    def _pin_again(self) -> None:
+        """Reads from here on are of the newest version, which the node's new lease protects."""
+        self._local.refresh()
+        hold = _VersionHold(self._local.pin(), self._retired)
+        with self._changed:
+            base = self._open_base()
+            if hold.pinned.version.id == base.version.id:
+                self._base, self._view = ReadView(base.version, (), base.runs, hold), None
 
 
 def _names(sstables: Sequence[SstableInfo]) -> tuple[str, ...]:

@@ -11,7 +11,15 @@ from itertools import pairwise
 import pytest
 
 from hummock.epoch import Epoch
-from hummock.errors import Fenced, InvalidEpoch, ObjectStoreError, OutcomeUnknown, SharedBufferFull, StoreClosed
+from hummock.errors import (
+    Fenced,
+    InvalidEpoch,
+    ObjectStoreError,
+    OutcomeUnknown,
+    SharedBufferFull,
+    SnapshotExpired,
+    StoreClosed,
+)
 from hummock.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -221,6 +229,25 @@ def test_a_commit_whose_end_was_not_seen_is_asked_for_again(node):
     node.store.commit(E1)
     assert calls == [node.store.version.id] * 3
     assert node.rows(E1) == [(b"a", b"1")]
+
+
+def test_a_store_whose_lease_ran_out_says_so_once_and_pins_the_newest_version_again():
+    objects = MemoryObjectStore()
+    with Node(objects) as node:
+        node.put(E1, b"a")
+        node.store.commit(E1)
+        with HummockStorage(node.manager, objects) as other:
+            pinned = other._open_view().hold.pinned
+            pinned.is_lost = True
+            (info,) = node.store.version.sstables
+            path = f"sst/{info.name}.data"
+            data = objects.get(path)
+            objects.delete([path])
+            with pytest.raises(SnapshotExpired):
+                other.get(b"a", E1)
+            objects.put(path, data)
+            assert other.get(b"a", E1) == b"1"
+            assert not other._open_view().hold.pinned.is_lost
 
 
 def test_rules_and_dropped_tables_enter_with_their_epoch(node):
