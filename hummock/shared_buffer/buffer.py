@@ -11,7 +11,7 @@ The buffer has no lock of its own: every method REQUIRES its owner's.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -102,7 +102,7 @@ class SharedBuffer:
         self.check_open(epoch)
         batch = SharedBufferBatch(rows, with_spill(epoch, self._flushes.get(epoch, 0)), is_local)
         if is_local:  # no key is written both ways, so it may stand below its epoch, where it parts no task
-            self._sources.insert(bisect_right(self._sources, -epoch, key=_age), batch)
+            self._sources.insert(bisect_left(self._sources, (-epoch, True), key=_age_and_place), batch)
             self.local_bytes += batch.size_bytes
         else:
             self._sources.insert(bisect_left(self._sources, -epoch, key=_age), batch)
@@ -250,3 +250,8 @@ def _pure(source: Source) -> Epoch:
 def _age(source: Source) -> int:
     """Ascending where sources are newest first."""
     return -_pure(source)
+
+
+def _age_and_place(source: Source) -> tuple[int, bool]:
+    """As `_age`; within an epoch what is local stands below all else."""
+    return -_pure(source), isinstance(source, SharedBufferBatch) and source.is_local

@@ -182,6 +182,18 @@ def test_local_rows_are_never_uploaded_and_have_a_limit_of_their_own():
     assert not buffer.has_room(1, True)
 
 
+def test_a_later_local_batch_of_an_epoch_stands_above_an_earlier_one():
+    buffer = SharedBuffer(1 << 20, Epoch(0))
+    for value in (b"1", b"2", b"3"):
+        buffer.add(rows(b"a", value=value), E2, True)
+        buffer.add(rows(b"b", value=value), E2, False)
+        buffer.add(rows(b"c", value=value), E1, True)
+    shown = [(batch.epoch, batch.is_local, next(iter(batch.rows))[1]) for batch in batches_of(buffer)]
+    assert [value for epoch, is_local, value in shown if is_local and epoch == E2] == [b"3", b"2", b"1"]
+    assert [value for epoch, is_local, value in shown if epoch == E1] == [b"3", b"2", b"1"]
+    assert [(epoch, is_local) for epoch, is_local, _ in shown] == [(E2, False)] * 3 + [(E2, True)] * 3 + [(E1, True)] * 3
+
+
 def test_local_rows_part_no_task_within_their_epoch():
     buffer = SharedBuffer(1 << 20, Epoch(0))
     for is_local in (False, True, False, True):
