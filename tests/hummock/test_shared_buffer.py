@@ -191,7 +191,8 @@ def test_a_later_local_batch_of_an_epoch_stands_above_an_earlier_one():
     shown = [(batch.epoch, batch.is_local, next(iter(batch.rows))[1]) for batch in batches_of(buffer)]
     assert [value for epoch, is_local, value in shown if is_local and epoch == E2] == [b"3", b"2", b"1"]
     assert [value for epoch, is_local, value in shown if epoch == E1] == [b"3", b"2", b"1"]
-    assert [(epoch, is_local) for epoch, is_local, _ in shown] == [(E2, False)] * 3 + [(E2, True)] * 3 + [(E1, True)] * 3
+    order = [(epoch, is_local) for epoch, is_local, _ in shown]
+    assert order == [(E2, False)] * 3 + [(E2, True)] * 3 + [(E1, True)] * 3
 
 
 def test_local_rows_part_no_task_within_their_epoch():

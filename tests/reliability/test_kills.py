@@ -95,12 +95,14 @@ def test_a_kill_at_any_file_call_loses_no_acknowledged_epoch(children, first):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_kill_at_any_file_call_of_three_epochs_does_not(children, seed):
     assert sweep(children, 100 + seed, 1, 3, every_call) > 500
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7_200)
 def test_kills_at_random_do_not(children):
     seed = int(os.environ.get("HUMMOCK_KILL_SEED", random.randrange(1 << 30)))
     print(f"HUMMOCK_KILL_SEED={seed}")

@@ -82,6 +82,7 @@ def test_power_lost_at_any_moment_takes_no_acknowledged_epoch(children, first, l
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", range(4))
 def test_power_lost_at_any_moment_of_three_epochs_does_not(children, seed):
     assert lose_power(children, 400 + seed, 1 + 2 * (seed % 2), 4, 700) >= 690
