@@ -62,14 +62,20 @@ def io_written() -> int:
     return int(fields["wchar"])
 
 
-def peak_rss_bytes() -> int:
+def rss_bytes(field: str) -> int:
+    """`VmRSS`, the memory in use, or `VmHWM`, its peak since `forget_peak`."""
     return next(int(line.split()[1]) << 10 for line in Path("/proc/self/status").read_text().splitlines()
-                if line.startswith("VmHWM"))
+                if line.startswith(field))
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def run(name: str, rows: int, folder: Path) -> dict[str, Any]:
     source = Rows(rows)
-    peak_before, wrote_before = peak_rss_bytes(), io_written()
+    forget_peak()
+    rss_before, wrote_before = rss_bytes("VmRSS"), io_written()
     engine = Hummock(folder, compaction=CompactionOptions(history_ms=0)) if name == "hummock" else RocksDb(folder)
     wall, cpu, made = time.monotonic(), time.process_time(), source.cpu_seconds
     for batches in source.syncs():
@@ -78,13 +84,15 @@ def run(name: str, rows: int, folder: Path) -> dict[str, Any]:
         settle_rocksdb(engine)
     else:
         engine.store.wait_compacted()
+        engine.store.vacuum()
     cpu, wall = time.process_time() - cpu - (source.cpu_seconds - made), time.monotonic() - wall
     written = io_written() - wrote_before
+    peak_rss = rss_bytes("VmHWM") - rss_before
     engine.close()
     raw = rows * (KEY_BYTES + VALUE_BYTES)
     space = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return {"engine": name, "rows": rows, "wall_seconds": wall, "cpu_seconds": cpu, "raw_bytes": raw,
-            "written_bytes": written, "space_bytes": space, "peak_rss_bytes": peak_rss_bytes() - peak_before}
+            "written_bytes": written, "space_bytes": space, "peak_rss_bytes": peak_rss}
 
 
 if __name__ == "__main__":

@@ -76,7 +76,13 @@ class Playground:
             undo.callback(self.manager.close)
             writer = self.manager.claim_writer(self.node_name)
             self.storage = HummockStorage(
-                self.manager, object_store, options.storage, session=writer, node=self.node_name
+                self.manager,
+                object_store,
+                options.storage,
+                session=writer,
+                node=self.node_name,
+                metrics=self.metrics,
+                compaction=options.compaction if options.is_maintained else None,
             )
             undo.callback(self.storage.close)
             self.storage.follow_versions()
