@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from hummock.compaction.execute import run_ranges
-from hummock.epoch import MAX_EPOCH, Epoch
+from hummock.epoch import MAX_EPOCH, SPILL_BITS, Epoch, pure_epoch
 from hummock.errors import (
     EpochTooOld,
     Fenced,
@@ -26,7 +26,7 @@ from hummock.errors import (
     TaskRefused,
     WaitEpochTimeout,
 )
-from hummock.key import KeyRange
+from hummock.key import KeyRange, table_id_of
 from hummock.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -35,12 +35,14 @@ from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
+from hummock.table_rules import PrefixRule, TableRules
 from hummock.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock
 
 LOCAL = b"local"        # keys of tables that are written locally only
 LEASE_MS = 30_000
 EVERYTHING = KeyRange(b"", None)
+TABLE = 1               # the one that may have rules
 NODE = "pins"           # who holds the program's snapshots
 SIZES = (
     {},
@@ -62,6 +64,21 @@ SHAPES = (
 )
 
 
+class RuledModel(MemoryStateStore):
+    """The model with what a table's rules hide; `known` bounds what a reader elsewhere has seen."""
+
+    def __init__(self, ttl_ms: int):
+        super().__init__()
+        self.ttl_ms, self.known = ttl_ms, int(MAX_EPOCH)
+
+    def _visible(self, key: bytes, epoch: int) -> bytes | None:
+        for written, value, _ in self._versions.get(key, ()):
+            if written <= min(pure_epoch(epoch), self.known):
+                is_over = self.ttl_ms and table_id_of(key) == TABLE and to_ms(written) < to_ms(epoch) - self.ttl_ms
+                return None if is_over else value
+        return None
+
+
 class World:
     """The stores and the model. A step is a method without arguments; `finish` ends the program."""
 
@@ -71,7 +88,7 @@ class World:
         self.objects, self.meta = MemoryObjectStore(self.clock), MemoryMetaStore()
         self.options = StorageOptions(**(rng.choice(SIZES) if sizes is None else sizes))
         self.shape = CompactionOptions(history_ms=0, stale_percent=rng.choice((10, 40)), **rng.choice(SHAPES))
-        self.model = MemoryStateStore()
+        self.model = RuledModel(rng.choice((0, 2, 6)))
         self.epoch = 0                      # number of the committed epoch
         self.pins: Counter[int] = Counter()
         self.written: list[bytes] = [b""]
@@ -80,6 +97,10 @@ class World:
         self.alphabet = [*alphabet, b""]
         self.zombies: list[HummockStorage] = []
         self.writer = self.open_writer()
+        if self.model.ttl_ms:
+            self.epoch = 1
+            self.model.commit(Epoch(1 << 16))
+            self.writer.commit(Epoch(1 << 16), tables={TABLE: TableRules(PrefixRule(8), self.model.ttl_ms)})
         self.reader = self.open_reader()
         self.pinner = self.manager()
 
@@ -175,8 +196,8 @@ class World:
                 with refused(EpochTooOld):
                     read(store, epoch)
                 continue
-            known = epoch if store is self.writer else Epoch(min(epoch, version.max_committed_epoch))
-            found, expected = read(store, epoch), read(self.model, known)
+            self.model.known = int(MAX_EPOCH if store is self.writer else version.max_committed_epoch)
+            found, expected = read(store, epoch), read(self.model, epoch)
             who = "the writer" if store is self.writer else "the reader"
             assert found == expected, f"{who} at {epoch >> 16}: {found} is not {expected}"
 
@@ -330,6 +351,10 @@ class World:
             zombie.close()
             with refused(StoreClosed):
                 zombie.get(b"", epoch)
+
+
+def to_ms(epoch: int) -> int:
+    return epoch >> SPILL_BITS
 
 
 def rows_of(store, key_range, epoch, batch_rows, **how) -> list[tuple[bytes, bytes]]:
