@@ -13,7 +13,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
+from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
 from hummock.stats import COUNTED
 from hummock.storage import HummockStorage
 
@@ -49,16 +49,17 @@ class MaintainedStorage(HummockStorage):
 
 def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
-                 vacuum: VacuumOptions | None = None, **options: Any) -> MaintainedStorage:
+                 vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None,
+                 **options: Any) -> MaintainedStorage:
     """The store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
     Opening is reading: as "reader", the default, the data at the URL stays as it is. `role="writer"` makes the
     store if it is not there and takes the writer role over from any other process, whose next commit is then
     refused; a store in memory has nobody else, so there it is the default. `meta` says where the truth is, as
     `open_meta_store` does. A writer compacts and vacuums in the background, as `compaction` and `vacuum` say, unless
-    `compaction` is False: then that is left to other processes. `options` are those of StorageOptions. What other
-    processes commit is seen within `refresh_ms`. Closing the store closes all of it, and gives up what compaction
-    is at. MetaStoreError if there is no store to read.
+    `compaction` is False: then that is left to other processes. `retry` says how patient calls of the object store
+    are. `options` are those of StorageOptions. What other processes commit is seen within `refresh_ms`. Closing the
+    store closes all of it, and gives up what compaction is at. MetaStoreError if there is no store to read.
     """
     if role is None:
         role = "writer" if url == "memory://" else "reader"
@@ -66,7 +67,7 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
     storage_options, metrics = StorageOptions(**options), Metrics()
     with ExitStack() as opened:
-        object_store = open_object_store(url, metrics=metrics)
+        object_store = open_object_store(url, metrics=metrics, retry=retry)
         opened.callback(object_store.close)
         meta_store = open_meta_store(url, meta, object_store=object_store, create=role == "writer",
                                      options=meta_options)
