@@ -93,16 +93,23 @@ class Stores:
 
 
 class Reader:
-    """Pins versions and reads their files, again and again while it holds them."""
+    """Pins versions and reads their files, again and again while it holds them.
 
-    def __init__(self, stores, clock, rng, node):
-        self.stores, self.clock, self.rng, self.node = stores, clock, rng, node
+    After a leap of the clock it may sleep until vacuums have run, which `cleaned` is set by.
+    """
+
+    def __init__(self, stores, clock, rng, node, cleaned=None):
+        self.stores, self.clock, self.rng, self.node, self.cleaned = stores, clock, rng, node, cleaned
         self.manager = stores.manager(clock, rng)
         self.held, self.row_era, self.done = [], -1, Counter()
 
     def step(self):
         try:
             era = self.clock.era
+            if self.cleaned is not None and era != self.row_era != -1 and self.rng.random() < .2:
+                for _ in range(2):      # the first may have read the leases before the leap
+                    self.cleaned.clear()
+                    self.cleaned.wait(1)
             if self.rng.random() < (.2 if era == self.row_era else .6):
                 self.manager.renew_lease(self.node)
                 self.row_era = era
@@ -296,13 +303,13 @@ class Race:
         """What was done, by word. Raises `Violation`."""
         self.writer, self.replacer = Writer(self.stores, self.clock, self.seed), Replacer(
             self.stores, self.clock, self.seed)
-        stepped = threading.Event()
+        stepped, cleaned = threading.Event(), threading.Event()
         cleaners = [Cleaner(self.stores, self.clock, f"{self.seed} {number}", stepped, self.stop)
                     for number in range(2)]
-        readers = [Reader(self.stores, self.clock, random.Random(f"{self.seed} {number}"), f"reader-{number}")
+        readers = [Reader(self.stores, self.clock, random.Random(f"{self.seed} {number}"), f"reader-{number}", cleaned)
                    for number in range(2)]
         self.writer.commit([])
-        endless = [self.thread(cleaner.step) for cleaner in cleaners]
+        endless = [self.thread(lambda cleaner=cleaner: (cleaner.step(), cleaned.set())) for cleaner in cleaners]
         endless += [self.thread(lambda: (self.replacer.step(), stepped.set())),
                     self.thread(lambda: self.write(stepped), once=True)]
         bounded = [self.thread(self.spawn, once=True),
@@ -344,9 +351,9 @@ class Race:
             stepped.set()
             if self.writer.number >= self.epochs:
                 self.written.set()
-            chance = rng.random()
+            chance = rng.random()       # it leaps further forward than back, or no lease would ever run out
             self.clock.move(1 if chance > .07 else rng.randrange(LEASE_MS // 10) if chance > .04
-                            else -rng.randrange(3_600_000) if chance > .01 else rng.randrange(LEASE_MS, 4_000_000))
+                            else -rng.randrange(3_600_000) if chance > .02 else rng.randrange(LEASE_MS, 8_000_000))
 
     def read(self, reader):
         while reader.done["reads"] < self.reads and not self.stop.is_set():
