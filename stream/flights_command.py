@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -58,7 +59,7 @@ def flights(
     console = Console()
     if resume and not data.exists():
         raise click.UsageError(f"there is no run in {data} to resume; leave out --resume to begin one")
-    options = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0}
+    options: dict[str, Any] = {"barrier_interval_ms": barrier_interval_ms, "checkpoint_rows": checkpoint_rows or 0}
     try:
         total = FlightsReader(rows).total_changes
         with connect(f"file://{data.resolve()}", chunk_rows=chunk_rows, sources_paused=True, **options) as session:

@@ -117,7 +117,13 @@ class Playground:
         self._undo.close()
 
 
-def open_playground(url: str, options: PlaygroundOptions | None = None) -> Playground:
-    """A playground on `memory://` (a new store each time) or `file:///directory`. InvalidOption."""
+def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None) -> Playground:
+    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption."""
     metrics = Metrics()
-    return Playground(open_object_store(url, metrics=metrics), open_meta_store(url), options, metrics=metrics)
+    object_store = open_object_store(url, metrics=metrics)
+    try:
+        meta_store = open_meta_store(url, meta, object_store=object_store)
+    except BaseException:
+        object_store.close()
+        raise
+    return Playground(object_store, meta_store, options, metrics=metrics)

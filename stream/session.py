@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
-from hummock.options import StorageOptions
+from hummock.options import CompactionOptions, StorageOptions
 from relational.plan.view import view_of
 from relational.relation import Relation
 from relational.sql.binder import bind_sql
@@ -31,24 +31,30 @@ from stream.statements import StatementRunner, table_draft
 from stream.table import Table
 
 
-def connect(url: str, **options: Any) -> Session:
-    """A session on `memory://` (a new store, gone with the session) or `file:///directory`.
+def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
+    """A session on `memory://` (a new store, gone with the session), `file:///directory` or a bucket, `s3://...`.
 
-    `options` are those of StreamOptions and StorageOptions by name. It takes the writer role: a session that
+    `url` and `meta`, which says where the truth is, are as `hummock.open` takes them. `options` are those of
+    StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
     another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
     """
-    return Session(open_playground(url, playground_options(options)))
+    return Session(open_playground(url, playground_options(options), meta=meta))
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     """Options by name, given to the floor that knows them."""
-    parts = {kind: {field.name for field in fields(kind)} for kind in (StreamOptions, StorageOptions)}
+    kinds = (StreamOptions, CompactionOptions, StorageOptions)
+    parts = {kind: {field.name for field in fields(kind)} for kind in kinds}
     known = set().union(*parts.values())
     for name, value in options.items():
         if name not in known:
             raise InvalidOption(name, value, f"one of {', '.join(sorted(known))}")
     given = {kind: {name: options[name] for name in names & options.keys()} for kind, names in parts.items()}
-    return PlaygroundOptions(StreamOptions(**given[StreamOptions]), StorageOptions(**given[StorageOptions]))
+    return PlaygroundOptions(
+        StreamOptions(**given[StreamOptions]),
+        StorageOptions(**given[StorageOptions]),
+        CompactionOptions(**given[CompactionOptions]),
+    )
 
 
 class Session:
