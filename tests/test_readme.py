@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,12 +32,9 @@ def blocks(readme: str) -> list[str]:
 
 
 @pytest.fixture
-def bucket_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket_url(s3_url: str) -> str:
     """A new bucket on a real S3 server, in the words of the readme."""
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    with s3_server() as endpoint:
-        yield f"s3://{make_bucket(endpoint)}/prefix?endpoint={endpoint}&path_style=true"
+    return f"{s3_url}&path_style=true"
 
 
 EXAMPLES = [

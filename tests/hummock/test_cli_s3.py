@@ -10,7 +10,6 @@ from hummock.cli import main
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path
 from hummock.write_batch import WriteBatch
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto.server")
@@ -25,33 +24,25 @@ def told(*arguments, status=0):
     return json.loads(result.stdout)
 
 
-@pytest.fixture
-def url(monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    with s3_server() as endpoint:
-        yield f"s3://{make_bucket(endpoint)}/prefix?endpoint={endpoint}"
-
-
-def test_a_bucket_is_looked_at_verified_compacted_and_vacuumed(url):
-    assert told("version", url, status=1)["error"].startswith("MetaStore")
-    with hummock.open(url, role="writer", compaction=False) as store:
+def test_a_bucket_is_looked_at_verified_compacted_and_vacuumed(s3_url):
+    assert told("version", s3_url, status=1)["error"].startswith("MetaStore")
+    with hummock.open(s3_url, role="writer", compaction=False) as store:
         epochs = hummock.EpochGenerator()
         for number in range(COMMITS):
             epoch = epochs.next()
             store.ingest_batch(WriteBatch([(hummock.user_key(1, 0, b"%d" % row), b"%d" % number)
                                            for row in range(8)]), epoch)
             store.commit(epoch)
-    objects = open_object_store(url)
+    objects = open_object_store(s3_url)
     objects.put(sstable_data_path("ab" * 16), b"x" * 10)
-    assert told("verify", url)["objects"] == 2 * COMMITS
-    assert told("compact", url)["failed"] == 0
-    report = told("vacuum", url, "--grace", "0")
+    assert told("verify", s3_url)["objects"] == 2 * COMMITS
+    assert told("compact", s3_url)["failed"] == 0
+    report = told("vacuum", s3_url, "--grace", "0")
     assert report["found"]["stale"]["files"] > 0 and report["found"]["orphaned"]["files"] == 1
-    assert told("vacuum", url, "--grace", "0")["removed"]["files"] == 0
-    files = sum(len(run["sstables"]) for level in told("version", url)["levels"] for run in level)
-    assert len(list(objects.list("sst/"))) == 2 * files and told("verify", url)["damaged"] == []
-    assert len(told("sst-dump", url)["files"]) == files
-    assert told("stats", url)["stored"]["found"]["live"]["files"] == files
-    with hummock.open(url) as store:
+    assert told("vacuum", s3_url, "--grace", "0")["removed"]["files"] == 0
+    files = sum(len(run["sstables"]) for level in told("version", s3_url)["levels"] for run in level)
+    assert len(list(objects.list("sst/"))) == 2 * files and told("verify", s3_url)["damaged"] == []
+    assert len(told("sst-dump", s3_url)["files"]) == files
+    assert told("stats", s3_url)["stored"]["found"]["live"]["files"] == files
+    with hummock.open(s3_url) as store:
         assert {value for _, value in store.scan(hummock.KeyRange(), store.committed_epoch)} == {b"%d" % (COMMITS - 1)}

@@ -13,7 +13,6 @@ from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, put
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto.server")
@@ -38,21 +37,9 @@ store.close()
 """
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as started:
-        yield started
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.fixture
-def url(endpoint):
-    return f"s3://{make_bucket(endpoint)}/some/prefix?endpoint={endpoint}"
+def url(s3_url):
+    return s3_url
 
 
 class TestObjectLogOnS3(MetaStoreSuite):

@@ -19,7 +19,7 @@ from hummock.options import MIB, RetryOptions, StorageOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
 from tests.suites.fault_proxy import HONEST, Kind, fault_proxy, share
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.suites.s3_server import make_bucket
 
 RETRY = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=2_000, idle_ms=2_000)
 IMPATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500, idle_ms=250)
@@ -27,15 +27,13 @@ PART = 5 * MIB
 
 
 @pytest.fixture(scope="module")
-def proxy():
-    with s3_server() as upstream, fault_proxy(upstream) as running:
+def proxy(s3_endpoint):
+    with fault_proxy(s3_endpoint) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def healed(proxy, monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
+def healed(proxy, s3_credentials):
     proxy.plan = lambda request: None
     proxy.injected.clear()
     yield

@@ -21,26 +21,14 @@ from hummock.object_store.s3 import KEYS_AT_ONCE, S3ObjectStore
 from hummock.object_store.s3_client import typed_error
 from hummock.options import MIB, RetryOptions
 from tests.suites.object_store_suite import ObjectStoreSuite
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.suites.s3_server import ENVIRONMENT
 
 PART = 5 * MIB
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as started:
-        yield started
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.fixture
-def url(endpoint):
-    return f"s3://{make_bucket(endpoint)}/some/prefix?endpoint={endpoint}"
+def url(s3_url):
+    return s3_url
 
 
 @pytest.fixture
@@ -241,20 +229,20 @@ class TestRequests:
 
 
 class TestErrors:
-    def test_what_will_never_succeed_is_refused_at_once(self, endpoint):
-        store = open_object_store(f"s3://no-such-bucket/x?endpoint={endpoint}")
+    def test_what_will_never_succeed_is_refused_at_once(self, s3_endpoint, s3_credentials):
+        store = open_object_store(f"s3://no-such-bucket/x?endpoint={s3_endpoint}")
         for call in (lambda: store.put("a", b""), lambda: store.get("a"), lambda: store.head("a"),
                      lambda: list(store.list()), lambda: store.delete(["a"]), lambda: store.create("a").close()):
             with pytest.raises(ObjectStoreRefused, match="NoSuchBucket"):
                 call()
 
-    def test_without_credentials_nothing_is_tried(self, endpoint, monkeypatch, tmp_path):
+    def test_without_credentials_nothing_is_tried(self, s3_endpoint, monkeypatch, tmp_path):
         for name in ENVIRONMENT:
-            monkeypatch.delenv(name)
+            monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-        store = open_object_store(f"s3://bucket-of-tests?endpoint={endpoint}")
+        store = open_object_store(f"s3://bucket-of-tests?endpoint={s3_endpoint}")
         for call in (lambda: store.put("a", b""), lambda: store.get("a")):
             with pytest.raises(ObjectStoreRefused, match="NoCredentials"):
                 call()
@@ -281,7 +269,7 @@ class TestErrors:
             open_object_store(url)
         assert "secret" not in str(caught.value)
 
-    def test_nobody_there_ends_within_the_deadline(self):
+    def test_nobody_there_ends_within_the_deadline(self, s3_credentials):
         store = open_object_store("s3://bucket-of-tests?endpoint=http://127.0.0.1:9",
                                   retry=RetryOptions(deadline_ms=300))
         with pytest.raises(DeadlineExceeded):

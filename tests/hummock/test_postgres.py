@@ -22,7 +22,6 @@ from hummock.meta.store import MetaOperations
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, put
-from tests.suites.postgres_server import running_server
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -31,21 +30,15 @@ from hummock.meta.postgres import PostgresMetaStore  # noqa: E402
 NAMES = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with running_server() as url:
-        yield url
-
-
 @pytest.fixture
-def url(server):
+def url(postgres_server):
     """A schema of the test's own."""
-    return f"{server}?schema=test_{next(NAMES)}"
+    return f"{postgres_server}?schema=test_{next(NAMES)}"
 
 
 @pytest.fixture
-def admin(server, url):
-    with psycopg.connect(server, autocommit=True) as connection:
+def admin(postgres_server, url):
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f"SET search_path = {url.partition('schema=')[2]}")
         yield connection
 

@@ -22,7 +22,6 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import MetaOptions
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
-from tests.suites.postgres_server import running_server
 
 # A log that forgets within half a second, and databases that give a frozen process up in less.
 OPTIONS = {"busy_timeout_ms": 300, "log_grace_ms": 400, "log_checkpoint_records": 4}
@@ -56,16 +55,10 @@ except Fenced:
 SCHEMAS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with running_server() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite:", "log", "postgresql"])
 def meta(request):
     if request.param == "postgresql":
-        return f"{request.getfixturevalue('server')}?schema=takeover_{next(SCHEMAS)}"
+        return f"{request.getfixturevalue('postgres_server')}?schema=takeover_{next(SCHEMAS)}"
     return request.param
 
 

@@ -1,0 +1,44 @@
+"""Servers of the tests' own, one of each for a whole run; a test gets a prefix or a schema that nobody else uses."""
+
+import uuid
+
+import pytest
+
+from tests.suites.postgres_server import running_server
+from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint():
+    """Of a real S3 server."""
+    pytest.importorskip("boto3")
+    pytest.importorskip("moto.server")
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def s3_bucket(s3_endpoint):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        return make_bucket(s3_endpoint)
+
+
+@pytest.fixture
+def s3_credentials(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def s3_url(s3_endpoint, s3_bucket, s3_credentials):
+    """A place that holds nothing yet."""
+    return f"s3://{s3_bucket}/some/prefix-{uuid.uuid4().hex}?endpoint={s3_endpoint}"
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The URL of a database; the test is skipped where no server is installed."""
+    with running_server() as url:
+        yield url
