@@ -17,6 +17,9 @@ cdef extern from "pthread.h" nogil:
     int pthread_mutex_lock(pthread_mutex_t*) noexcept
     int pthread_mutex_unlock(pthread_mutex_t*) noexcept
 
+cdef extern from "stdlib.h" nogil:
+    int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
+
 cdef extern from * nogil:
     int __builtin_clzll(unsigned long long) noexcept
 
@@ -24,9 +27,11 @@ cdef enum:
     SMALLEST_EXPONENT = 11      # sizes up to 2 KiB go to malloc, which has its own caches for them
     LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to keep
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 4
+    PAGE_BYTES = 4096           # how large buffers are aligned, so that files can be written from them directly
 
 cdef Py_ssize_t SMALLEST = (<Py_ssize_t>1) << SMALLEST_EXPONENT
 cdef Py_ssize_t LARGEST = (<Py_ssize_t>1) << LARGEST_EXPONENT
+cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers stand anywhere
 
 cdef struct FreeBuffer:         # what a free buffer holds in its first bytes
     FreeBuffer* next
@@ -78,7 +83,14 @@ cdef uint8_t* pool_take(Py_ssize_t size) noexcept nogil:
         found = take_kept(index)
         if found != NULL:
             return found
-    return <uint8_t*>malloc(<size_t>pool_capacity(size))
+    return fresh(pool_capacity(size))
+
+
+cdef inline uint8_t* fresh(Py_ssize_t size) noexcept nogil:
+    cdef void* made = NULL
+    if size < ALIGNED:
+        return <uint8_t*>malloc(<size_t>size)
+    return <uint8_t*>made if posix_memalign(&made, PAGE_BYTES, <size_t>size) == 0 else NULL
 
 
 cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
@@ -100,7 +112,8 @@ cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class realloc moves whole pages instead of touching fresh ones.
+    # Without a kept buffer of the new class realloc moves whole pages instead of touching fresh ones; a buffer that
+    # becomes large is made anew, since realloc would not align it.
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
     if memory == NULL:
@@ -109,6 +122,8 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
         return memory
     if index >= 0:
         found = take_kept(index)
+    if found == NULL and size < ALIGNED <= new_size:
+        found = fresh(pool_capacity(new_size))
     if found == NULL:
         return <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
     memcpy(found, memory, <size_t>used)

@@ -2,26 +2,21 @@
 
 A writer fills a temporary file, syncs it, publishes it under its name in one step and syncs the directory:
 `rename` where it may replace, `link` where it must not. A process killed in between leaves only a file under
-`.temporary/`, which no listing shows and a later opening removes.
+`.temporary/`, which no listing shows and a later opening removes. Large pieces pass the page cache by where the
+file system lets them: a fresh page of it costs more than the write, and most files are read much later or never.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hummock.errors import (
-    InvalidPath,
-    ObjectExists,
-    ObjectNotFound,
-    ObjectStoreError,
-    StoreClosed,
-    UploadLost,
-)
+from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, StoreClosed, UploadLost
 from hummock.object_store.base import (
     Buffer,
     ObjectMeta,
@@ -36,6 +31,8 @@ TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
 KNOWN_FILES_LIMIT = 8_192
 KNOWN_DIRECTORIES_LIMIT = 4096
+PAGE_BYTES = 4096
+DIRECT_BYTES = 1 << 20                  # at least so much passes the page cache by
 
 
 class LocalObjectStore(ObjectStore):
@@ -193,6 +190,7 @@ class _LocalWriter(ObjectWriter):
         self._target = store.locate(path, create=True)
         self._size = 0
         self._is_published = self._has_ended = self._has_failed = False
+        self._is_direct, self._may_be_direct = False, hasattr(os, "O_DIRECT")
         self._descriptor: int | None = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
@@ -203,12 +201,38 @@ class _LocalWriter(ObjectWriter):
         try:
             with _typed(self._path):
                 while rest:
-                    taken = os.pwrite(self._descriptor, rest, position)
+                    taken = self._write_some(self._descriptor, rest, position)
                     rest, position = rest[taken:], position + taken
         except ObjectStoreError:
             self._has_failed = True             # the file may be longer than what was taken
             raise
         self._size = position
+
+    def _write_some(self, descriptor: int, data: memoryview, position: int) -> int:
+        """Writes the beginning of `data`; whole pages of a large piece directly, unless that is refused."""
+        is_large = len(data) >= DIRECT_BYTES and position % PAGE_BYTES == 0
+        if not (self._may_be_direct and is_large and self._set_direct(descriptor, True)):
+            self._set_direct(descriptor, False)
+            return os.pwrite(descriptor, data, position)
+        try:
+            return os.pwrite(descriptor, data[:len(data) // PAGE_BYTES * PAGE_BYTES], position)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._may_be_direct = False         # the memory, or the disk, wants another alignment
+            return 0
+
+    def _set_direct(self, descriptor: int, wanted: bool) -> bool:
+        """Whether writes are direct, or not, as wanted; some file systems refuse."""
+        if wanted != self._is_direct:
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, flags ^ os.O_DIRECT)
+            except OSError:
+                self._may_be_direct = False
+                return False
+            self._is_direct = wanted
+        return True
 
     def close(self) -> None:
         if self._has_ended:

@@ -1,6 +1,8 @@
 """ENOSPC and EIO at every file call of the local store, once and for ever: absorbed or typed, never half an object."""
 
 import errno
+import fcntl
+import mmap
 import os
 import random
 from contextlib import contextmanager, suppress
@@ -203,3 +205,59 @@ def test_what_a_failed_write_left_is_cut_off(tmp_path, monkeypatch):
     writer.write(b"-")
     writer.close()
     assert store.get("a") == b"begin-"
+
+
+LARGE = bytes(range(256)) * (5 << 10)        # 1.25 MiB: enough to pass the page cache by
+
+
+def aligned(data: bytes) -> memoryview:
+    memory = mmap.mmap(-1, len(data))
+    memory.write(data)
+    return memoryview(memory)
+
+
+@pytest.mark.parametrize("sizes", [(3, 0, 5), (0, 7, 0), (4096, 1, 4095)], ids=str)
+def test_large_pieces_from_any_memory_between_small_ones_are_written_as_they_are(tmp_path, sizes):
+    store, parts = LocalObjectStore(tmp_path), []
+    with store.create("a") as writer:
+        for size in sizes:
+            for part in (LARGE[:size], aligned(LARGE), LARGE, aligned(LARGE + b"tail")[1:]):
+                writer.write(part)
+                parts.append(bytes(part))
+    assert store.get("a") == b"".join(parts)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: errno.errorcode[number])
+def test_a_large_piece_that_failed_half_way_can_be_written_again(tmp_path, monkeypatch, number):
+    store = LocalObjectStore(tmp_path)
+    writer = store.create("a")
+    writer.write(aligned(LARGE))
+    with Disk(0, number).inserted(monkeypatch), pytest.raises(ObjectStoreError):
+        writer.write(aligned(LARGE))
+    writer.write(aligned(LARGE))
+    writer.close()
+    assert store.get("a") == LARGE * 2
+
+
+@pytest.mark.parametrize("refused", ["flag", "write"])
+def test_a_file_system_that_writes_through_its_cache_only_gets_large_pieces_so(tmp_path, monkeypatch, refused):
+    store = LocalObjectStore(tmp_path)
+    real_control, real_write, direct = fcntl.fcntl, os.pwrite, []
+
+    def control(descriptor, command, argument=0):
+        if command == fcntl.F_SETFL:
+            if refused == "flag":
+                raise OSError(errno.EINVAL, "Invalid argument")
+            direct.append(argument & os.O_DIRECT)
+        return real_control(descriptor, command, argument)
+
+    def write(descriptor, data, position):
+        if direct and direct[-1]:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real_write(descriptor, data, position)
+
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "pwrite", write)
+    store.put("a", aligned(LARGE))
+    assert store.get("a") == LARGE
+    assert direct == ([] if refused == "flag" else [os.O_DIRECT, 0])
