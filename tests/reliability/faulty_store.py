@@ -29,7 +29,8 @@ COLD = {**SIZES, "block_cache_bytes": 1, "meta_cache_bytes": 1, "refresh_ms": 60
 SHAPE = replace(maintenance.SHAPE, history_ms=5, sstable_bytes=4_000, range_bytes=1 << 20, task_retry_ms=20,
                 l0_runs=3, l0_base_bytes=6_000, base_level_bytes=6_000)
 OFTEN = VacuumOptions(interval_ms=100, listing_ms=400, grace_ms=0, tombstone_ms=0)
-META = MetaOptions(log_checkpoint_records=12, log_grace_ms=8_000)
+# leases are renewed early, so that old epochs are given up and compaction drops rows
+META = MetaOptions(lease_ms=6_000, log_checkpoint_records=12, log_grace_ms=8_000)
 COMMIT_TRIES = 12
 COMPACT_SECONDS = 20.0
 Result = TypeVar("Result")
@@ -116,21 +117,26 @@ class Story:
         return self.typed("fresh read", look)
 
     def check(self, storage: MaintainedStorage) -> None:
-        """Reads every epoch that can be read."""
-        version = storage.version
-        for number in range(version.safe_epoch >> 16, (version.max_committed_epoch >> 16) + 1):
+        self.reads += self.check_reads(storage, self.seed)
+
+    @staticmethod
+    def check_reads(storage: MaintainedStorage, seed: int) -> int:
+        """Reads every epoch that can be read; how many they were."""
+        version, done = storage.version, 0
+        last = version.max_committed_epoch >> 16
+        for number in range(version.safe_epoch >> 16, last + 1):
             try:
                 with storage.scan(EVERYTHING, epoch_of(number), reverse=number % 3 == 1) as scan:
                     found = list(scan)
             except EpochTooOld:
                 assert storage.version.safe_epoch >> 16 > number
                 continue
-            rows = sorted(state(self.seed, number).items(), reverse=number % 3 == 1)
-            assert found == rows, f"wrong rows at epoch {number} of seed {self.seed}"
-            self.reads += 1
-        key = min(state(self.seed, version.max_committed_epoch >> 16), default=b"none")
-        assert storage.get(key, version.max_committed_epoch) == state(
-            self.seed, version.max_committed_epoch >> 16).get(key)
+            rows = sorted(state(seed, number).items(), reverse=number % 3 == 1)
+            assert found == rows, f"wrong rows at epoch {number} of seed {seed}"
+            done += 1
+        key = min(state(seed, last), default=b"none")
+        assert storage.get(key, epoch_of(last)) == state(seed, last).get(key)
+        return done
 
     def check_healed(self, last: int) -> None:
         """Nothing is refused any more, in this process, which was not restarted, and in others; no file is missing."""

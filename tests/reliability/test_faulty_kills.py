@@ -1,0 +1,98 @@
+"""P5: writers that are killed while their server fails in every honest way leave each acknowledged epoch whole."""
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hummock.errors import MetaStoreError
+from tests.reliability.faulty_child import META, RETRY
+from tests.reliability.faulty_store import COLD, Place, Story, meta_at
+from tests.suites.fault_proxy import HONEST, fault_proxy
+from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS_OF_A_STORE = 20
+LONGEST_LIFE_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def server():
+    with s3_server() as upstream, fault_proxy(upstream) as running:
+        yield upstream, running
+
+
+@pytest.fixture
+def children(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with subprocess.Popen([sys.executable, "-m", "tests.reliability.faulty_child"], cwd=ROOT, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        def run(**job):
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
+        process.wait(30)
+
+
+def mixed(rng, percent=25):
+    """A plan that hits so many requests, each in one of all honest ways."""
+    return lambda request: rng.choice(HONEST) if rng.randrange(100) < percent else None
+
+
+def committed(place, seed):
+    """The number of the committed epoch, after everything was read beside the proxy; 0 where there is no store yet."""
+    try:
+        with place.open("reader", RETRY, direct=True, meta=META, **COLD) as reader:
+            Story.check_reads(reader, seed)
+            return reader.committed_epoch >> 16
+    except MetaStoreError as error:
+        assert type(error) is MetaStoreError and "no store" in str(error), error
+        return 0
+
+
+def kill_often(server, children, tmp_path, seed, kills, meta):
+    """A store whose writer is killed so many times, looked at after each; the counts of what happened."""
+    upstream, proxy = server
+    rng, done = random.Random(seed), Counter()
+    bucket = make_bucket(upstream)
+    place = Place(bucket, proxy.endpoint, upstream, meta_at(meta, tmp_path))
+    proxy.injected.clear()
+    proxy.plan = mixed(random.Random(seed))
+    known = 0
+    for number in range(kills):
+        end = children(bucket=bucket, proxied=proxy.endpoint, direct=upstream, meta=place.meta, seed=seed,
+                       kill_after_ms=rng.randrange(100, LONGEST_LIFE_MS))
+        assert not end["error"], end
+        said = [note.split() for note in end["notes"]]
+        acked = max([known, *(int(what) for word, what in said if word in ("open", "acked"))])
+        begun = max([acked, *(int(what) for word, what in said if word == "begun")])
+        known = committed(place, seed)
+        assert acked <= known <= begun, f"kill {number} of seed {seed}: epoch {known} after {end['notes']}"
+        done.update(word for word, _ in said)
+    proxy.plan = lambda request: None
+    done["faults"], done["kinds"] = proxy.injected.total(), len(proxy.injected)
+    assert place.damages() == []
+    print(f"seed {seed}, {meta}: {kills} kills, epoch {known}, {dict(done)}")
+    return done, known
+
+
+def test_a_few_kills_under_faults_lose_nothing(server, children, tmp_path):
+    done, _ = kill_often(server, children, tmp_path, 31, 5, "log")
+    assert done["faults"] >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("meta", ["log", "sqlite"])
+@pytest.mark.parametrize("seed", range(5))
+def test_two_hundred_kills_under_faults_lose_nothing(server, children, tmp_path, seed, meta):
+    done, epochs = kill_often(server, children, tmp_path, 300 + seed, KILLS_OF_A_STORE, meta)
+    assert epochs >= KILLS_OF_A_STORE // 2 and done["faults"] >= 200 and done["kinds"] == len(HONEST)
