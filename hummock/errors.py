@@ -34,6 +34,7 @@ HummockError
 
 from __future__ import annotations
 
+from traceback import clear_frames
 from typing import Any
 
 
@@ -317,3 +318,16 @@ def _shortened(value: bytes | None, limit: int = 80) -> str:
     if value is None:
         return "nothing"
     return repr(value) if len(value) <= limit else f"{value[:limit]!r}... ({len(value)} bytes)"
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The error, which names what it came through still, but holds none of it in memory.
+
+    An error that was kept, or raised by a thread and then by who waited for it, is part of a cycle with all that its
+    frames held: buffers of megabytes that count as little, so that nobody would look for them soon.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        clear_frames(found.__traceback__)
+        found = found.__cause__
+    return error

@@ -14,14 +14,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from hummock.epoch import Epoch, monotonic_seconds
-from hummock.errors import Fenced, HummockError, InvalidEpoch, OutcomeUnknown, SharedBufferFull, StoreClosed
+from hummock.errors import (
+    Fenced,
+    HummockError,
+    InvalidEpoch,
+    OutcomeUnknown,
+    SharedBufferFull,
+    StoreClosed,
+    without_frames,
+)
 from hummock.meta.uploads import UploadRegistry
 from hummock.metrics import Metrics
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
 from hummock.shared_buffer.pressure import EASY_SHARE, DrainRate
 from hummock.shared_buffer.retained import RetainedEpochs
-from hummock.shared_buffer.uploader import UploadCancelled, Uploader, without_frames
+from hummock.shared_buffer.uploader import UploadCancelled, Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
@@ -249,7 +257,7 @@ class WritePath:
         try:
             self._upload(task)
         except HummockError as error:  # the next flush or sync tries again
-            self._flush_error = without_frames(error)
+            self._flush_error = error
             return
         with self._changed:
             if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed:
@@ -274,6 +282,7 @@ class WritePath:
         try:
             readers = self._uploader.upload(task, self._version().tables, self._is_unwanted)
         except BaseException as error:
+            without_frames(error)
             with self._changed:
                 self.buffer.fail(task)
                 self._note_failure(error)

@@ -17,7 +17,7 @@ from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
-from hummock.errors import TaskCancelled
+from hummock.errors import TaskCancelled, without_frames
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.sstable.builder import SstableOutput
@@ -83,8 +83,9 @@ def run_ranges(
             return execute_range(
                 spec, store, mint_name, memory_bytes=memory_bytes // at_once, progress=told,
                 is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
-        except BaseException:
+        except BaseException as error:
             failed.set()
+            without_frames(error)
             raise
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="compact") as pool:

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from traceback import clear_frames
 
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
@@ -156,12 +155,3 @@ def _raise_first(puts: list[Future[SstableReader]]) -> None:
 
 def _bytes_of(output: SstableOutput) -> int:
     return len(output.data) + len(output.meta)  # type: ignore[arg-type]
-
-
-def without_frames(error: HummockError) -> HummockError:
-    """The error to be kept: what it came through is named still, but no longer held in memory."""
-    found: BaseException | None = error
-    while found is not None:
-        clear_frames(found.__traceback__)
-        found = found.__cause__ or found.__context__
-    return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import threading
@@ -10,12 +11,14 @@ from itertools import pairwise
 import pytest
 
 from hummock.compaction.execute import execute_range, run_ranges
+from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.task import OutputOptions, RangeSpec
 from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
 from hummock.key import user_key
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.sstable.split_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.test_retention import kept_by_the_rule
 from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, task_of
@@ -187,6 +190,22 @@ def test_one_range_that_fails_ends_the_others_and_its_error_is_told():
     task = task_of([infos], cuts=[b"%05d" % n for n in range(500, 4_000, 500)])
     with pytest.raises(Corruption, match=infos[-1].name):
         results_of(store, task)
+
+
+def test_a_failed_attempt_is_gone_while_its_error_is_kept():
+    """Without the cycle collector, which does not know how many megabytes a ring of windows has."""
+    store = MemoryObjectStore()
+    task = task_of([big_run(store)], output=OutputOptions(100_000, 1_000, "none", "none", 10))
+    faulty = FaultyObjectStore(store, FaultPlan([Fault(FaultKind.BEFORE, "put", "sst/f", 1)]))
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ObjectStoreError, match="injected") as caught:
+            run_ranges(task, faulty, names("f"), threads=2, memory_bytes=2 * MEMORY)
+        assert caught.value.__traceback__ is not None
+        assert not [found for found in gc.get_objects() if isinstance(found, ReadAhead | SplitSstableBuilder)]
+    finally:
+        gc.enable()
 
 
 def test_a_task_without_rows_in_a_range_gives_no_files():
