@@ -51,7 +51,8 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
     options = CompactionOptions(threads=threads, memory_bytes=memory * MIB)
     for key_range in wanted:
         store.manager.compact_range(key_range)
-    with served(store, metrics_port), store.output.progress() as progress:
+    with (interrupted() as is_interrupted, served(store, metrics_port),
+          store.output.progress() as progress):
         bars: dict[int, Any] = {}
 
         def show(task: CompactTask, rows: int) -> None:
@@ -61,7 +62,7 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
 
         compactor = Compactor(store.manager, store.object_store, options, tasks_at_once=tasks, metrics=store.metrics,
                               on_progress=show)
-        with interrupted() as is_interrupted, compactor:
+        with compactor:
             while not compactor.wait_idle(LOOK_SECONDS) or not once:
                 if is_interrupted():
                     compactor.close(drain=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import click
 
@@ -37,30 +38,34 @@ def vacuum(store: OpenStore, dry_run: bool, grace: int, follow: bool, interval: 
     options = VacuumOptions(grace_ms=grace, interval_ms=max(1, interval), listing_ms=max(1, listing),
                             objects_per_run=DEFAULTS.objects_per_run if follow else WHOLE)
     work = Vacuum(store.meta_store, store.object_store, options=options, metrics=store.metrics)
-    with served(store, metrics_port):
-        report = _once(store, work, dry_run)
-        if follow:
-            report = _follow(store, VacuumLoop(work)) or report
+    if follow:
+        with interrupted() as is_interrupted, served(store, metrics_port):
+            report = _once(store, work, dry_run, is_interrupted)
+            report = _follow(store, VacuumLoop(work), is_interrupted) or report
+    else:
+        with served(store, metrics_port):
+            report = _once(store, work, dry_run)
     store.output.emit(report.to_json())
 
 
-def _once(store: OpenStore, work: Vacuum, dry_run: bool) -> VacuumReport:
+def _once(store: OpenStore, work: Vacuum, dry_run: bool,
+          is_interrupted: Callable[[], bool] = lambda: False) -> VacuumReport:
     with store.output.progress() as progress:
         bar = progress.add_task("sorting files by need", total=None)
 
         def watch(report: VacuumReport) -> bool:
             progress.update(bar, completed=sum(found.bytes for found in report.found.values()))
-            return True
+            return not is_interrupted()
 
         report = work.run(dry_run=dry_run, watch=watch)
     say_report(store, report)
     return report
 
 
-def _follow(store: OpenStore, loop: VacuumLoop) -> VacuumReport | None:
+def _follow(store: OpenStore, loop: VacuumLoop, is_interrupted: Callable[[], bool]) -> VacuumReport | None:
     """The newest listing's report, after rounds until SIGINT or SIGTERM, which is the way to end it."""
     told = None
-    with interrupted() as is_interrupted, loop.start():
+    with loop.start():
         while not is_interrupted():
             if loop.error is not None and loop.error is not told:
                 store.output.error(loop.error)

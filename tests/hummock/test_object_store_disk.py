@@ -14,6 +14,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.options import RetryOptions
+from tests.reliability.children import quick_directory
 
 CALLS = ("open", "close", "pwrite", "pread", "preadv", "fsync", "ftruncate", "fstat", "stat", "lstat", "link", "unlink",
          "rename", "replace", "mkdir", "scandir", "listdir", "utime")
@@ -51,6 +52,12 @@ class Disk:
             raise OSError(self.number, os.strerror(self.number))
 
         return call
+
+
+@pytest.fixture
+def quick_path():
+    with quick_directory() as directory:
+        yield directory
 
 
 def open_store(root):
@@ -123,10 +130,10 @@ def check(root, outcome):
             assert store.get(path) == DATA[path]
 
 
-def count_calls(tmp_path, monkeypatch):
-    prepare(tmp_path / "count")
+def count_calls(directory, monkeypatch):
+    prepare(directory / "count")
     with Disk().inserted(monkeypatch) as disk:
-        workload(tmp_path / "count", outcome := {})
+        workload(directory / "count", outcome := {})
     assert not [value for value in outcome.values() if isinstance(value, Exception)]
     assert set(disk.seen) >= {"open", "close", "pwrite", "pread", "preadv", "fsync", "link", "unlink", "replace",
                               "mkdir", "scandir", "stat"}
@@ -134,10 +141,10 @@ def count_calls(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: errno.errorcode[number])
-def test_a_file_call_that_fails_once_is_absorbed_or_typed(tmp_path, monkeypatch, number):
-    calls = count_calls(tmp_path, monkeypatch)
+def test_a_file_call_that_fails_once_is_absorbed_or_typed(quick_path, monkeypatch, number):
+    calls = count_calls(quick_path, monkeypatch)
     for at, name in enumerate(calls):
-        root, outcome = tmp_path / f"once-{at}", {}
+        root, outcome = quick_path / f"once-{at}", {}
         prepare(root)
         with Disk(at, number).inserted(monkeypatch) as disk, suppress(ObjectStoreError):    # opening is tried once
             workload(root, outcome)
@@ -151,10 +158,10 @@ def test_a_file_call_that_fails_once_is_absorbed_or_typed(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: errno.errorcode[number])
-def test_file_calls_that_fail_from_here_on_are_typed(tmp_path, monkeypatch, number):
-    calls = count_calls(tmp_path, monkeypatch)
+def test_file_calls_that_fail_from_here_on_are_typed(quick_path, monkeypatch, number):
+    calls = count_calls(quick_path, monkeypatch)
     for at in range(len(calls)):
-        root, outcome = tmp_path / f"for-ever-{at}", {}
+        root, outcome = quick_path / f"for-ever-{at}", {}
         prepare(root)
         with Disk(at, number, FOREVER).inserted(monkeypatch) as disk:
             try:
