@@ -10,9 +10,10 @@ from hummock.key import KeyRange, user_key
 from hummock.memory_store import MemoryStateStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.opening import open_storage as open
-from hummock.options import CompactionOptions, StorageOptions
+from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
 from hummock.storage import HummockStorage
+from hummock.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 from hummock.write_batch import KvBatch, WriteBatch
 
 __all__ = [
@@ -24,14 +25,20 @@ __all__ = [
     "HummockError",
     "HummockManager",
     "HummockStorage",
+    "KeyColumn",
     "KeyRange",
+    "KeyWatermark",
     "KvBatch",
     "MemoryStateStore",
+    "MetaOptions",
+    "PrefixRule",
     "ReadOptions",
     "StateStore",
     "StateStoreIterator",
     "StorageOptions",
     "SyncResult",
+    "TableRules",
+    "VacuumOptions",
     "WriteBatch",
     "open",
     "user_key",

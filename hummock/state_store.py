@@ -76,6 +76,10 @@ class StateStoreIterator(ABC):
                 batches.append(batch.to_arrow())
         return pa.Table.from_batches(batches, schema=KV_SCHEMA)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """`to_arrow`, for whoever takes Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def __enter__(self) -> Self:
         return self
 

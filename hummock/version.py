@@ -147,6 +147,12 @@ class HummockVersion:
         """All files, newest run first."""
         return (info for run in self.runs for info in run.sstables)
 
+    def __repr__(self) -> str:
+        levels = ", ".join(f"level {level.number}: {sum(len(run.sstables) for run in level.runs)} files "
+                           f"in {len(level.runs)} runs" for level in self.levels if level.runs)
+        return (f"HummockVersion({self.id}, epoch {self.max_committed_epoch}, readable from {self.safe_epoch}, "
+                f"{levels or 'no files'})")
+
     def overlapping(self, key_range: KeyRange) -> Iterator[tuple[SstableInfo, ...]]:
         """Per run, newest first, the files that may hold keys of the range; runs without any are left out."""
         for run in self.runs:

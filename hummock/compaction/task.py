@@ -83,6 +83,11 @@ class CompactTask:
     tables: Mapping[int, TableRules] = field(default_factory=dict)
     cuts: tuple[bytes, ...] = ()        # ascending user-key bounds
 
+    def __repr__(self) -> str:
+        files = sum(len(part.sstables) for part in self.inputs)
+        return (f"CompactTask({self.id}, {self.kind.value}, {files} files of {len(self.inputs)} runs, "
+                f"{self.input_rows} rows, {self.input_bytes} bytes, into level {self.target_level})")
+
     @property
     def input_bytes(self) -> int:
         return sum(info.data_bytes for part in self.inputs for info in part.sstables)

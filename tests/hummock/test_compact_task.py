@@ -42,6 +42,9 @@ class TestRecords:
     def test_sums_are_over_all_inputs(self):
         assert (TASK.input_bytes, TASK.input_rows) == (300, 36)
 
+    def test_a_task_is_told_in_a_line(self):
+        assert repr(TASK) == "CompactTask(7, l0_to_base, 3 files of 2 runs, 36 rows, 300 bytes, into level 6)"
+
     @pytest.mark.parametrize("kind", [CompactTask, RangeSpec, RangeResult])
     @pytest.mark.parametrize("record", [{}, {"format": 1}, {"format": 2}, [], {"format": 1, "task": 5, "end": 1}])
     def test_other_records_are_refused(self, kind, record):

@@ -131,6 +131,13 @@ def test_a_delta_for_another_version_is_refused():
         HummockVersion().apply(VersionDelta(2, 0, 0))
 
 
+def test_a_version_is_told_in_a_line():
+    assert repr(HummockVersion()) == "HummockVersion(0, epoch 0, readable from 0, no files)"
+    info = SstableInfo("0" * 32, b"a", b"b", 1, 1, 1, (1,), 1 << 16, 1 << 16, id=1)
+    version = HummockVersion().apply(VersionDelta(1, 1 << 16, 0, (RunAddition(0, 1, (info,)),)))
+    assert repr(version) == "HummockVersion(1, epoch 65536, readable from 0, level 0: 1 files in 1 runs)"
+
+
 def test_an_unknown_format_is_refused():
     for kind in (HummockVersion(), VersionDelta(1, 0, 0)):
         with pytest.raises(ValueError):

@@ -191,6 +191,7 @@ class StateStoreSuite:
         table = store.scan(EVERYTHING, E1).to_arrow()
         assert table.column_names == ["key", "value"]
         assert table.to_pylist() == [{"key": key, "value": value} for key, value in rows]
+        assert pa.table(store.scan(EVERYTHING, E1)) == table
         assert store.scan(KeyRange(b"a", None), E1).to_arrow().num_rows == 0
 
     def test_scan_sees_the_picture_of_its_beginning(self, store):
