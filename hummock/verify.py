@@ -20,6 +20,7 @@ from hummock.meta.records import (
     DELTAS,
     HEAD,
     LEASES,
+    NEWEST_LEASE,
     REPORTS,
     STALE,
     TASK,
@@ -50,8 +51,8 @@ from hummock.version import HummockVersion, VersionDelta
 READ_BYTES = 8 << 20        # of `.data` in memory at once and per thread, unless one block is larger
 ROWS = "hummock/"
 # What a row is read as, by the beginning of its key.
-RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, VACUUMED: Tombstone,
-           TASKS: TaskCounter, REPORTS: TaskAnswer, UPLOADS: Upload}
+RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, NEWEST_LEASE: Lease,
+           VACUUMED: Tombstone, TASKS: TaskCounter, REPORTS: TaskAnswer, UPLOADS: Upload}
 VALUES = {CHECKPOINT: HummockVersion, DELTAS: VersionDelta}
 OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, STALE: StaleFiles.decode}
 

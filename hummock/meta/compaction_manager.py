@@ -37,6 +37,7 @@ from hummock.meta.records import (
     FAILED,
     HEAD,
     LEASES,
+    NEWEST_LEASE,
     TASK,
     TASKS,
     VACUUMED,
@@ -305,11 +306,16 @@ class CompactionManager:
 
 def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,
                          clock: Clock) -> tuple[Epoch, MetaOperations]:
-    """`epoch` as far as pins in force and commits allow, and the operations that make sure of the pins."""
+    """`epoch` as far as pins in force and commits allow, and the operations that make sure of the pins.
+
+    They require that none of the leases changed, and that no further one was made since.
+    """
+    newest = meta_store.get(NEWEST_LEASE)
     leases = read_leases(meta_store)
     # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
     in_force, settled = settle(leases, clock())
-    return Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)])), settled
+    target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
+    return target, settled + MetaOperations(require={NEWEST_LEASE: newest})
 
 
 def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, clock: Clock,
@@ -326,5 +332,5 @@ def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore,
 
 def _overtaken(error: PreconditionFailed) -> None:
     """Another change of tasks, versions or leases came first: the plan is made anew."""
-    if error.key not in (HEAD, TASKS) and not error.key.startswith((LEASES, TASK)):
+    if error.key not in (HEAD, TASKS, NEWEST_LEASE) and not error.key.startswith((LEASES, TASK)):
         raise error

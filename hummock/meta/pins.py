@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hummock.errors import SnapshotExpired
-from hummock.meta.records import LEASES, Lease, decode, encode, lease_key
+from hummock.meta.records import LEASES, NEWEST_LEASE, Lease, decode, encode, lease_key
 from hummock.meta.store import MetaOperations, MetaStore
 
 
@@ -40,8 +40,9 @@ class NodePins:
         lease = Lease(self.node, self.holder, now_ms + lease_ms, min((version_id, *self.versions)),
                       min((epoch, *self.epochs)))
         key = lease_key(self.node)
-        held = None if self.lease is None else encode(self.lease)
-        return MetaOperations(require={key: held}, put={key: encode(lease)}), lease
+        if self.lease is not None:
+            return MetaOperations(require={key: encode(self.lease)}, put={key: encode(lease)}), lease
+        return MetaOperations(require={key: None}, put={key: encode(lease), NEWEST_LEASE: encode(lease)}), lease
 
     def lost(self) -> SnapshotExpired:
         """Forgets all pins, whose row is gone, and says so."""

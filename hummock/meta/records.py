@@ -6,6 +6,7 @@
     hummock/delta/<version>     the steps after the checkpoint
     hummock/commit/<epoch>      what the newest commits answered
     hummock/lease/<node>        what a process has pinned, and until when
+    hummock/newest_lease        the lease that was made last; so this changes whenever there is one more
     hummock/vacuumed/<name>     files that vacuum removes: they may not enter a version
     hummock/tasks               the number of the next compact task; every change of a task changes it
     hummock/wanted/<id>         a key range that somebody asked to be compacted
@@ -37,6 +38,7 @@ CHECKPOINT = "hummock/checkpoint"
 DELTAS = "hummock/delta/"
 COMMITS = "hummock/commit/"
 LEASES = "hummock/lease/"
+NEWEST_LEASE = "hummock/newest_lease"
 VACUUMED = "hummock/vacuumed/"
 TASKS = "hummock/tasks"
 TASK = "hummock/task/"

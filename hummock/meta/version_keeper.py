@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
-from hummock.meta.records import HEAD, LEASES
+from hummock.meta.records import HEAD, LEASES, NEWEST_LEASE
 from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, follow, load
 from hummock.metrics import Metrics
@@ -122,5 +122,5 @@ class VersionKeeper:
 
 def retry_overtaken(error: PreconditionFailed) -> None:
     """A change that another one overtook is planned anew; any other requirement is the caller's to explain."""
-    if error.key != HEAD and not error.key.startswith(LEASES):
+    if error.key not in (HEAD, NEWEST_LEASE) and not error.key.startswith(LEASES):
         raise error

@@ -81,6 +81,26 @@ def test_a_pinned_epoch_holds_the_safe_epoch_back(manager, commit):
     assert manager.advance_safe_epoch(epoch_of(7)) == epoch_of(7)
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new node", "a node with a row"])
+def test_a_pin_that_comes_while_the_safe_epoch_is_raised_is_seen(manager, commit, store, clock, monkeypatch, is_new):
+    for number in range(1, 4):
+        commit(number)
+    reader = open_manager(store, clock, seed=1)
+    if not is_new:
+        reader.pin_snapshot("reader")
+    real, pinned = store.list, []
+
+    def list_then_pin(prefix):
+        rows = real(prefix)
+        if prefix == LEASES and not pinned:
+            pinned.append(None)
+            pinned[0] = reader.pin_snapshot("reader", epoch_of(1))
+        return rows
+
+    monkeypatch.setattr(store, "list", list_then_pin)
+    assert manager.advance_safe_epoch(epoch_of(3)) == epoch_of(1) == pinned[0]
+
+
 def test_pins_below_the_safe_epoch_and_above_the_committed_one_are_refused(manager, commit):
     commit(3)
     assert manager.advance_safe_epoch(epoch_of(2)) == epoch_of(2)
