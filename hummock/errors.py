@@ -20,6 +20,7 @@ HummockError
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
 ├── InvalidOption               also ValueError
+├── DiskCacheInUse              another process keeps its disk cache in the directory
 ├── SstableRefused              a commit names a file that may not enter a version
 ├── InvalidTask                 also ValueError: bytes that are no compact task, spec or result
 ├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
@@ -200,6 +201,17 @@ class InvalidOption(HummockError, ValueError):
 
     def __str__(self) -> str:
         return f"option {self.name} is {self.value!r}: must be {self.allowed}"
+
+
+class DiskCacheInUse(HummockError):
+    """Two processes may not keep a disk cache in one `directory`."""
+
+    def __init__(self, directory: str):
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"the directory {self.directory!r} holds the disk cache of another process"
 
 
 class SstableRefused(HummockError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from hummock.epoch import Epoch
+from hummock.sstable.disk_cache import DiskCacheCounts
 from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
 from hummock.write_path import WritePath
@@ -34,6 +35,11 @@ class StorageStats:
     open_scans: int
     block_cache_evictions: int
     meta_cache_evictions: int
+    disk_cache_bytes: int
+    disk_cache_hits: int  # of windows, as are the three below
+    disk_cache_misses: int
+    disk_cache_evictions: int
+    disk_cache_damaged: int  # that were not what had been written, and were read from the store again
     ingested_batches: int
     ingested_rows: int
     ingested_bytes: int
@@ -47,7 +53,8 @@ class StorageStats:
 COUNTED = frozenset(  # fields that only grow
     field.name
     for field in fields(StorageStats)
-    if field.name.startswith(("ingested_", "get_", "scan_")) or field.name.endswith("_evictions")
+    if field.name.startswith(("ingested_", "get_", "scan_"))
+    or field.name.endswith(("_hits", "_misses", "_evictions", "_damaged"))
 )
 
 
@@ -65,7 +72,8 @@ class ReadCounts:
 def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, open_scans: int,
              reads: ReadCounts) -> StorageStats:
     """REQUIRES the lock of `writes`."""
-    buffer = writes.buffer
+    buffer, disk = writes.buffer, files.disk_cache
+    counts = DiskCacheCounts() if disk is None else disk.counts
     return StorageStats(
         committed_epoch=version.max_committed_epoch,
         sealed_epoch=buffer.sealed_epoch,
@@ -87,6 +95,11 @@ def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, op
         open_scans=open_scans,
         block_cache_evictions=files.block_cache.evictions,
         meta_cache_evictions=files.meta_cache.evictions,
+        disk_cache_bytes=0 if disk is None else disk.used_bytes,
+        disk_cache_hits=counts.hits,
+        disk_cache_misses=counts.misses,
+        disk_cache_evictions=counts.evictions,
+        disk_cache_damaged=counts.damaged,
         ingested_batches=writes.ingested_batches,
         ingested_rows=writes.ingested_rows,
         ingested_bytes=writes.ingested_bytes,

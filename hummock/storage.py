@@ -21,6 +21,7 @@ import numpy as np
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
+    Corruption,
     HummockError,
     ObjectNotFound,
     SnapshotExpired,
@@ -281,6 +282,7 @@ class HummockStorage:
             shown = {_names(infos) for infos in (*(run.infos for run in runs), *staged)}
             self._runs = {names: run for names, run in self._runs.items() if names in shown}
             self._changed.notify_all()
+        self._sstable_store.retain(name for names in shown for name in names)
         self._release_retired()
 
     def close(self) -> None:
@@ -291,6 +293,7 @@ class HummockStorage:
             scans = list(self._scans)
             self._changed.notify_all()
         self._writes.close()
+        self._sstable_store.close()
         for scan in scans:
             scan.close()
         self._release_retired()
@@ -360,7 +363,12 @@ class HummockStorage:
             self._registry.settle(settled)
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
-        """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says."""
+        """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says.
+
+        Of a damaged object no nearer copy is kept: it may be the copy that is damaged.
+        """
+        if isinstance(error, Corruption):
+            self._sstable_store.object_store.forget(error.object_name)
         if isinstance(error, ObjectNotFound) and not self._local.protects(view.hold.pinned):
             with suppress(HummockError):
                 self._pin_again()

@@ -121,6 +121,10 @@ class ObjectStore(ABC):
     def delete(self, paths: Sequence[str]) -> None:
         """Removes the objects; an absent one is fine."""
 
+    def forget(self, path: str) -> bool:
+        """The object was not what it must be: whether the next read asks a source that this one did not."""
+        return False
+
     def within(self, seconds: float) -> ObjectStore:
         """The same store, whose requests give up after `seconds` each, where it can tell."""
         return self

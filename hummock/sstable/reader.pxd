@@ -45,7 +45,7 @@ cdef class SstableReader:
     cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end)   # each block of [start, end), or None
     cdef list blocks(self, list indexes)                # the same for many; one read for neighbours
     cdef dict load_blocks(self, list indexes)
-    cdef decode_into(self, OpenedSstable meta, list indexes, bytes stored, dict loaded)
+    cdef read_into(self, OpenedSstable meta, list indexes, dict loaded)
     cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last)   # bytes of blocks [first, last]
 
 

@@ -124,7 +124,13 @@ cdef class SstableReader:
             return other.wait(self.meta_path)
         with Flight(self.flights, [META]) as flight:
             encoded = self.object_store.get(self.meta_path)
-            flight.result = self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
+            try:
+                meta = SstableMeta.decode(encoded, self.info, self.meta_path)
+            except Corruption:
+                if not self.object_store.forget(self.meta_path):
+                    raise
+                meta = SstableMeta.decode(self.object_store.get(self.meta_path), self.info, self.meta_path)
+            flight.result = self.hold(meta)
             return flight.result
 
     cdef OpenedSstable hold(self, object meta):
@@ -180,16 +186,21 @@ cdef class SstableReader:
                 end = start + 1
                 while end < len(indexes) and are_near(meta, indexes[start], indexes[end - 1], indexes[end]):
                     end += 1
-                stored = self.stored(meta, indexes[start], indexes[end - 1])
-                self.decode_into(meta, indexes[start:end], stored, loaded)
+                try:
+                    self.read_into(meta, indexes[start:end], loaded)
+                except Corruption:
+                    if not self.object_store.forget(self.data_path):
+                        raise
+                    self.read_into(meta, indexes[start:end], loaded)
                 start = end
             for index, block in loaded.items():
                 self.shelf.put(index, block, (<Block>block).size_bytes)
             flight.result = loaded
         return loaded
 
-    cdef decode_into(self, OpenedSstable meta, list indexes, bytes stored, dict loaded):
-        """Decodes blocks that stand in `stored`, which begins with the first of them."""
+    cdef read_into(self, OpenedSstable meta, list indexes, dict loaded):
+        """Decodes blocks of ascending `indexes` from one read that spans them."""
+        cdef bytes stored = self.stored(meta, indexes[0], indexes[len(indexes) - 1])
         cdef const uint8_t* data = <const uint8_t*><const char*>stored
         cdef Py_ssize_t index, first = indexes[0]
         cdef list blocks = [Block(self.data_path) for _ in indexes]

@@ -1,4 +1,4 @@
-"""SstableStore: files by name, over an object store and two caches.
+"""SstableStore: files by name, over an object store, two caches in memory and, where wanted, one on disk.
 
 A file is two objects, written once and never changed: `.data` first, then `.meta`, so that a meta that is
 there belongs to a whole file. Thread safe.
@@ -6,6 +6,7 @@ there belongs to a whole file. Thread safe.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
@@ -13,6 +14,8 @@ from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.block_cache import BlockCache
 from hummock.sstable.builder import SstableOutput
+from hummock.sstable.cached_store import DiskCachedObjectStore
+from hummock.sstable.disk_cache import DiskCache
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.reader import SstableReader
@@ -22,6 +25,10 @@ class SstableStore:
     """Readers live as long as somebody holds them; what a file had cached goes with its reader."""
 
     def __init__(self, object_store: ObjectStore, options: StorageOptions):
+        self.disk_cache: DiskCache | None = None
+        if options.disk_cache_bytes:
+            self.disk_cache = DiskCache(options.disk_cache_directory, options.disk_cache_bytes, object_store.url)
+            object_store = DiskCachedObjectStore(object_store, self.disk_cache)
         self.object_store = object_store
         self.prefetch_bytes = options.prefetch_bytes
         self.block_cache = BlockCache(options.block_cache_bytes)
@@ -55,3 +62,13 @@ class SstableStore:
     def block(self, info: SstableInfo, index: int) -> Block:
         """Block `index` of the file, checked. Raises `Corruption` naming the object."""
         return self.reader(info).read_block(index)
+
+    def retain(self, names: Iterable[str]) -> None:
+        """What is on disk of other files than these goes: no read begins with them any more."""
+        if self.disk_cache is not None:
+            self.disk_cache.retain(names)
+
+    def close(self) -> None:
+        """Leaves the disk cache to the next process. Idempotent; reads under way go on without it."""
+        if self.disk_cache is not None:
+            self.disk_cache.close()

@@ -14,6 +14,7 @@ ARGUMENTS = {
     "ObjectStoreRefused": ("sst/a.data", "no such bucket"),
     "UploadLost": ("sst/a.data", "fsync failed"),
     "DeadlineExceeded": ("sst/a.data", "reset", 8),
+    "DiskCacheInUse": ("cache",),
     "Corruption": ("sst/a.data", "block 3", 1, 2),
     "MetaStoreError": ("broken",),
     "PreconditionFailed": ("version/current", b"1", None),

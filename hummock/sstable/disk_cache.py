@@ -1,0 +1,227 @@
+"""DiskCache: aligned windows of immutable objects, kept in two files of a directory up to a budget of bytes.
+
+`windows` holds them in slots of one size, `index` one record for each slot: whose window stands there, how long it
+is and its checksum. Neither is ever synced: a record that does not fit its own checksum, or a window that does not
+fit its record, is not there. So a crash, another program or a bad disk cost reads of the store and nothing else; a
+disk that fails is a cache that misses. What was not used for longest goes first, after a restart what was written
+first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hummock.checksum import crc32c_of
+from hummock.errors import DiskCacheInUse, InvalidOption
+from hummock.object_store.base import is_sstable_name, sstable_name_of
+from hummock.options import KIB
+
+WINDOW_BYTES = 128 * KIB
+RECORD = struct.Struct("<16sIIQBxxxII")      # name, window, bytes, order of writing, flags, checksum of bytes, own
+CHECKED_BYTES = RECORD.size - 4
+IS_META, IS_LAST = 1, 2
+Place = tuple[bytes, bool, int]             # of a window: the file's name, whether of its meta, number
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a record says."""
+
+    number: int
+    size: int
+    is_last: bool                           # the object ends with this window
+    checksum: int
+
+
+@dataclass(slots=True)
+class DiskCacheCounts:
+    """Of windows, since the cache was opened."""
+
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    damaged: int = 0                        # that were not what had been written, or could not be read
+
+
+class DiskCache:
+    """Windows of the objects of the store at `url`. Thread safe; of one process at a time.
+
+    Raises `DiskCacheInUse` where another one has the directory, `InvalidOption` where there can be none. What a
+    directory kept of another store is given up.
+    """
+
+    def __init__(self, directory: str, capacity_bytes: int, url: str):
+        self.counts = DiskCacheCounts()
+        self.slots = max(1, capacity_bytes // (WINDOW_BYTES + RECORD.size))
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Place, Slot] = OrderedDict()       # least recently used first
+        self._by_name: dict[bytes, set[Place]] = {}
+        self._free = list(range(self.slots))
+        self._written = 0
+        self._is_closed = False
+        try:
+            folder = Path(directory)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._owner = _open(folder / "owner")
+            try:
+                fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DiskCacheInUse(str(folder)) from error
+            self._windows, self._index = _open(folder / "windows"), _open(folder / "index")
+            self._take_over(url.encode())
+        except OSError as error:
+            raise InvalidOption("disk_cache_directory", directory, f"a directory to write in ({error})") from error
+
+    @property
+    def used_bytes(self) -> int:
+        return len(self._found) * (WINDOW_BYTES + RECORD.size)
+
+    def get(self, path: str, window: int) -> tuple[bytes, bool] | None:
+        """The window of the object, and whether the object ends with it; None: it is not here."""
+        place = _place(path, window)
+        with self._lock:
+            slot = self._found.get(place)
+            if slot is None or self._is_closed:
+                self.counts.misses += 1
+                return None
+            self._found.move_to_end(place)
+        try:
+            data = os.pread(self._windows, slot.size, slot.number * WINDOW_BYTES)
+        except OSError:
+            data = b""
+        is_sound = len(data) == slot.size and crc32c_of(data) == slot.checksum
+        with self._lock:
+            if is_sound:
+                self.counts.hits += 1
+                return data, slot.is_last
+            self.counts.misses += 1
+            if self._found.get(place) is slot:          # else its slot was given to another window meanwhile
+                self.counts.damaged += 1
+                self._forget(place)
+        return None
+
+    def put(self, path: str, window: int, data: memoryview, is_last: bool) -> None:
+        """Keeps the window, in the place of the one that was not used for longest."""
+        place, checksum = _place(path, window), crc32c_of(data)
+        with self._lock:
+            if self._is_closed or place in self._found:
+                return
+            if not self._free:
+                if not self._found:                     # other threads write all the slots there are
+                    return
+                self._remove(next(iter(self._found)))
+                self.counts.evictions += 1
+            slot = Slot(self._free.pop(), data.nbytes, is_last, checksum)
+            self._written += 1
+            record = _record(place, slot, self._written)
+        try:
+            is_written = (os.pwrite(self._windows, data, slot.number * WINDOW_BYTES) == data.nbytes
+                          and os.pwrite(self._index, record, slot.number * RECORD.size) == RECORD.size)
+        except OSError:
+            is_written = False
+        with self._lock:
+            if is_written and not self._is_closed and place not in self._found:
+                self._add(place, slot)
+            else:
+                self._free.append(slot.number)
+
+    def forget(self, path: str) -> bool:
+        """Drops what is here of the object; whether anything was."""
+        name, is_meta, _ = _place(path, 0)
+        with self._lock:
+            places = [place for place in self._by_name.get(name, ()) if place[1] == is_meta]
+            for place in places:
+                self._forget(place)
+        return bool(places)
+
+    def retain(self, names: Iterable[str]) -> None:
+        """Drops all windows of other files than these."""
+        kept = {bytes.fromhex(name) for name in names if is_sstable_name(name)}
+        with self._lock:
+            for name in self._by_name.keys() - kept:
+                for place in tuple(self._by_name[name]):
+                    self._forget(place)
+
+    def close(self) -> None:
+        """What is kept stays for the next one to open the directory. Idempotent."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                fcntl.flock(self._owner, fcntl.LOCK_UN)         # a write under way harms nobody: it is checked
+                self._found.clear()
+                self._by_name.clear()
+
+    def __del__(self) -> None:
+        for name in ("_windows", "_index", "_owner"):
+            if hasattr(self, name):
+                os.close(getattr(self, name))
+
+    def _take_over(self, url: bytes) -> None:
+        """Reads the index that an earlier process left; its owner file names the store."""
+        owner = f"{WINDOW_BYTES} ".encode() + url
+        if os.pread(self._owner, len(owner) + 1, 0) != owner:
+            os.ftruncate(self._index, 0)
+            os.ftruncate(self._owner, 0)
+            os.pwrite(self._owner, owner, 0)
+        os.ftruncate(self._windows, self.slots * WINDOW_BYTES)
+        os.ftruncate(self._index, self.slots * RECORD.size)
+        content = os.pread(self._index, self.slots * RECORD.size, 0)
+        read = sorted(entry for number in range(len(content) // RECORD.size)
+                      if (entry := _read(content, number)) is not None)
+        for order, place, number, size, is_last, checksum in read:
+            if place in self._found:
+                self._remove(place)
+            self._add(place, Slot(number, size, is_last, checksum))
+            self._written = order
+        taken = {slot.number for slot in self._found.values()}
+        self._free = [number for number in range(self.slots) if number not in taken]
+
+    def _add(self, place: Place, slot: Slot) -> None:
+        self._found[place] = slot
+        self._by_name.setdefault(place[0], set()).add(place)
+
+    def _forget(self, place: Place) -> None:
+        """For good: a restart does not find it either. REQUIRES the lock."""
+        with suppress(OSError):
+            os.pwrite(self._index, bytes(RECORD.size), self._found[place].number * RECORD.size)
+        self._remove(place)
+
+    def _remove(self, place: Place) -> None:
+        self._free.append(self._found.pop(place).number)
+        places = self._by_name[place[0]]
+        places.discard(place)
+        if not places:
+            del self._by_name[place[0]]
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _place(path: str, window: int) -> Place:
+    name = sstable_name_of(path)
+    assert name is not None
+    return bytes.fromhex(name), path.endswith(".meta"), window
+
+
+def _record(place: Place, slot: Slot, order: int) -> bytes:
+    flags = IS_META * place[1] | IS_LAST * slot.is_last
+    record = RECORD.pack(place[0], place[2], slot.size, order, flags, slot.checksum, 0)
+    return record[:CHECKED_BYTES] + crc32c_of(record[:CHECKED_BYTES]).to_bytes(4, "little")
+
+
+def _read(content: bytes, number: int) -> tuple[int, Place, int, int, bool, int] | None:
+    """What record `number` says, order first; None where none stands."""
+    record = content[number * RECORD.size:(number + 1) * RECORD.size]
+    name, window, size, order, flags, checksum, own = RECORD.unpack(record)
+    if size > WINDOW_BYTES or order == 0 or own != crc32c_of(record[:CHECKED_BYTES]):
+        return None
+    return order, (name, bool(flags & IS_META), window), number, size, bool(flags & IS_LAST), checksum
