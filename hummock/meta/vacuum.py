@@ -25,7 +25,7 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from hummock.epoch import Clock, monotonic_seconds
-from hummock.errors import MetaStoreCorrupt, MetaStoreError, PreconditionFailed
+from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, PreconditionFailed
 from hummock.meta.pins import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
 from hummock.meta.references import Need, References, pinned_floor, read_references
@@ -93,6 +93,8 @@ class Vacuum:
         report = VacuumReport(dry_run)
         if self._remove_stale(report, watch):
             self._remove_orphans(report, watch)
+        if not dry_run and not self.is_under_way:
+            self._remove_leftovers()
         self.metrics.vacuum_seconds.observe(monotonic_seconds() - began)
         if report.is_complete:
             for need, footprint in report.found.items():
@@ -221,6 +223,13 @@ class Vacuum:
             if not behind or found.path > sstable_meta_path(behind):
                 report.objects_listed += 1
                 yield found
+
+    def _remove_leftovers(self) -> None:
+        """A store that does not let us is no reason to fail: they cost space alone."""
+        try:
+            self._object_store.remove_leftovers(self._clock())
+        except ObjectStoreError as error:
+            self.metrics.vacuum_failures.labels(type(error).__name__).inc()
 
     # -- both ----------------------------------------------------------------------------------------------
 

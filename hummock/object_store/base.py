@@ -129,6 +129,10 @@ class ObjectStore(ABC):
         """The same store, whose requests give up after `seconds` each, where it can tell."""
         return self
 
+    def remove_leftovers(self, now_ms: int) -> int:
+        """Gives up what writers that are long gone left unfinished, where such things cost space; how many."""
+        return 0
+
     def close(self) -> None:    # noqa: B027  most stores hold nothing open
         """Gives back what the store holds open; using it afterwards is a bug."""
 

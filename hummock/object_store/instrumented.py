@@ -104,6 +104,9 @@ class InstrumentedObjectStore(ObjectStore):
     def delete(self, paths: Sequence[str]) -> None:
         self.call("delete", paths[0] if paths else "", lambda left: self._store.within(left).delete(paths))
 
+    def remove_leftovers(self, now_ms: int) -> int:
+        return self.call("delete", "", lambda left: self._store.within(left).remove_leftovers(now_ms))
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

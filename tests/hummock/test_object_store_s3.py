@@ -17,7 +17,7 @@ from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.address import parse_address
 from hummock.object_store.probe import require_exclusive_creation
-from hummock.object_store.s3 import KEYS_AT_ONCE, S3ObjectStore
+from hummock.object_store.s3 import KEYS_AT_ONCE, STALE_UPLOAD_MS, S3ObjectStore
 from hummock.object_store.s3_client import typed_error
 from hummock.options import MIB, RetryOptions
 from tests.suites.object_store_suite import ObjectStoreSuite
@@ -120,6 +120,15 @@ class TestStreaming:
         assert store.remove_leftovers(begun_ms + 1000, kept_ms=2000) == 0
         assert store.remove_leftovers(begun_ms + 3000, kept_ms=2000) == 1
         assert store.client.call("list_multipart_uploads", "", 10).get("Uploads", []) == []
+
+    def test_the_instrumented_store_removes_uploads_of_the_dead(self, store, url):
+        store.create("a").write(bytes(PART))
+        (begun,) = store.client.call("list_multipart_uploads", "", 10)["Uploads"]
+        begun_ms = int(begun["Initiated"].timestamp() * 1000)
+        opened = open_object_store(url)
+        assert opened.remove_leftovers(begun_ms + STALE_UPLOAD_MS) == 0
+        assert opened.remove_leftovers(begun_ms + STALE_UPLOAD_MS + 1000) == 1
+        opened.close()
 
     def test_an_upload_that_was_removed_is_lost(self, store, monkeypatch):
         spy = Spy(store.client, monkeypatch)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, SnapshotExpired, SstableRefused
+from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, ObjectStoreRefused, SnapshotExpired, SstableRefused
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import LEASES, TASK, UPLOADS, VACUUMED, vacuumed_key
 from hummock.meta.references import Need
@@ -438,3 +438,21 @@ def test_a_report_speaks_of_bytes_by_need(world):
     assert list(report.rows())[:2] == [("live", 2, 2 * FILE_BYTES), ("pinned", 0, 0)]
     assert report.to_json()["found"]["in_flight"] == {"files": 0, "bytes": 0}
     assert "live: 2 files, 200 bytes" in repr(report) and report.found[Need.ORPHANED].bytes == FILE_BYTES
+
+
+def test_a_listing_run_gives_up_what_dead_writers_left_in_the_object_store_and_a_dry_one_does_not(world, monkeypatch):
+    asked = []
+    monkeypatch.setattr(world.objects, "remove_leftovers", asked.append)
+    world.vacuum().remove_stale()
+    world.vacuum().run(dry_run=True)
+    assert asked == []
+    world.vacuum().run()
+    assert asked == [world.clock()]
+
+
+def test_a_listing_run_is_whole_although_the_object_store_refuses_to_show_leftovers(world, monkeypatch):
+    def refuse(now_ms):
+        raise ObjectStoreRefused("", "no right to list uploads")
+
+    monkeypatch.setattr(world.objects, "remove_leftovers", refuse)
+    assert world.vacuum().run().is_complete
