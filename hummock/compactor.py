@@ -26,6 +26,7 @@ from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_nam
 from hummock.options import MIB, CompactionOptions
 from hummock.version import HummockVersion
 
+IDLE_POLL_SECONDS = 10.0        # ... at the least, after a while without any
 POLL_SECONDS = 1.0              # how often other processes' versions, and tasks to be tried again, are looked for
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not parted below that for the sake of more threads
 REPORT_TRIES = 8
@@ -59,6 +60,8 @@ class Compactor:
         self._changed = threading.Condition()
         self._news = 0                          # grows with every version and every ended attempt
         self._attempts: set[_Attempt] = set()
+        self._pause = POLL_SECONDS              # until the next look; doubles while there are no news
+        self._is_watched = False                # some idle thread looks from time to time: the others sleep
         self._is_closed = False                 # no further task is taken
         self._is_aborted = False                # those in the works end early
         self._beats_ended = threading.Event()
@@ -79,6 +82,9 @@ class Compactor:
         got = self._client.get_compact_task(self.node)
         if got is None:
             return False
+        with self._changed:
+            self._pause = POLL_SECONDS          # where one was, there may be another
+            self._changed.notify_all()
         self._attempt(*got)
         return True
 
@@ -132,7 +138,19 @@ class Compactor:
             except Exception as error:      # of the attempt or of the meta store: told, and tried again
                 self.error, busy = error, False
             if not busy:
-                self._wait(seen, POLL_SECONDS)
+                self._idle(seen)
+
+    def _idle(self, seen: int) -> None:
+        """Returns when it may be worth while to ask for a task: of all idle threads one keeps a look-out."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._news != seen or self._is_closed or not self._is_watched)
+            if self._news != seen or self._is_closed:
+                self._pause = POLL_SECONDS
+                return
+            self._is_watched = True
+            told = self._changed.wait_for(lambda: self._news != seen or self._is_closed, self._pause)
+            self._is_watched = False
+            self._pause = POLL_SECONDS if told else min(2 * self._pause, IDLE_POLL_SECONDS)
 
     def _hear(self, version: HummockVersion) -> None:
         self._tell()

@@ -190,3 +190,28 @@ def test_a_requested_range_is_merged_into_the_last_level():
     assert [level.number for level in store.manager.version.levels if level.runs] == [OPTIONS.last_level]
     assert [answer.kind for answer in store.manager.task_answers()] == [TaskKind.MANUAL]
     assert store.rows() == before
+
+
+def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_news(monkeypatch):
+    monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("hummock.compactor.IDLE_POLL_SECONDS", 0.004)
+    store, begun, asked, enough = Store(), set(), [], threading.Event()
+    ask = store.manager.get_compact_task
+
+    def noted(node):
+        begun.add(threading.current_thread().name)
+        if len(begun) == 2:
+            asked.append((threading.current_thread().name, compactor._pause))
+        if len(asked) == 12:
+            enough.set()
+        return ask(node)
+
+    monkeypatch.setattr(store.manager, "get_compact_task", noted)
+    compactor = store.compactor()
+    with compactor:
+        assert enough.wait(20)
+        assert len({name for name, _ in asked[2:12]}) == 1 and asked[11][1] == 0.004
+        store.write(6)
+        before = store.rows()
+        assert compactor.wait_idle(60) and store.manager.task_answers()
+        assert store.rows() == before
