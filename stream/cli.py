@@ -17,6 +17,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
+from hummock.__main__ import SWITCH_INTERVAL_SECONDS
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
 from relational.errors import RelationalError
@@ -25,9 +26,6 @@ from stream.errors import ConnectorError, RecoveryFailed, StreamError
 from stream.session import Session, connect
 from stream.table import Table
 from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
-
-SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long a thread that has work may wait for the interpreter in processes of ours; Python's own is 5 ms."""
 
 LAZY_COMMANDS = {"flights": "stream.flights_command:flights"}
 """Commands of modules that are imported only when called: name -> module:object."""

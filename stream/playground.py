@@ -15,6 +15,7 @@ from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store import MetaStore
+from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
@@ -66,30 +67,7 @@ class Playground:
         with contextlib.ExitStack() as undo:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
-            self.manager = HummockManager(
-                meta_store,
-                object_store,
-                compaction=options.compaction,
-                metrics=self.metrics,
-                random_bytes=random_bytes,
-            )
-            undo.callback(self.manager.close)
-            writer = self.manager.claim_writer(self.node_name)
-            self.storage = HummockStorage(
-                self.manager,
-                object_store,
-                options.storage,
-                session=writer,
-                node=self.node_name,
-                metrics=self.metrics,
-                compaction=options.compaction if options.is_maintained else None,
-            )
-            undo.callback(self.storage.close)
-            self.storage.follow_versions()
-            if options.is_maintained:
-                maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)
-                undo.callback(maintenance.close)
-                maintenance.start()
+            writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.node = ComputeNode(
@@ -111,6 +89,37 @@ class Playground:
             undo.callback(self.meta.close, CLOSE_SECONDS)
             self.meta.start()
             self._undo = undo.pop_all()
+
+    def _open_store(
+        self,
+        object_store: ObjectStore,
+        meta_store: MetaStore,
+        random_bytes: Callable[[int], bytes],
+        undo: contextlib.ExitStack,
+    ) -> WriterSession:
+        """Makes manager and storage, with what keeps the files in shape; the writer role that was claimed."""
+        options = self.options
+        self.manager = HummockManager(
+            meta_store, object_store, compaction=options.compaction, metrics=self.metrics, random_bytes=random_bytes
+        )
+        undo.callback(self.manager.close)
+        writer = self.manager.claim_writer(self.node_name)
+        self.storage = HummockStorage(
+            self.manager,
+            object_store,
+            options.storage,
+            session=writer,
+            node=self.node_name,
+            metrics=self.metrics,
+            compaction=options.compaction if options.is_maintained else None,
+        )
+        undo.callback(self.storage.close)
+        self.storage.follow_versions()
+        if options.is_maintained:
+            maintenance = Maintenance(self.manager, meta_store, object_store, tasks_at_once=1)
+            undo.callback(maintenance.close)
+            maintenance.start()
+        return writer
 
     def close(self) -> None:
         """End everything; what was not committed is gone. Closing twice is fine."""
