@@ -63,7 +63,7 @@ class RetryOptions:
     The wait before try n is a random share of min(max_delay_ms, first_delay_ms * 2**n).
     """
 
-    attempts: int = 8
+    attempts: int = 32
     first_delay_ms: int = 20
     max_delay_ms: int = 2_000
     deadline_ms: int = 30_000

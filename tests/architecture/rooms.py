@@ -133,8 +133,8 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.node": (
         "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "
-        "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store hummock.version "
-        "relational.catalog"
+        "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store "
+        "hummock.version relational.catalog"
     ),
     "stream.session": (
         "node plan meta control message relational.expr relational.types relational.sql "
