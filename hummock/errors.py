@@ -19,6 +19,7 @@ HummockError
 │   └── MetaStoreForked         a handle was used in a process that did not open it
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
+├── InvalidKey                  also ValueError: parts that make no user key
 ├── InvalidOption               also ValueError
 ├── DiskCacheInUse              another process keeps its disk cache in the directory
 ├── SstableRefused              a commit names a file that may not enter a version
@@ -26,6 +27,7 @@ HummockError
 ├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
 ├── TaskCancelled               a compaction was told to stop
 ├── Fenced                      a role was claimed by another process since
+├── RoleMissing                 what was asked for needs a role that the store was opened without
 ├── EpochTooOld                 a read below what compaction has kept
 ├── SnapshotExpired             a lease ran out and what it protected is gone
 ├── WaitEpochTimeout            also TimeoutError
@@ -192,6 +194,18 @@ class InvalidEpoch(HummockError, ValueError):
         return f"epoch {self.epoch}: {self.reason}"
 
 
+class InvalidKey(HummockError, ValueError):
+    """No user key has these parts: an integer of 32 bits, one of 16, and bytes."""
+
+    def __init__(self, table_id: Any, vnode: Any, key: Any):
+        super().__init__(table_id, vnode, key)
+        self.table_id, self.vnode, self.key = table_id, vnode, key
+
+    def __str__(self) -> str:
+        return (f"no user key has table id {self.table_id!r}, vnode {self.vnode!r} and {type(self.key).__name__}: "
+                f"it is a u32, a u16 and bytes")
+
+
 class InvalidOption(HummockError, ValueError):
     """Option `name` may not be `value`; `allowed` says what may be."""
 
@@ -267,6 +281,17 @@ class Fenced(HummockError):
 
     def __str__(self) -> str:
         return f"the {self.role} role was claimed again: held generation {self.held}, now {self.current}"
+
+
+class RoleMissing(HummockError):
+    """The store was opened without `role`."""
+
+    def __init__(self, role: str = "writer"):
+        super().__init__(role)
+        self.role = role
+
+    def __str__(self) -> str:
+        return f'the store was opened without the {self.role} role: open it with role="{self.role}"'
 
 
 class EpochTooOld(HummockError):

@@ -6,14 +6,19 @@ a table's rows lie together and within it those of a vnode.
 
 from dataclasses import dataclass
 
+from hummock.errors import InvalidKey
+
 USER_KEY_PREFIX_BYTES = 6           # table id and vnode
 MAX_TABLE_ID = 0xFFFF_FFFF
 MAX_VNODE = 0xFFFF
 
 
-def user_key(table_id: int, vnode: int, key: bytes) -> bytes:
-    """`table_id u32 BE | vnode u16 BE | key`. OverflowError where a number does not fit."""
-    return table_id.to_bytes(4, "big") + vnode.to_bytes(2, "big") + key
+def user_key(table_id, vnode, key) -> bytes:    # an argument that is declared int would take 1.5 for 1
+    """`table_id u32 BE | vnode u16 BE | key`. InvalidKey where a part is not of its kind or does not fit."""
+    try:
+        return table_id.to_bytes(4, "big") + vnode.to_bytes(2, "big") + key
+    except (AttributeError, OverflowError, TypeError):
+        raise InvalidKey(table_id, vnode, key) from None
 
 
 def table_id_of(key: bytes) -> int:
@@ -41,12 +46,12 @@ class KeyRange:
     end: bytes | None = None
 
     @classmethod
-    def table(cls, table_id: int) -> KeyRange:
+    def table(cls, table_id) -> KeyRange:
         """Every key of a table."""
-        return cls.prefix(table_id.to_bytes(4, "big"))
+        return cls.prefix(user_key(table_id, 0, b"")[:4])
 
     @classmethod
-    def vnode(cls, table_id: int, vnode: int) -> KeyRange:
+    def vnode(cls, table_id, vnode) -> KeyRange:
         """Every key of one vnode of a table."""
         return cls.prefix(user_key(table_id, vnode, b""))
 

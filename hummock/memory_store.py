@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hummock.binary_column import BinaryColumn
-from hummock.epoch import Epoch, check_pure, pure_epoch
+from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
 from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
 from hummock.key import KeyRange
 from hummock.state_store import DEFAULT, ReadOptions, StateStoreIterator, SyncResult
@@ -56,12 +56,12 @@ class MemoryStateStore:
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
         with self._lock:
-            self._require_open()
+            self._check_read(epoch)
             return self._visible(key, epoch)
 
     def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
         with self._lock:
-            self._require_open()
+            self._check_read(epoch)
             wanted = BinaryColumn.from_arrow(keys)
             return BinaryColumn.from_pylist([self._visible(wanted[row], epoch) for row in range(len(wanted))])
 
@@ -75,7 +75,7 @@ class MemoryStateStore:
         limit: int | None = None,
     ) -> MemoryScan:
         with self._lock:
-            self._require_open()
+            self._check_read(epoch)
             return MemoryScan(self, list(self._rows(key_range, epoch, reverse, limit)))
 
     def scan_prefixes(
@@ -83,7 +83,7 @@ class MemoryStateStore:
     ) -> tuple[np.ndarray, KvBatch]:
         wanted = BinaryColumn.from_arrow(prefixes)
         with self._lock:
-            self._require_open()
+            self._check_read(epoch)
             found = [
                 (row, pair)
                 for row in range(len(wanted))
@@ -97,7 +97,7 @@ class MemoryStateStore:
         wanted = BinaryColumn.from_arrow(starts)
         bounds = [None] * len(wanted) if ends is None else list(BinaryColumn.from_arrow(ends))
         with self._lock:
-            self._require_open()
+            self._check_read(epoch)
             found = [
                 (row, pair)
                 for row, (start, end) in enumerate(zip(wanted, bounds, strict=True))
@@ -157,6 +157,10 @@ class MemoryStateStore:
     def _require_open(self) -> None:
         if self._is_closed:
             raise StoreClosed("the store")
+
+    def _check_read(self, epoch: Epoch) -> None:
+        self._require_open()
+        check_epoch(epoch)
 
     def _visible(self, key: bytes, epoch: int) -> bytes | None:
         for written, value, _ in self._versions.get(key, ()):

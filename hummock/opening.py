@@ -53,7 +53,8 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
                  **options: Any) -> MaintainedStorage:
     """The store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
-    Opening is reading: as "reader", the default, the data at the URL stays as it is. `role="writer"` makes the
+    Opening is reading: as "reader", the default, the data at the URL stays as it is, and only what is known to be
+    committed is read. `role="writer"` makes the
     store if it is not there and takes the writer role over from any other process, whose next commit is then
     refused; a store in memory has nobody else, so there it is the default. `meta` says where the truth is, as
     `open_meta_store` does. A writer compacts and vacuums in the background, as `compaction` and `vacuum` say, unless
@@ -83,6 +84,7 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
         resources = opened.pop_all()
     try:
         storage = MaintainedStorage(manager, object_store, storage_options, session=session, metrics=metrics,
+                                    committed_only=session is None,
                                     compaction=None if compaction is False else shape, on_close=resources.close)
     except BaseException:
         resources.close()

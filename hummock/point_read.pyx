@@ -37,9 +37,9 @@ cdef Py_ssize_t RELEASE_KEYS = 512          # so many searches are worth a relea
 @cython.freelist(8)
 cdef class PointReader:
 
-    def __cinit__(self, ReadView view not None, uint64_t epoch):
-        view.check_epoch(epoch)
-        self.view, self.newest, self.pins = view, epoch | SPILL_MASK, []
+    def __cinit__(self, ReadView view not None, epoch):
+        self.newest = view.checked(epoch) | SPILL_MASK
+        self.view, self.pins = view, []
 
     def __dealloc__(self):
         cdef Py_ssize_t position
@@ -303,8 +303,8 @@ cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
         prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
 
 
-def read_one(ReadView view not None, bytes key not None, uint64_t epoch):
-    """The value of `key` at `epoch`, or None. Raises EpochTooOld, or Corruption naming the object."""
+def read_one(ReadView view not None, bytes key not None, epoch):
+    """The value of `key` at `epoch`, or None. Raises EpochTooOld, InvalidEpoch, or Corruption naming the object."""
     cdef PointReader reader = PointReader(view, epoch)
     cdef Probe probe
     cdef Slice wanted
@@ -316,7 +316,7 @@ def read_one(ReadView view not None, bytes key not None, uint64_t epoch):
     return PyBytes_FromStringAndSize(<const char*>probe.value.data, probe.value.size)
 
 
-def read_many(ReadView view not None, BinaryColumn keys not None, uint64_t epoch):
+def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
     """The value of each key at `epoch`, null where there is none, as a BinaryColumn of as many rows.
 
     A null key has no value. Raises what `read_one` raises, and OverflowError when the values pass 2 GiB.
@@ -328,6 +328,7 @@ def read_many(ReadView view not None, BinaryColumn keys not None, uint64_t epoch
     if probes == NULL:
         raise MemoryError
     try:
+        view.checked(epoch)
         while first < keys.rows:
             count = min(SLICE_KEYS, keys.rows - first)
             reader = PointReader(view, epoch)

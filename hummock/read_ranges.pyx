@@ -27,7 +27,7 @@ cdef Py_ssize_t BLOCK_BYTES = 80 << 10      # what a block is taken for
 cdef Py_ssize_t SPARE_ROWS = 8              # beyond a run's share of a range's rows
 
 
-def read_prefixes(ReadView view not None, BinaryColumn prefixes not None, uint64_t epoch, bint reverse=False,
+def read_prefixes(ReadView view not None, BinaryColumn prefixes not None, epoch, bint reverse=False,
                   limit=None) -> tuple:
     """(int32[n]: the row of `prefixes` of each result row, KvBatch of those n rows), in the order of `prefixes`.
 
@@ -39,7 +39,7 @@ def read_prefixes(ReadView view not None, BinaryColumn prefixes not None, uint64
     return read_ranges(view, start, end, prefixes, None, True, epoch, reverse, limit)
 
 
-def read_starts(ReadView view not None, BinaryColumn starts not None, BinaryColumn ends, uint64_t epoch,
+def read_starts(ReadView view not None, BinaryColumn starts not None, BinaryColumn ends, epoch,
                 limit=None) -> tuple:
     """(int32[n]: the row of `starts` of each result row, KvBatch of those n rows), in the order of `starts`.
 
@@ -53,24 +53,23 @@ def read_starts(ReadView view not None, BinaryColumn starts not None, BinaryColu
 
 
 cdef tuple read_ranges(
-    ReadView view, bytes start, bytes end, BinaryColumn starts, BinaryColumn ends, bint by_prefix, uint64_t epoch,
+    ReadView view, bytes start, bytes end, BinaryColumn starts, BinaryColumn ends, bint by_prefix, epoch,
     bint reverse, limit
 ):
     """`start` and `end` hold all ranges between them."""
     cdef list children = [], sources = []
-    cdef uint64_t newest = epoch | SPILL_MASK
+    cdef uint64_t bound = view.checked(epoch), newest = bound | SPILL_MASK
     cdef Py_ssize_t first = 0, count, position
     cdef HummockIterator child
     cdef RangeCollector rows
     cdef uint8_t[:, ::1] among
-    view.check_epoch(epoch)
     for source in view.owners if starts.rows > 0 else ():
         child = child_of(view, source, start, end, newest, reverse)
         if child is not None:
             children.append(child)
             sources.append(source)
     child = children[0] if len(children) == 1 else MergeIterator(children, REVERSE if reverse else FORWARD)
-    rows = RangeCollector(UserIterator(child, start, end, epoch, rules=view.rules), starts, ends, by_prefix, limit)
+    rows = RangeCollector(UserIterator(child, start, end, bound, rules=view.rules), starts, ends, by_prefix, limit)
     count = min(max(GATHERED_BYTES // (BLOCK_BYTES * (len(children) + 1)), FEWEST_RANGES), MOST_RANGES, starts.rows)
     among = np.ones((count, max(len(children), 1)), np.uint8)
     while children and first < starts.rows:

@@ -41,6 +41,7 @@ cdef struct Source:                     # where versions of a key may be; exactl
 cdef class ReadView:
     cdef readonly object version        # HummockVersion
     cdef readonly uint64_t safe_epoch
+    cdef readonly uint64_t newest_epoch # no read is above it
     cdef RowRules rules                 # of the version's tables
     cdef readonly tuple runs            # SortedRuns of `version`, newest first
     cdef readonly object hold           # keeps the version's files while the view lives
@@ -50,4 +51,4 @@ cdef class ReadView:
 
     cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options)
     # over what `source` may hold of the range; None: nothing
-    cdef int check_epoch(self, uint64_t epoch) except -1            # EpochTooOld below the safe epoch
+    cdef uint64_t checked(self, epoch) except? 0                    # EpochTooOld, or InvalidEpoch

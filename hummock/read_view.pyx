@@ -5,12 +5,14 @@ newer epochs, so a point read ends at the first that answers. A reader takes the
 reference and keeps it to its end; a write, a flush or a commit makes another view.
 """
 
+from cpython.exc cimport PyErr_Clear, PyErr_Occurred
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
-from hummock.epoch import pure_epoch
-from hummock.errors import EpochTooOld
+from hummock.epoch import check_epoch, pure_epoch
+from hummock.errors import EpochTooOld, InvalidEpoch
 
 from hummock.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
@@ -25,7 +27,11 @@ from hummock.sstable.key_prefix cimport KeyPrefix
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
+cdef extern from "Python.h":
+    uint64_t number_of "PyLong_AsUnsignedLongLong"(object) noexcept
+
 cdef uint64_t SPILL_MASK = 0xFFFF
+cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t TABLE_ID_BYTES = 4
 
 
@@ -117,12 +123,15 @@ cdef class SortedRun:
 cdef class ReadView:
     """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`.
 
-    `previous` is a view from which this one may take over what it shares with it.
+    `previous` is a view from which this one may take over what it shares with it. Reads of a view that is
+    `committed_only` are at or below the version's committed epoch.
     """
 
-    def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None, ReadView previous=None):
+    def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None, ReadView previous=None,
+                  bint committed_only=False):
         cdef Py_ssize_t position
         self.version, self.safe_epoch, self.runs, self.hold = version, version.safe_epoch, runs, hold
+        self.newest_epoch = version.max_committed_epoch | SPILL_MASK if committed_only else MAX_EPOCH
         if previous is not None and previous.version is version:
             self.rules = previous.rules
         else:
@@ -143,30 +152,40 @@ cdef class ReadView:
 
     def with_local(self, tuple local not None) -> ReadView:
         """The same version under other local sources."""
-        return ReadView(self.version, local, self.runs, self.hold, self)
+        return ReadView(self.version, local, self.runs, self.hold, self, self.newest_epoch != MAX_EPOCH)
 
-    cdef int check_epoch(self, uint64_t epoch) except -1:
-        if epoch | SPILL_MASK < self.safe_epoch:
-            raise EpochTooOld(pure_epoch(epoch), self.safe_epoch)
-        return 0
+    cdef uint64_t checked(self, epoch) except? 0:
+        """`epoch` as a number, if it may be read at."""
+        cdef uint64_t number
+        if not PyLong_CheckExact(epoch):
+            check_epoch(epoch)
+        number = number_of(epoch)
+        if number == MAX_EPOCH and PyErr_Occurred() != NULL:
+            PyErr_Clear()
+            check_epoch(epoch)
+        if number | SPILL_MASK < self.safe_epoch:
+            raise EpochTooOld(pure_epoch(number), self.safe_epoch)
+        if number > self.newest_epoch:
+            raise InvalidEpoch(number, f"the store was opened as a reader and knows what is committed up to "
+                                       f"{pure_epoch(self.newest_epoch)}: call wait_epoch before reading above that")
+        return number
 
-    def read(self, bytes start not None, bytes end, uint64_t epoch, bint reverse, options) -> UserIterator:
+    def read(self, bytes start not None, bytes end, epoch, bint reverse, options) -> UserIterator:
         """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive it.
 
-        Raises EpochTooOld. Files that cannot hold such a row are not opened; the others when first needed.
+        Raises EpochTooOld and InvalidEpoch. Files that cannot hold such a row are not opened; the others when first needed.
         """
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD
-        cdef uint64_t newest = epoch | SPILL_MASK
+        cdef uint64_t bound = self.checked(epoch), newest = bound | SPILL_MASK
         cdef HummockIterator child
-        self.check_epoch(epoch)
         if end is None or start < end:
             for source in self.owners:
                 child = self.child(source, start, end, newest, direction, options)
                 if child is not None:
                     children.append(child)
         child = children[0] if len(children) == 1 else MergeIterator(children, direction)
-        return UserIterator(child, start, end, epoch, rules=self.rules)
+        return UserIterator(child, start, end, bound, rules=self.rules)
 
     cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options):
         cdef SortedRun run

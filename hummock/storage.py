@@ -24,6 +24,7 @@ from hummock.errors import (
     Corruption,
     HummockError,
     ObjectNotFound,
+    RoleMissing,
     SnapshotExpired,
     StoreClosed,
     WaitEpochTimeout,
@@ -69,7 +70,8 @@ class HummockStorage:
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
     Without a `session` (the writer role) it can write, sync and read, but not `commit`; the files of a `sync`
-    may then be committed by whoever holds the role. What is not committed when the store closes is lost. Given the
+    may then be committed by whoever holds the role; one that is `committed_only` writes nothing, and reads no epoch
+    above the committed one that it knows. What is not committed when the store closes is lost. Given the
     shape that `compaction` keeps the tree in, writers are slowed down as level 0 grows out of it.
     """
 
@@ -84,11 +86,12 @@ class HummockStorage:
         random_bytes: RandomBytes = os.urandom,
         metrics: Metrics | None = None,
         compaction: CompactionOptions | None = None,
+        committed_only: bool = False,
         on_close: Callable[[], None] | None = None,
     ):
         self.options = options or StorageOptions()
         self.meta_client, self.session = meta_client, session
-        self._on_close = on_close
+        self._on_close, self._committed_only = on_close, committed_only
         self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
         self._sstable_store = SstableStore(object_store, self.options)
         self._retired: deque[PinnedVersion] = deque()
@@ -107,6 +110,8 @@ class HummockStorage:
             self.options, uploader, self._registry, metrics or Metrics(), self._changed,
             lambda: self._local.version, self._show, compaction,
         )  # fmt: skip
+        if committed_only:
+            self._writes.refuse(RoleMissing())
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
 
@@ -135,7 +140,7 @@ class HummockStorage:
         """
         session = self.session
         if session is None:
-            raise HummockError("a store that was opened without the writer role cannot commit")
+            raise RoleMissing
         dropped = tuple(dropped_tables)
         self._writes.commit(
             epoch,
@@ -277,7 +282,7 @@ class HummockStorage:
                 return
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
             self._settled += self._writes.advance(version)
-            self._base, self._view = ReadView(version, (), runs, hold, self._base), None
+            self._base, self._view = ReadView(version, (), runs, hold, self._base, self._committed_only), None
             staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
             shown = {_names(infos) for infos in (*(run.infos for run in runs), *staged)}
             self._runs = {names: run for names, run in self._runs.items() if names in shown}
@@ -382,7 +387,8 @@ class HummockStorage:
         with self._changed:
             base = self._open_base()
             if hold.pinned.version.id == base.version.id:
-                self._base, self._view = ReadView(base.version, (), base.runs, hold), None
+                self._base = ReadView(base.version, (), base.runs, hold, None, self._committed_only)
+                self._view = None
 
 
 def _names(sstables: Sequence[SstableInfo]) -> tuple[str, ...]:

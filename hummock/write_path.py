@@ -112,6 +112,10 @@ class WritePath:
                 with self._changed:
                     self._gate.leave(place)
 
+    def refuse(self, error: HummockError) -> None:
+        """Every later write raises `error`."""
+        self._refusal = error
+
     def seal(self, epoch: Epoch) -> None:
         with self._changed:
             self._check_writing()
@@ -200,7 +204,7 @@ class WritePath:
         if self._is_closed:
             raise StoreClosed("the store")
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)
 
     def _check(self, epoch: Epoch) -> None:
         self._check_writing()

@@ -12,6 +12,8 @@ ARGUMENTS = {
     "ObjectExists": ("sst/a.data",),
     "InvalidPath": ("../a", "leaves the store"),
     "ObjectStoreRefused": ("sst/a.data", "no such bucket"),
+    "InvalidKey": (1.5, 0, b"k"),
+    "RoleMissing": ("writer",),
     "UploadLost": ("sst/a.data", "fsync failed"),
     "DeadlineExceeded": ("sst/a.data", "reset", 8),
     "DiskCacheInUse": ("cache",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.epoch import Epoch
-from hummock.errors import InvalidEpoch, InvalidWriteBatch, WaitEpochTimeout
-from hummock.key import KeyRange
+from hummock.epoch import MAX_EPOCH, Epoch
+from hummock.errors import InvalidEpoch, InvalidKey, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
+from hummock.key import KeyRange, user_key
 from hummock.memory_store import MemoryStateStore
 from hummock.write_batch import WriteBatch
 
@@ -36,10 +37,6 @@ USES = {
     "a local write into it": (InvalidEpoch, lambda store: put(store, E3, (b"a", b"x"), local_only=True)),
     "a write at no epoch": (InvalidEpoch, lambda store: put(store, Epoch(0), (b"a", b"x"))),
     "a write at a spill offset": (InvalidEpoch, lambda store: put(store, Epoch(E4 + 1), (b"a", b"x"))),
-    "a write past all epochs": (InvalidEpoch, lambda store: put(store, Epoch(1 << 64), (b"a", b"x"))),
-    "a write at a negative epoch": (InvalidEpoch, lambda store: put(store, Epoch(-65536), (b"a", b"x"))),
-    "a write at what is no number": (InvalidEpoch, lambda store: put(store, "now", (b"a", b"x"))),
-    "a write at a truth": (InvalidEpoch, lambda store: put(store, True, (b"a", b"x"))),
     "a seal below the sealed epoch": (InvalidEpoch, lambda store: store.seal_epoch(E2)),
     "a seal at a spill offset": (InvalidEpoch, lambda store: store.seal_epoch(Epoch(E4 + 1))),
     "a sync of an open epoch": (InvalidEpoch, lambda store: store.sync(E4)),
@@ -47,6 +44,27 @@ USES = {
     "a commit below it": (InvalidEpoch, lambda store: store.commit(E1)),
     "a commit at a spill offset": (InvalidEpoch, lambda store: store.commit(Epoch(E4 + 1))),
     "a wait for what nobody committed": (WaitEpochTimeout, lambda store: store.wait_epoch(E3, 1)),
+}
+NO_EPOCHS = {"negative": -1, "past all": 1 << 64, "a fraction": 1.5, "a truth": True, "a word": "now", "nothing": None}
+KEYS = pa.array([b"a"], pa.binary())
+READS = {
+    "get": lambda store, epoch: store.get(b"a", epoch),
+    "get_many": lambda store, epoch: store.get_many(KEYS, epoch),
+    "get_many of no key": lambda store, epoch: store.get_many(KEYS[:0], epoch),
+    "scan": lambda store, epoch: list(store.scan(EVERYTHING, epoch)),
+    "scan_prefixes": lambda store, epoch: store.scan_prefixes(KEYS, epoch),
+    "scan_many": lambda store, epoch: store.scan_many(KEYS, epoch),
+}
+USES |= {f"{read} at what is {kind}": (InvalidEpoch, lambda store, call=call, epoch=epoch: call(store, epoch))
+         for read, call in READS.items() for kind, epoch in NO_EPOCHS.items()}
+USES |= {f"a write at what is {kind}": (InvalidEpoch, lambda store, epoch=epoch: put(store, epoch, (b"a", b"x")))
+         for kind, epoch in NO_EPOCHS.items()}
+WRITES = {
+    "ingest_batch": lambda store: put(store, E3, (b"a", b"x")),
+    "an empty ingest_batch": lambda store: put(store, E3),
+    "seal_epoch": lambda store: store.seal_epoch(E3),
+    "sync": lambda store: store.sync(E3),
+    "commit": lambda store: store.commit(E3),
 }
 
 
@@ -81,3 +99,55 @@ def test_it_is_refused_and_nothing_has_changed(store, use):
     store.commit(E4)
     assert list(store.scan(EVERYTHING, E4)) == [(b"a", b"4"), (b"b", b"1"), (b"c", b"3"), (b"d", b"4")]
     assert list(store.scan(EVERYTHING, E2)) == [(b"a", b"2"), (b"b", b"1")]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A writer that has committed E1 and written into E2, and a reader that knows E1."""
+    url = f"file://{tmp_path}/store"
+    with hummock.open(url, role="writer", compaction=False) as writer:
+        put(writer, E1, (b"a", b"1"))
+        writer.commit(E1)
+        put(writer, E2, (b"a", b"2"))
+        with hummock.open(url, refresh_ms=3_600_000) as reader:
+            yield writer, reader
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_reader_writes_nothing(opened, write):
+    writer, reader = opened
+    for _ in range(2):
+        with pytest.raises(RoleMissing, match='open it with role="writer"'):
+            WRITES[write](reader)
+    writer.commit(E2)
+    reader.wait_epoch(E2)
+    assert list(reader.scan(EVERYTHING, E2)) == list(writer.scan(EVERYTHING, E2)) == [(b"a", b"2")]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_reader_does_not_read_above_the_committed_epoch_that_it_knows(opened, read):
+    writer, reader = opened
+    last = Epoch(E1 | 0xFFFF)                   # what a flush inside E1 may have
+    for is_committed in (False, True):
+        for epoch in (Epoch(last + 1), E2, MAX_EPOCH):
+            with pytest.raises(InvalidEpoch, match="wait_epoch"):
+                READS[read](reader, epoch)
+        READS[read](reader, E1)
+        READS[read](reader, last)
+        if not is_committed:
+            assert writer.get(b"a", E2) == writer.get(b"a", MAX_EPOCH) == b"2"      # what a writer writes it reads
+            writer.commit(E2)
+    reader.wait_epoch(E2)
+    READS[read](reader, E2)
+    assert reader.get(b"a", E2) == b"2" and reader.get(b"a", E1) == b"1"
+    with pytest.raises(InvalidEpoch, match="wait_epoch"):
+        READS[read](reader, E3)
+
+
+@pytest.mark.parametrize("parts", [
+    (1.5, 0, b""), (-1, 0, b""), (1 << 32, 0, b""), (None, 0, b""), (0, 1.5, b""), (0, 1 << 16, b""), (0, -1, b""),
+    (0, 0, "text"), (0, 0, None)], ids=repr)
+def test_what_makes_no_key_is_refused(parts):
+    with pytest.raises(InvalidKey) as refusal:
+        user_key(*parts)
+    assert refusal.value.args == parts

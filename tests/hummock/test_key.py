@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from hummock.errors import InvalidKey
 from hummock.key import KeyRange, successor_of_prefix, table_id_of, user_key, vnode_of
 
 
@@ -15,9 +16,9 @@ def test_a_user_key_is_table_id_then_vnode_then_table_key():
 
 
 def test_numbers_that_do_not_fit_are_refused():
-    with pytest.raises(OverflowError):
+    with pytest.raises(InvalidKey):
         user_key(1 << 32, 0, b"")
-    with pytest.raises(OverflowError):
+    with pytest.raises(InvalidKey):
         user_key(1, 1 << 16, b"")
 
 

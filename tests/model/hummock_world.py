@@ -15,13 +15,13 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from hummock.compaction.execute import run_ranges
-from hummock.epoch import MAX_EPOCH, SPILL_BITS, Epoch, pure_epoch
+from hummock.epoch import SPILL_BITS, Epoch, pure_epoch
 from hummock.errors import (
     EpochTooOld,
     Fenced,
-    HummockError,
     InvalidEpoch,
     InvalidWriteBatch,
+    RoleMissing,
     StoreClosed,
     TaskRefused,
     WaitEpochTimeout,
@@ -65,15 +65,15 @@ SHAPES = (
 
 
 class RuledModel(MemoryStateStore):
-    """The model with what a table's rules hide; `known` bounds what a reader elsewhere has seen."""
+    """The model with what a table's rules hide."""
 
     def __init__(self, ttl_ms: int):
         super().__init__()
-        self.ttl_ms, self.known = ttl_ms, int(MAX_EPOCH)
+        self.ttl_ms = ttl_ms
 
     def _visible(self, key: bytes, epoch: int) -> bytes | None:
         for written, value, _ in self._versions.get(key, ()):
-            if written <= min(pure_epoch(epoch), self.known):
+            if written <= pure_epoch(epoch):
                 is_over = self.ttl_ms and table_id_of(key) == TABLE and to_ms(written) < to_ms(epoch) - self.ttl_ms
                 return None if is_over else value
         return None
@@ -115,7 +115,8 @@ class World:
 
     def open_reader(self) -> HummockStorage:
         """As another process would open it: it shares no object with the writer but the stores."""
-        return HummockStorage(self.manager(), self.objects, self.options, random_bytes=self.rng.randbytes)
+        return HummockStorage(self.manager(), self.objects, self.options, random_bytes=self.rng.randbytes,
+                              committed_only=True)
 
     def close(self) -> None:
         for store in (self.writer, self.reader, *self.zombies):
@@ -196,7 +197,10 @@ class World:
                 with refused(EpochTooOld):
                     read(store, epoch)
                 continue
-            self.model.known = int(MAX_EPOCH if store is self.writer else version.max_committed_epoch)
+            if store is self.reader and epoch > version.max_committed_epoch | 0xFFFF:
+                with refused(InvalidEpoch):
+                    read(store, epoch)
+                epoch = version.max_committed_epoch
             found, expected = read(store, epoch), read(self.model, epoch)
             who = "the writer" if store is self.writer else "the reader"
             assert found == expected, f"{who} at {epoch >> 16}: {found} is not {expected}"
@@ -207,8 +211,7 @@ class World:
 
     def get_many(self) -> None:
         keys = pa.array([self.key() for _ in range(self.rng.choice((0, 1, 5, 40)))], pa.binary())
-        epoch = self.some_epoch() if len(keys) else MAX_EPOCH
-        self.both(epoch, lambda store, epoch: store.get_many(keys, epoch).to_arrow().to_pylist())
+        self.both(self.some_epoch(), lambda store, epoch: store.get_many(keys, epoch).to_arrow().to_pylist())
 
     def scan(self) -> None:
         key_range = KeyRange(self.key(), self.rng.choice((None, self.key())))
@@ -224,7 +227,7 @@ class World:
             owners, batch = store.scan_prefixes(pa.array(prefixes, pa.binary()), epoch, **how)
             return owners.tolist(), list(batch)
 
-        self.both(self.some_epoch() if prefixes else MAX_EPOCH, read)
+        self.both(self.some_epoch(), read)
 
     def scan_many(self) -> None:
         ranges = [(self.key(), self.rng.choice((None, self.key()))) for _ in range(self.rng.choice((0, 1, 3, 20)))]
@@ -236,7 +239,7 @@ class World:
             owners, batch = store.scan_many(starts, epoch, **how)
             return owners.tolist(), list(batch)
 
-        self.both(self.some_epoch() if ranges else MAX_EPOCH, read)
+        self.both(self.some_epoch(), read)
 
     def follow(self) -> None:
         """The reader waits for what is committed."""
@@ -330,7 +333,8 @@ class World:
             ("sync of what is open", InvalidEpoch, lambda: self.writer.sync(future)),
             ("seal of less", InvalidEpoch, lambda: self.writer.seal_epoch(Epoch(sealed - (1 << 16)))),
             ("commit of less", InvalidEpoch, lambda: self.writer.commit(Epoch(committed - (1 << 16)))),
-            ("commit without the role", HummockError, lambda: self.reader.commit(future)),
+            ("commit without the role", RoleMissing, lambda: self.reader.commit(future)),
+            ("write without the role", RoleMissing, lambda: self.reader.ingest_batch(row, future)),
             ("wait for the future", WaitEpochTimeout, lambda: self.reader.wait_epoch(future, 0)),
             ("pin of the future", InvalidEpoch, lambda: self.pinner.pin_snapshot(NODE, future)),
             ("report of nothing", TaskRefused, lambda: self.pinner.report_compact_task(1 << 40, "00" * 16, [])),

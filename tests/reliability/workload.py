@@ -13,7 +13,7 @@ from typing import Any
 
 import hummock
 from hummock.epoch import Epoch
-from hummock.errors import EpochTooOld, MetaStoreError
+from hummock.errors import EpochTooOld, HummockError, InvalidEpoch, MetaStoreError
 from hummock.key import KeyRange, user_key
 from hummock.object_store import local
 from hummock.storage import HummockStorage
@@ -124,9 +124,9 @@ def look_once(directory: str, seed: int) -> int:
         committed, safe = version.max_committed_epoch >> 16, version.safe_epoch >> 16
         for number in range(safe, committed + 1):
             check_epoch(storage, seed, number, number)
-        check_epoch(storage, seed, committed + 5, committed)
+        check_refused(storage, committed + 1, InvalidEpoch)
         if safe > 0:
-            check_refused(storage, safe - 1)
+            check_refused(storage, safe - 1, EpochTooOld)
         damages = [found for found in verify_version(version, storage._sstable_store.object_store) if found.damages]
         assert not damages, damages
     return committed
@@ -143,12 +143,12 @@ def check_epoch(storage: HummockStorage, seed: int, number: int, expected: int) 
     assert found == [state(seed, expected).get(key) for key in keys], f"get_many at {number}"
 
 
-def check_refused(storage: HummockStorage, number: int) -> None:
+def check_refused(storage: HummockStorage, number: int, error: type[HummockError]) -> None:
     try:
         storage.get(b"any", epoch_of(number))
-    except EpochTooOld:
+    except error:
         return
-    raise AssertionError(f"a read at {number}, below the safe epoch, was answered")
+    raise AssertionError(f"a read at {number} was answered, not refused by {error.__name__}")
 
 
 def recover(directory: str, seed: int, note: Note) -> None:
