@@ -1,8 +1,8 @@
 """The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
 
 Reader threads fetch windows of stored blocks ahead, one thread merges, retains, cuts, builds and compresses
-without the GIL, and finished files are put by other threads meanwhile. A result says nothing about the store's
-version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
+without the GIL, and files leave piece by piece, by other threads, while they are built. A result says nothing about
+the store's version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from hummock.compaction.departure import Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import TaskCancelled, without_frames
 from hummock.iterator.merge import MergeIterator
-from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
+from hummock.object_store.base import ObjectStore
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.info import SstableInfo
@@ -32,7 +33,9 @@ IsCancelled = Callable[[], bool]
 READER_THREADS = 8              # a remote store answers many at once
 READERS_OF_A_RUN = 3            # as many windows as wait while one is consumed
 PUT_THREADS = 2
-FILE_SLACK_BYTES = 1 << 20
+PIECE_BYTES = 5 << 20           # of a file, that leave together, or less where memory is short
+SMALLEST_PIECE = 256 << 10
+PIECES = 4                      # on their way, beside the one in the making
 
 
 def execute_range(
@@ -104,20 +107,18 @@ class _RangeWork:
         task = spec.task
         self._spec, self._store = spec, store
         self._progress, self._is_cancelled = progress, is_cancelled
-        # one output in the making and one that leaves; windows get the rest, and outputs what windows leave over
-        ahead_bytes = max(memory_bytes // 4, memory_bytes - 2 * task.output.sstable_bytes)
+        piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
+        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + 1) * piece_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes)
-        outputs = (memory_bytes - self._ahead.most_bytes) // task.output.sstable_bytes
         self._runs = self._ahead.iterators()
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
-        # a file passes its target by the user key that it is in and the block of that key
-        room = min(task.output.sstable_bytes + FILE_SLACK_BYTES + 2 * task.output.block_bytes, task.input_bytes)
-        self._builder = SplitSstableBuilder(task.output, policy, mint_name, prefixes, borders, room)
-        self._room = threading.Semaphore(min(max(1, outputs - 1), PUT_THREADS))
+        self._departure = Departure(store, self._submit, PIECES)
+        self._builder = SplitSstableBuilder(
+            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._leave)
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
         self._puts: list[Future[SstableInfo]] = []
@@ -133,6 +134,7 @@ class _RangeWork:
         finally:
             self._ahead.stop()
             self._pool.shutdown(cancel_futures=True)
+            self._departure.abort()
         rows_read = sum(run.rows_read for run in self._runs)
         assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)
         self._tick()
@@ -149,22 +151,23 @@ class _RangeWork:
         if self._is_cancelled is not None and self._is_cancelled():
             raise TaskCancelled(self._spec.task.id)
 
+    def _leave(self, name: str, piece: Any) -> None:
+        self._raise_first()
+        self._departure.leave(name, piece)
+
     def _take(self, output: SstableOutput) -> None:
-        """A finished file leaves; waits while as many are leaving as memory allows."""
+        """A finished file's rest leaves."""
         self._tick()
+        self._raise_first()
+        self._puts.append(self._departure.finish(output))
+
+    def _raise_first(self) -> None:
         for put in self._puts:
             if put.done():
                 put.result()            # a store that fails ends the attempt now
-        self._room.acquire()
-        self._puts.append(self._pool.submit(self._timed, self._put, output))
 
-    def _put(self, output: SstableOutput) -> SstableInfo:
-        try:
-            self._store.put(sstable_data_path(output.name), output.data, if_absent=True)
-            self._store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
-            return output.info
-        finally:
-            self._room.release()
+    def _submit(self, work: Callable[[], None]) -> None:
+        self._pool.submit(self._timed, work)
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """`work(*arguments)`, its CPU time added to the attempt's."""

@@ -23,7 +23,11 @@ cdef class SstableBuilder:
     cdef Py_ssize_t check_at            # keys and values of the open block, above which its true size is asked
     cdef BlockBuilder block
     cdef IndexBuilder index
-    cdef ByteBuffer data                # the blocks, packed
+    cdef ByteBuffer data                # the blocks, packed, as far as they have not left
+    cdef object leave                   # (piece) -> None, gets what is packed meanwhile, or None
+    cdef Py_ssize_t piece_bytes         # so many leave at a time; 0: none before the end
+    cdef Py_ssize_t data_bytes          # of each piece's memory
+    cdef Py_ssize_t left_bytes          # of `.data` that have left
     cdef ByteBuffer hashes              # uint64 of each distinct user key and filtered prefix
     cdef ByteBuffer smallest            # the first user key
     cdef readonly Py_ssize_t rows
@@ -50,6 +54,7 @@ cdef class SstableBuilder:
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil
+    cdef int send_piece(self) except -1 with gil
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil
 
 

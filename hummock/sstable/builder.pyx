@@ -29,12 +29,14 @@ from hummock.sstable.info import SstableInfo
 from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
 
+cdef Py_ssize_t PAGE_BYTES = 4096        # files are written fastest by whole ones
+
 
 class SstableOutput(NamedTuple):
     """A finished file. `data` and `meta` support the buffer protocol; their memory is not copied."""
 
     name: str
-    data: object        # what `<name>.data` holds
+    data: object        # what `<name>.data` holds, behind the pieces that have left
     meta: object        # what `<name>.meta` holds
     info: SstableInfo
 
@@ -44,13 +46,17 @@ cdef class SstableBuilder:
 
     `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
     filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
-    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy.
+    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy. With `leave`
+    pieces of nearly `data_bytes`, whole pages, are given to it as they fill, and the file ends with what `finish` has.
     """
 
-    def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0):
+    def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0,
+                 leave=None):
         self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
         self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
-        self.tables = []
+        self.tables, self.leave, self.data_bytes = [], leave, data_bytes
+        if leave is not None:
+            self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(data_bytes), ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
@@ -156,10 +162,23 @@ cdef class SstableBuilder:
         self.data.size += written
         self.uncompressed_bytes += <uint64_t>payload.size
         self.block.clear()
+        if 0 < self.piece_bytes <= self.data.size:
+            self.send_piece()
+        return 0
+
+    cdef int send_piece(self) except -1 with gil:
+        """The whole pages packed so far leave; pooled memory takes their place."""
+        cdef ByteBuffer piece = self.data
+        cdef Py_ssize_t whole = piece.size & ~(PAGE_BYTES - 1)
+        self.data = ByteBuffer(self.data_bytes)
+        self.data.append(piece.data + whole, piece.size - whole)
+        piece.truncate(whole)
+        self.left_bytes += whole
+        self.leave(piece)
         return 0
 
     cdef Py_ssize_t bytes_so_far(self) noexcept nogil:
-        return self.data.size + self.block.keys_bytes + self.block.values_bytes
+        return self.left_bytes + self.data.size + self.block.keys_bytes + self.block.values_bytes
 
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil:
         key = (<const char*>user_key.data)[:user_key.size]
@@ -196,7 +215,7 @@ cdef class SstableBuilder:
         last = self.block.last_key()
         info = SstableInfo(
             name=self.name, smallest=self.smallest.to_bytes(), largest=(<const char*>last.data)[:last.size],
-            rows=self.rows, data_bytes=self.data.size, uncompressed_bytes=self.uncompressed_bytes,
+            rows=self.rows, data_bytes=self.left_bytes + self.data.size, uncompressed_bytes=self.uncompressed_bytes,
             table_ids=tuple(self.tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
             stale_rows=self.stale_rows, tombstones=self.tombstones, filter_policy=self.policy.name,
             codec=CODEC_NAMES[self.codec],

@@ -4,6 +4,8 @@ A cut falls between two user keys only: all versions of a key lie in one file, s
 never share a key.
 """
 
+from functools import partial
+
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -19,13 +21,14 @@ cdef class SplitSstableBuilder:
     """Builds a sorted run; `finish` gives its files in key order, none of them empty.
 
     `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
+    `leave(name, piece)` gets each file's pieces as they fill.
     """
 
     def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=(),
-                  Py_ssize_t data_bytes=0):
+                  Py_ssize_t data_bytes=0, leave=None):
         self.options, self.policy, self.name_source = options, policy, name_source
         self.prefix_rules, self.sstable_bytes = prefix_rules or {}, options.sstable_bytes
-        self.outputs, self.data_bytes = [], data_bytes
+        self.outputs, self.data_bytes, self.leave = [], data_bytes, leave
         places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
         self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
         if self.borders == NULL:
@@ -71,8 +74,10 @@ cdef class SplitSstableBuilder:
                 self.taker(output)
                 output = None
         if open_next:
+            name = self.name_source()
+            leave = None if self.leave is None else partial(self.leave, name)
             self.current = SstableBuilder(
-                self.options, self.policy, self.name_source(), self.prefix_rules, self.data_bytes)
+                self.options, self.policy, name, self.prefix_rules, self.data_bytes, leave)
             self.is_open = True
         return 0
 
