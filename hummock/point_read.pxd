@@ -64,5 +64,4 @@ cdef class PointReader:
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil
     cdef void settle(self, Lane* lane) noexcept nogil
-    cdef bint is_answer(self, Probe* probe, Py_ssize_t row, Py_ssize_t known) noexcept nogil
 

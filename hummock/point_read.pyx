@@ -1,4 +1,4 @@
-"""Point reads: many keys at once, compiled from filter to value; a single get is a read of one.
+"""Point reads: many keys at once, compiled from filter to value.
 
 Each key walks down the sources, newest first, past batches and files whose key range or filter says no, to
 the first block that may hold it. All keys that got that far have their blocks fetched together, then all are
@@ -7,7 +7,6 @@ whatever the number of keys.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, uint8_t
 from libc.stdlib cimport free, malloc, realloc
@@ -269,14 +268,14 @@ cdef class PointReader:
         cdef Probe* probe = lane.probe
         cdef Py_ssize_t row = lane.row
         cdef bint is_found = lane.heads != NULL and row < lane.rows and lane.heads[row] == lane.head and (
-            self.is_answer(probe, row, 8))
+            (<Block>probe.block).is_version_of(row, probe.key, self.newest, 8))
         if not is_found and (lane.heads == NULL or row == lane.rows or lane.heads[row] == lane.head):
             row = (<Block>probe.block).lower_bound(probe.key, self.newest)
             if row == lane.rows:
                 probe.block_index += 1
                 probe.state = SEEKING_NEXT
                 return
-            is_found = begins_with(probe.key, (<Block>probe.block).prefix) and self.is_answer(probe, row, 0)
+            is_found = begins_with(probe.key, (<Block>probe.block).prefix) and (<Block>probe.block).is_version_of(row, probe.key, self.newest, 0)
         if is_found:
             probe.value = (<Block>probe.block).value_at(row)
             probe.epoch = (<Block>probe.block).epoch_at(row)
@@ -285,35 +284,10 @@ cdef class PointReader:
             probe.source += 1
             probe.state = SEEKING
 
-    cdef bint is_answer(self, Probe* probe, Py_ssize_t row, Py_ssize_t known) noexcept nogil:
-        """Whether the row is a version of the key that may be seen. REQUIRES that no such version is before it.
-
-        The block's prefix and the first `known` bytes of the suffixes, padded with zeros, are known to agree.
-        """
-        cdef Slice suffix = (<Block>probe.block).suffix_at(row)
-        cdef Py_ssize_t prefix = (<Block>probe.block).prefix.size
-        if suffix.size != probe.key.size - prefix or (<Block>probe.block).epoch_at(row) > self.newest:
-            return False
-        return suffix.size <= known or memcmp(
-            suffix.data + known, probe.key.data + prefix + known, <size_t>(suffix.size - known)) == 0
-
 
 cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
     return key.size >= prefix.size and (
         prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
-
-
-def read_one(ReadView view not None, bytes key not None, epoch):
-    """The value of `key` at `epoch`, or None. Raises EpochTooOld, InvalidEpoch, or Corruption naming the object."""
-    cdef PointReader reader = PointReader(view, epoch)
-    cdef Probe probe
-    cdef Slice wanted
-    wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
-    reader.start(&probe, wanted)
-    reader.run(&probe, 1)
-    if probe.value.data == NULL:
-        return None
-    return PyBytes_FromStringAndSize(<const char*>probe.value.data, probe.value.size)
 
 
 def read_many(ReadView view not None, BinaryColumn keys not None, epoch):

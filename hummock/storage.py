@@ -37,13 +37,14 @@ from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.point_read import read_many, read_one
+from hummock.point_read import read_many
 from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
 from hummock.scan import HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.buffer import StagedRun
 from hummock.shared_buffer.uploader import Uploader
+from hummock.single_get import read_one
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import DEFAULT, ReadOptions, SyncResult

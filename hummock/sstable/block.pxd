@@ -12,22 +12,25 @@ from hummock.key cimport Slice
 
 @cython.final
 cdef class Block:
+    # what a point search reads stands first, in as few cache lines as can be
     cdef readonly Py_ssize_t rows
-    cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
+    cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
+    cdef float suffix_bytes                 # of a row, on average
+    cdef float value_bytes
     cdef Slice prefix                       # bytes that every user key of this block begins with
     cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
     cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
-    cdef uint32_t longest_suffix            # bytes
     cdef const uint64_t* epochs             # rows of them, or one when `one_epoch`
     cdef bint one_epoch
     cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
     cdef const uint32_t* value_offsets      # rows + 1 positions in `values`
     cdef const uint8_t* values
+    cdef uint32_t longest_suffix            # bytes
     cdef bint unique_keys                   # no user key stands here twice
     cdef uint64_t max_epoch                 # of the epochs here
     cdef uint64_t min_epoch
     cdef uint64_t epoch_under               # what `epochs` points to when one stands for all
-    cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
+    cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef Py_ssize_t heads_bytes             # what `heads` was taken with
     cdef uint8_t* memory                    # pooled buffer that everything above points into
     cdef Py_ssize_t memory_bytes            # what `memory` was taken with
@@ -69,6 +72,11 @@ cdef class Block:
         out.data = self.suffixes + self.suffix_offsets[row]
         out.size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
         return out
+
+    cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil     # of what a search for it reads, and its value
+    cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil
+    # whether the row is a version of the key that readers at `epoch` see. REQUIRES that the key begins with
+    # `prefix`, and that the first `known` bytes behind it, padded with zeros, agree with the suffix
 
     cdef inline uint64_t epoch_at(self, Py_ssize_t row) noexcept nogil:
         return self.epochs[0 if self.one_epoch else row]

@@ -13,6 +13,7 @@ from hummock.codec cimport can_hold, decompress
 from hummock.coding cimport get_u16, get_u32, get_u64
 from hummock.iterator.base cimport Span
 from hummock.key cimport Slice, compare_bytes
+from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.block_layout cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
@@ -182,6 +183,7 @@ cdef class Block:
         self.one_epoch = (flags & ONE_EPOCH) != 0
         self.unique_keys = (flags & UNIQUE_KEYS) != 0
         self.rows = rows
+        self.suffix_bytes, self.value_bytes = <float>suffixes_size / rows, <float>values_size / rows
         self.check_tombstones(index)
         self.max_epoch = self.min_epoch = self.epochs[0]
         for row in range(1, 1 if self.one_epoch else self.rows):
@@ -235,6 +237,29 @@ cdef class Block:
             return heads
         pool_give(<uint8_t*>heads, wanted)      # another thread was first: `nothing` now holds its array
         return nothing
+
+    cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil:
+        cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
+        cdef const uint8_t* value
+        row = row if row < self.rows else self.rows - 1
+        value = self.values + <Py_ssize_t>(self.value_bytes * row)
+        prefetch_line(heads + row)          # of no heads yet: nothing is read, wherever it points
+        prefetch_line(self.suffix_offsets + row)
+        prefetch_line(self.value_offsets + row)
+        prefetch_line(self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
+        prefetch_line(value)
+        prefetch_line(value + 64)
+        prefetch_line(self.prefix.data)
+        prefetch_line(self.epochs + (0 if self.one_epoch else row))
+        if self.tombstones != NULL:
+            prefetch_line(self.tombstones + (row >> 3))
+
+    cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil:
+        cdef Slice suffix = self.suffix_at(row)
+        if suffix.size != user_key.size - self.prefix.size or self.epoch_at(row) > epoch:
+            return False
+        return suffix.size <= known or memcmp(
+            suffix.data + known, user_key.data + self.prefix.size + known, <size_t>(suffix.size - known)) == 0
 
     cdef Py_ssize_t lower_bound(self, Slice user_key, uint64_t epoch) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size

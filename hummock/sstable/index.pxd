@@ -31,6 +31,9 @@ cdef class SstableIndex:
     # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
     # entry that is not in that block at or after the target is the first one of the next block
 
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Slice user_key) noexcept nogil
+    # where in the block the key stands if keys grow evenly from its first to the next block's: in [0, rows)
+
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
     cdef str fault_in(self, uint32_t keys_bytes, uint64_t data_bytes, uint64_t rows)

@@ -20,6 +20,7 @@ from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
+from hummock.sstable.head_search cimport even_guess, row_near
 
 from hummock.errors import Corruption
 
@@ -143,25 +144,35 @@ cdef class SstableIndex:
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
         cdef int order = memcmp(user_key.data, self.prefix.data, <size_t>shared) if shared > 0 else 0
-        cdef Py_ssize_t low = 0, high = self.blocks, middle
+        cdef Py_ssize_t low, high
         cdef uint64_t head
         if order < 0 or (order == 0 and user_key.size < self.prefix.size):
             return 0
         if order > 0:
             return self.blocks - 1
         head = head_of(user_key.data + shared, user_key.size - shared)
-        while low < high:                           # the first block whose head is not below
-            middle = (low + high) >> 1
-            if self.heads[middle] < head:
-                low = middle + 1
-            else:
-                high = middle
+        low = row_near(                             # the first block whose head is not below
+            self.heads, self.blocks, head, even_guess(self.heads[0], self.heads[self.blocks - 1], head, self.blocks))
+        high = low
         while high < self.blocks and self.heads[high] == head and high - low < 8:
             high += 1
         if high - low == 8:
             high = self.blocks                      # many equal heads: let the whole comparison find the end
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
+
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1
+        cdef Py_ssize_t rows = self.rows[block], guess
+        cdef uint64_t head, first = self.heads[block], gap
+        if user_key.size < shared or other < 0:
+            return rows >> 1
+        head = head_of(user_key.data + shared, user_key.size - shared)
+        gap = self.heads[other] - first if other > block else first - self.heads[other]
+        if head <= first or gap == 0:
+            return 0 if gap > 0 else rows >> 1
+        guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows) if head - first < gap else rows
+        return guess if guess < rows else rows - 1
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high

@@ -1,0 +1,171 @@
+"""A read of one key, as far as it needs nothing but memory.
+
+On a store larger than the processor's caches a get costs what it waits for memory, one line after the other. So
+everything is asked for as soon as its place is known: the lines of several runs' filters together; then, from where
+the index lets the row stand among evenly growing keys, its head, offsets, key and value at once, before any of them
+was looked at. What is not at hand (a file or block to be read, a key that may stand in the next block) goes on as a
+PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcmp
+
+from hummock.checksum cimport hash64
+from hummock.iterator.row_rules cimport VnodeRule, hides
+from hummock.key cimport Slice, head_of
+from hummock.point_read cimport PointReader, Probe
+from hummock.read_view cimport ReadView, SortedRun
+from hummock.shared_buffer.batch cimport SharedBufferBatch
+from hummock.sstable.block cimport Block
+from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.head_search cimport row_near
+from hummock.sstable.index cimport SstableIndex
+from hummock.sstable.reader cimport OpenedSstable, SstableReader
+
+cdef uint64_t SPILL_MASK = 0xFFFF
+
+
+def read_one(ReadView view not None, bytes key not None, epoch):
+    """The value of `key` at `epoch`, or None. Raises EpochTooOld, InvalidEpoch, or Corruption naming the object."""
+    cdef Slice wanted
+    cdef Answer answer
+    cdef uint64_t newest = view.checked(epoch) | SPILL_MASK
+    cdef int source
+    wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
+    answer.value.data, answer.value.size, answer.epoch = NULL, 0, 0
+    source = look_up(view, wanted, newest, &answer)
+    if source < view.count:
+        return read_from(view, wanted, epoch, source)
+    if answer.value.data == NULL or (view.rules.count > 0 and is_hidden(view, wanted, newest, answer.epoch)):
+        return None
+    return PyBytes_FromStringAndSize(<const char*>answer.value.data, answer.value.size)
+
+
+cdef read_from(ReadView view, Slice key, epoch, int source):
+    cdef PointReader reader = PointReader(view, epoch)
+    cdef Probe probe
+    reader.start(&probe, key)
+    probe.source = source
+    reader.run(&probe, 1)
+    if probe.value.data == NULL:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>probe.value.data, probe.value.size)
+
+
+cdef bint is_hidden(ReadView view, Slice key, uint64_t newest, uint64_t epoch) noexcept:
+    cdef VnodeRule rule = view.rules.rule_of(head_of(key.data, key.size) >> 16, newest)
+    return hides(&rule, key, epoch)
+
+
+cdef int look_up(ReadView view, Slice key, uint64_t newest, Answer* answer) except -1:
+    """Fills `answer` and gives the number of sources; or gives the first source that is not at hand."""
+    cdef OpenFile files[TOGETHER]
+    cdef uint64_t hash = hash64(key.data, key.size)
+    cdef Py_ssize_t row
+    cdef int first = 0, number, end
+    while first < view.count:
+        end = min(first + TOGETHER, <int>view.count)
+        for number in range(first, end):        # it may make a filter, so nothing may be borrowed yet
+            if view.sources[number].batch != NULL and (
+                    (<SharedBufferBatch>view.sources[number].batch).filter is None):
+                (<SharedBufferBatch>view.sources[number].batch).count_probes(1)
+        for number in range(first, end):
+            files[number - first].opened = NULL
+            if view.sources[number].run != NULL and not open_file(
+                    view.sources[number].run, key, newest, hash, &files[number - first]):
+                end = number                    # those before it may have the answer
+                break
+        for number in range(first, end):
+            if view.sources[number].batch != NULL:
+                if is_in_batch(view.sources[number].batch, key, newest, hash, answer):
+                    return <int>view.count
+            elif files[number - first].opened != NULL:
+                row = row_of(&files[number - first], key, newest, hash, answer)
+                if row == NOT_AT_HAND:
+                    return number
+                if row >= 0:
+                    return <int>view.count
+        if end < view.count and end < first + TOGETHER:
+            return end
+        first = end
+    return <int>view.count
+
+
+cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash, OpenFile* out) noexcept:
+    """Finds the file of the run that may hold the key and asks for the line of its filter; False: it is not open."""
+    cdef PyObject* opened
+    if (<SortedRun>run).min_epoch > newest:
+        return True
+    out.reader = (<SortedRun>run).reader_of(key)
+    if out.reader == NULL:
+        return True
+    opened = (<SstableReader>out.reader).metas.peek(0)
+    if opened == NULL or (<OpenedSstable>opened).bloom is None:
+        return False
+    (<OpenedSstable>opened).bloom.prefetch(hash)
+    out.opened = opened
+    return True
+
+
+cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
+    cdef Py_ssize_t row
+    if (<SharedBufferBatch>batch).epoch > newest or (
+            (<SharedBufferBatch>batch).filter is not None
+            and not (<SharedBufferBatch>batch).filter.may_contain(hash)):
+        return False
+    row = (<SharedBufferBatch>batch).find(key)
+    if row >= 0:
+        answer.value, answer.epoch = (<SharedBufferBatch>batch).value_at(row), (<SharedBufferBatch>batch).epoch
+    return row >= 0
+
+
+cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
+    """The row of the answer in the file's block, NOT_HERE, or NOT_AT_HAND."""
+    cdef SstableIndex index
+    cdef PyObject* found
+    cdef Py_ssize_t block, row
+    if not (<OpenedSstable>file.opened).bloom.may_contain(hash):
+        return NOT_HERE
+    index = (<OpenedSstable>file.opened).index
+    block = index.find_block(key, newest)
+    found = (<SstableReader>file.reader).shelf.peek(block)
+    if found == NULL:
+        return NOT_AT_HAND
+    row = search(<void*>found, index, block, key, newest)
+    if row >= 0:
+        answer.value, answer.epoch = (<Block>found).value_at(row), (<Block>found).epoch_at(row)
+    return row
+
+
+cdef Py_ssize_t search(void* block, SstableIndex index, Py_ssize_t number, Slice key, uint64_t newest) noexcept nogil:
+    cdef const uint64_t* heads
+    cdef Py_ssize_t rows, guess, row, prefix
+    cdef uint64_t head
+    prefetch_line(block)
+    prefetch_line(<const uint8_t*>block + 64)
+    prefetch_line(<const uint8_t*>block + 128)
+    guess = index.row_guess(number, key)
+    rows = (<Block>block).rows
+    (<Block>block).prefetch_row(guess)
+    heads = (<Block>block).ready_heads()
+    prefix = (<Block>block).prefix.size
+    if heads == NULL or not begins_with(key, (<Block>block).prefix):
+        return NOT_AT_HAND
+    head = head_of(key.data + prefix, key.size - prefix)
+    row = row_near(heads, rows, head, guess)
+    if row == rows:
+        return NOT_AT_HAND              # the key may begin the next block
+    if heads[row] != head:
+        return NOT_HERE
+    if (<Block>block).is_version_of(row, key, newest, 8):
+        return row
+    row = (<Block>block).lower_bound(key, newest)
+    if row == rows:
+        return NOT_AT_HAND
+    return row if (<Block>block).is_version_of(row, key, newest, 0) else NOT_HERE
+
+
+cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
+    return key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0
