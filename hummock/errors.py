@@ -37,6 +37,7 @@ HummockError
 
 from __future__ import annotations
 
+from contextlib import suppress
 from traceback import clear_frames
 from typing import Any
 
@@ -365,6 +366,13 @@ def without_frames(error: BaseException) -> BaseException:
     """
     found: BaseException | None = error
     while found is not None:
-        clear_frames(found.__traceback__)
+        trace = found.__traceback__
+        clear_frames(trace)
+        # Who caught it ended too, and is held by the frames that it called.
+        caller = None if trace is None else trace.tb_frame.f_back
+        while caller is not None:
+            with suppress(RuntimeError):        # it runs still
+                caller.clear()
+            caller = caller.f_back
         found = found.__cause__
     return error

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from hummock.errors import without_frames
 from hummock.object_store.base import Buffer, ObjectStore, ObjectWriter, sstable_data_path, sstable_meta_path
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.info import SstableInfo
@@ -94,7 +95,7 @@ class _LeavingFile:
                     self._write(piece, output)
             except BaseException as error:  # it is the builder's to raise
                 self.abort()
-                self.done.set_exception(error)
+                self.done.set_exception(without_frames(error).with_traceback(None))
             finally:
                 del piece
                 self._room.release()

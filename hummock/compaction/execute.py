@@ -135,6 +135,7 @@ class _RangeWork:
             self._ahead.stop()
             self._pool.shutdown(cancel_futures=True)
             self._departure.abort()
+            del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
         rows_read = sum(run.rows_read for run in self._runs)
         assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)
         self._tick()
