@@ -97,7 +97,7 @@ class HummockMetaClient(Protocol):
         """Nothing under `prefix` is on its way any more. Raises nothing: a row that stays will run out."""
 
     def get_compact_task(self, holder: str) -> tuple[CompactTask, str] | None:
-        """A task and the token of this attempt at it; None: there is nothing to do for now."""
+        """A task and the token of this attempt at it; None: nothing is due."""
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""
