@@ -4,8 +4,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil       # CRC-32C (Castagnoli), init and final xor ~0
 
-cdef uint32_t crc32c_extend(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil
-# crc32c of a + b from crc32c(a) and b
 
 cdef extern from * nogil:
     """

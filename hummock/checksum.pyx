@@ -94,10 +94,6 @@ cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil:
     return crc_run(0xFFFFFFFF, data, size) ^ <uint32_t>0xFFFFFFFF
 
 
-cdef uint32_t crc32c_extend(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    return crc_run(crc ^ <uint32_t>0xFFFFFFFF, data, size) ^ <uint32_t>0xFFFFFFFF
-
-
 def crc32c_of(const uint8_t[::1] data) -> int:
     """CRC-32C of any buffer."""
     return crc32c(&data[0], data.shape[0]) if data.shape[0] > 0 else 0

@@ -32,8 +32,3 @@ cdef inline uint64_t get_u64(const uint8_t* at) noexcept nogil:
 cdef inline uint8_t* put_u32(uint8_t* at, uint32_t number) noexcept nogil:
     memcpy(at, &number, 4)
     return at + 4
-
-
-cdef inline uint8_t* put_u64(uint8_t* at, uint64_t number) noexcept nogil:
-    memcpy(at, &number, 8)
-    return at + 8

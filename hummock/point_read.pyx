@@ -21,7 +21,7 @@ from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.head_search cimport even_guess, row_near
-from hummock.sstable.reader cimport OpenedSstable, SstableReader
+from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 cdef extern from "Python.h":
     void hold_reference "Py_INCREF"(PyObject*) noexcept
@@ -196,15 +196,9 @@ cdef class PointReader:
 
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1:
         """Has the blocks read, file by file, and gives them to the probes that wait for them."""
-        cdef SstableReader reader
         cdef Probe* probe
         cdef Py_ssize_t position
-        cdef dict loaded = {}
-        for reader, wanted in missing.items():
-            indexes = sorted(wanted)
-            blocks = reader.blocks(indexes)
-            self.pins.append(blocks)
-            loaded[reader] = dict(zip(indexes, blocks, strict=True))
+        cdef dict loaded = blocks_of(missing, self.pins)
         for position in range(count):
             probe = &probes[position]
             if probe.state == NEEDS_BLOCK:

@@ -15,7 +15,7 @@ from hummock.key cimport Slice
 from hummock.read_view cimport SortedRun
 from hummock.sstable.block cimport Block
 from hummock.sstable.concat_iterator cimport ConcatIterator
-from hummock.sstable.reader cimport OpenedSstable, SstableReader
+from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 
 cdef class RunCursor(HummockIterator):
@@ -100,15 +100,9 @@ cdef class RunCursor(HummockIterator):
 
     cdef int load_missing(self, dict missing, bint is_following) except -1:
         """Has the blocks read, file by file, and gives them to the aims that wait for them."""
-        cdef SstableReader reader
         cdef Aim* aim
         cdef Py_ssize_t row
-        cdef dict loaded = {}
-        for reader, wanted in missing.items():
-            indexes = sorted(wanted)
-            blocks = reader.blocks(indexes)
-            self.pins.append(blocks)
-            loaded[reader] = dict(zip(indexes, blocks, strict=True))
+        cdef dict loaded = blocks_of(missing, self.pins)
         for row in range(self.aimed):
             aim = &self.aims[row]
             if aim.reader == NULL or (aim.block != NULL) != is_following or aim.following != NULL:

@@ -8,16 +8,16 @@ that a table's key watermark had passed by then. Keys of dropped tables go; a ta
 named so. What the task says of a table is looked up once for each of its vnodes.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.iterator.row_rules cimport RowRules, is_passed
+from hummock.key cimport Slice, head_of
 
 cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
-cdef Py_ssize_t PREFIX_BYTES = 6        # table id and vnode
 
 
 cdef class RetentionIterator(HummockIterator):
@@ -33,40 +33,17 @@ cdef class RetentionIterator(HummockIterator):
         self.child, self.direction = child, FORWARD
         self.watermark = watermark & ~SPILL_MASK
         self.drop_tombstones = drop_tombstones
-        self.held = []
-        self.take_rules(frozenset(dropped_tables), tables or {})
-
-    def take_rules(self, dropped, tables):
-        """Lays out what is said of each table; of its key watermarks only the newest one that counts."""
-        cdef TableRetention* table
-        cdef Py_ssize_t at = 0
-        marks = {table_id: next((mark for mark in rules.watermarks if mark.epoch <= self.watermark), None)
-                 for table_id, rules in tables.items()}
-        count = sum(len(mark.keys) for mark in marks.values() if mark is not None)
-        ids = sorted({*dropped, *tables})
-        self.tables = <TableRetention*>calloc(<size_t>len(ids) + 1, sizeof(TableRetention))
-        self.marks = <VnodeMark*>calloc(<size_t>count + 1, sizeof(VnodeMark))
-        if self.tables == NULL or self.marks == NULL:
+        self.rules = RowRules(tables or {})
+        ids = sorted(set(dropped_tables))
+        self.dropped = <uint32_t*>calloc(<size_t>len(ids) + 1, sizeof(uint32_t))
+        if self.dropped == NULL:
             raise MemoryError
         for table_id in ids:
-            table = &self.tables[self.table_count]
-            self.table_count += 1
-            table.table_id, table.is_dropped, table.marks = table_id, table_id in dropped, &self.marks[at]
-            if table_id not in tables:
-                continue
-            table.oldest = oldest_kept(self.watermark, tables[table_id].ttl_ms)
-            if marks[table_id] is not None:
-                table.is_descending = marks[table_id].is_descending
-                for vnode, key in sorted(marks[table_id].keys):
-                    self.held.append(key)
-                    self.marks[at].vnode = vnode
-                    self.marks[at].key.data, self.marks[at].key.size = <const uint8_t*><const char*>(<bytes>key), len(key)
-                    at += 1
-                table.mark_count = len(marks[table_id].keys)
+            self.dropped[self.dropped_count] = table_id
+            self.dropped_count += 1
 
     def __dealloc__(self):
-        free(self.tables)
-        free(self.marks)
+        free(self.dropped)
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
@@ -134,11 +111,11 @@ cdef class RetentionIterator(HummockIterator):
             if entry.high >> 16 != self.place:
                 self.enter_vnode(entry.high >> 16)
             self.is_below = False
-            self.is_dropped = self.is_table_dropped or (self.mark != NULL and self.is_passed(entry.user_key))
+            self.is_dropped = self.is_table_dropped or is_passed(&self.rule, entry.user_key)
         self.last.high, self.last.low, self.last.user_key, self.last.epoch = (
             entry.high, entry.low, entry.user_key, pure)
         self.has_last = True
-        if is_repeated or self.is_dropped or pure < self.oldest:
+        if is_repeated or self.is_dropped or pure < self.rule.oldest:
             return False
         if pure > self.watermark:
             return True
@@ -162,46 +139,13 @@ cdef class RetentionIterator(HummockIterator):
 
     cdef void enter_vnode(self, uint64_t place) noexcept nogil:
         """Looks up what is said of the table and the vnode that keys have from here on."""
-        cdef Py_ssize_t low = 0, high = self.table_count, middle
+        cdef Py_ssize_t low = 0, high = self.dropped_count, middle
         cdef uint32_t table_id = <uint32_t>(place >> 16)
-        cdef uint16_t vnode = <uint16_t>place
-        cdef const TableRetention* table
-        self.place, self.oldest, self.is_table_dropped, self.mark = place, 0, False, NULL
+        self.place, self.rule = place, self.rules.rule_of(place, self.watermark)
         while low < high:
             middle = (low + high) >> 1
-            if self.tables[middle].table_id < table_id:
+            if self.dropped[middle] < table_id:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.table_count or self.tables[low].table_id != table_id:
-            return
-        table = &self.tables[low]
-        self.oldest, self.is_table_dropped, self.is_descending = table.oldest, table.is_dropped, table.is_descending
-        low, high = 0, table.mark_count
-        while low < high:
-            middle = (low + high) >> 1
-            if table.marks[middle].vnode < vnode:
-                low = middle + 1
-            else:
-                high = middle
-        if low < table.mark_count and table.marks[low].vnode == vnode:
-            self.mark = &table.marks[low]
-
-    cdef bint is_passed(self, Slice user_key) noexcept nogil:
-        """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
-        cdef Slice mark = self.mark.key, key
-        cdef int order
-        key.data, key.size = user_key.data + PREFIX_BYTES, user_key.size - PREFIX_BYTES
-        if key.size < 0:
-            return False
-        order = compare_bytes(key, mark)
-        if not self.is_descending:
-            return order < 0
-        # a key that the mark begins lies at the mark, not past it
-        return order > 0 and (key.size < mark.size or memcmp(key.data, mark.data, <size_t>mark.size) != 0)
-
-
-cdef uint64_t oldest_kept(uint64_t watermark, uint64_t ttl_ms) noexcept:
-    """The first pure epoch whose rows a reader at `watermark` still sees under a time to live; 0: all."""
-    cdef uint64_t now_ms = watermark >> 16
-    return (now_ms - ttl_ms) << 16 if 0 < ttl_ms < now_ms else 0
+        self.is_table_dropped = low < self.dropped_count and self.dropped[low] == table_id

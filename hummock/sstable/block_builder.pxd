@@ -39,7 +39,6 @@ cdef class BlockBuilder:
     cdef int append(self, Slice user_key, uint64_t epoch, Slice value, bint same_key) except -1 nogil
     # `add` for a caller that knows whether the user key is that of the row before
     cdef Py_ssize_t raw_bytes(self) noexcept nogil          # size of the payload if finished now, before compression
-    cdef Py_ssize_t raw_bytes_bound(self) noexcept nogil    # at least that, without looking at keys
     cdef int encode(self, Slice* payload) except -1 nogil   # `payload` lives until the next call. REQUIRES rows > 0
     cdef void clear(self) noexcept nogil                    # empty again, memory kept
     cdef Py_ssize_t shared_prefix(self) noexcept nogil      # bytes that all keys begin with

@@ -134,9 +134,6 @@ cdef class BlockBuilder:
                 + ((self.rows + 7) >> 3 if self.deletes > 0 else 0)
                 + self.rows * widths + shared + self.keys_bytes - shared * self.rows)
 
-    cdef Py_ssize_t raw_bytes_bound(self) noexcept nogil:
-        return self.front_bytes(0) + self.values_bytes
-
     cdef Py_ssize_t raw_bytes(self) noexcept nogil:
         return 0 if self.rows == 0 else self.front_bytes(self.shared_prefix()) + self.values_bytes
 

@@ -49,6 +49,10 @@ cdef class SstableReader:
     cdef bytes stored(self, OpenedSstable meta, Py_ssize_t first, Py_ssize_t last)   # bytes of blocks [first, last]
 
 
+cdef dict blocks_of(dict missing, list pins)
+# `missing`: block indexes, a set for each reader. Blocks by index by reader; `pins` holds them.
+
+
 cdef inline int load_block(
     Block block, SstableIndex index, Py_ssize_t number, const uint8_t* stored, uint64_t stored_offset
 ) except -1 nogil:

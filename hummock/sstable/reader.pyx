@@ -227,3 +227,14 @@ cdef bint are_near(OpenedSstable meta, Py_ssize_t first, Py_ssize_t last, Py_ssi
     cdef uint64_t end = meta.index.offsets[last + 1]
     return (meta.index.offsets[index] - end <= <uint64_t>GAP_BYTES
             and meta.index.offsets[index + 1] - meta.index.offsets[first] <= <uint64_t>RANGE_BYTES)
+
+
+cdef dict blocks_of(dict missing, list pins):
+    cdef SstableReader reader
+    cdef dict loaded = {}
+    for reader, wanted in missing.items():
+        indexes = sorted(wanted)
+        blocks = reader.blocks(indexes)
+        pins.append(blocks)
+        loaded[reader] = dict(zip(indexes, blocks, strict=True))
+    return loaded
