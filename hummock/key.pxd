@@ -11,6 +11,10 @@ from libc.string cimport memcmp, memcpy
 cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept
 
+cdef enum:
+    SPILL_MASK = 0xFFFF         # the bits of a stored epoch that count flushes; epoch.py says how
+
+
 cdef struct Slice:              # borrowed bytes; who hands one out says who owns them and until when
     const uint8_t* data
     Py_ssize_t size
@@ -23,6 +27,11 @@ cdef inline int compare_bytes(Slice a, Slice b) noexcept nogil:
     if order != 0:
         return order
     return -1 if a.size < b.size else (1 if a.size > b.size else 0)
+
+
+cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
+    return key.size >= prefix.size and (
+        prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
 
 
 cdef inline int compare_full_key(Slice a, uint64_t a_epoch, Slice b, uint64_t b_epoch) noexcept nogil:

@@ -31,17 +31,17 @@ class MaintainedStorage(HummockStorage):
 
         Only what is committed is merged. Raises HummockError in a store without maintenance.
         """
-        return self._maintenance().compact(key_range, timeout)
+        return self._maintained().compact(key_range, timeout)
 
     def wait_compacted(self, timeout: float | None = None) -> bool:
         """Whether nothing was left to compact before `timeout` seconds were over."""
-        return self._maintenance().wait_compacted(timeout)
+        return self._maintained().wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
         """Removes what nothing needs, orphans included; `dry_run` only tells."""
-        return self._maintenance().vacuum(dry_run=dry_run)
+        return self._maintained().vacuum(dry_run=dry_run)
 
-    def _maintenance(self) -> Maintenance:
+    def _maintained(self) -> Maintenance:
         if self.maintenance is None:
             raise HummockError('this store was opened without maintenance: open it with role="writer"')
         return self.maintenance
@@ -54,13 +54,13 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
     """The store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
     Opening is reading: as "reader", the default, the data at the URL stays as it is, and only what is known to be
-    committed is read. `role="writer"` makes the
-    store if it is not there and takes the writer role over from any other process, whose next commit is then
-    refused; a store in memory has nobody else, so there it is the default. `meta` says where the truth is, as
-    `open_meta_store` does. A writer compacts and vacuums in the background, as `compaction` and `vacuum` say, unless
-    `compaction` is False: then that is left to other processes. `retry` says how patient calls of the object store
-    are. `options` are those of StorageOptions. What other processes commit is seen within `refresh_ms`. Closing the
-    store closes all of it, and gives up what compaction is at. MetaStoreError if there is no store to read.
+    committed is read. `role="writer"` makes the store if it is not there and takes the writer role over from any
+    other process, whose next commit is then refused; a store in memory has nobody else, so there it is the default.
+    `meta` says where the truth is, as `open_meta_store` does. A writer compacts and vacuums in the background, as
+    `compaction` and `vacuum` say, unless `compaction` is False: then that is left to other processes. `retry` says
+    how patient calls of the object store are. `options` are those of StorageOptions. What other processes commit is
+    seen within `refresh_ms`. Closing the store closes all of it, and gives up what compaction is at. MetaStoreError
+    if there is no store to read.
     """
     if role is None:
         role = "writer" if url == "memory://" else "reader"

@@ -10,12 +10,11 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, uint8_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
@@ -27,7 +26,6 @@ cdef extern from "Python.h":
     void hold_reference "Py_INCREF"(PyObject*) noexcept
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together
 cdef Py_ssize_t RELEASE_KEYS = 512          # so many searches are worth a release of the GIL
@@ -277,11 +275,6 @@ cdef class PointReader:
         else:
             probe.source += 1
             probe.state = SEEKING
-
-
-cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
-    return key.size >= prefix.size and (
-        prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
 
 
 def read_many(ReadView view not None, BinaryColumn keys not None, epoch):

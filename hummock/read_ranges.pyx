@@ -13,13 +13,13 @@ from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.prefixes cimport RangeCollector
 from hummock.iterator.user cimport UserIterator
+from hummock.key cimport SPILL_MASK
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.run_cursor cimport RunCursor
 
 from hummock.iterator.prefixes import bounds_of
 from hummock.state_store import DEFAULT
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef Py_ssize_t MOST_RANGES = 1024          # of one slice
 cdef Py_ssize_t FEWEST_RANGES = 16
 cdef Py_ssize_t GATHERED_BYTES = 64 << 20   # of blocks that one slice may hold, about

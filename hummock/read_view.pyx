@@ -9,7 +9,6 @@ from cpython.exc cimport PyErr_Clear, PyErr_Occurred
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
 
 from hummock.epoch import check_epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
@@ -20,7 +19,7 @@ from hummock.iterator.merge cimport MergeIterator
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport RowRules
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.key_prefix cimport KeyPrefix
@@ -30,7 +29,6 @@ from hummock.sstable.sstable_iterator cimport SstableIterator
 cdef extern from "Python.h":
     uint64_t number_of "PyLong_AsUnsignedLongLong"(object) noexcept
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t TABLE_ID_BYTES = 4
 
@@ -173,7 +171,8 @@ cdef class ReadView:
     def read(self, bytes start not None, bytes end, epoch, bint reverse, options) -> UserIterator:
         """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive it.
 
-        Raises EpochTooOld and InvalidEpoch. Files that cannot hold such a row are not opened; the others when first needed.
+        Raises EpochTooOld and InvalidEpoch. A file is opened when first needed, and not at all if it cannot hold such
+        a row.
         """
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD
@@ -198,10 +197,6 @@ cdef class ReadView:
         if len(infos) == 1:
             return SstableIterator(run.store, infos[0], direction, options)
         return ConcatIterator(run.store, infos, direction, options) if infos else None
-
-
-cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
-    return key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0
 
 
 cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):

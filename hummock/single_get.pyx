@@ -10,11 +10,10 @@ PointReader's read. Borrowed pointers live until the end of the call, which give
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp
 
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
-from hummock.key cimport Slice, head_of
+from hummock.key cimport SPILL_MASK, Slice, begins_with, head_of
 from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
@@ -23,8 +22,6 @@ from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.head_search cimport row_near
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
-
-cdef uint64_t SPILL_MASK = 0xFFFF
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
@@ -165,7 +162,3 @@ cdef Py_ssize_t search(void* block, SstableIndex index, Py_ssize_t number, Slice
     if row == rows:
         return NOT_AT_HAND
     return row if (<Block>block).is_version_of(row, key, newest, 0) else NOT_HERE
-
-
-cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
-    return key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0

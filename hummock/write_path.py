@@ -227,7 +227,6 @@ class WritePath:
         else:
             self._flush_behind()
         until = min(deadline, self._flush_not_before) if self._flush_not_before > now else deadline
-        self._metrics.writer_delay_seconds.labels("room").inc(0)
         self._changed.wait(until - now)
         self._metrics.writer_delay_seconds.labels("room").inc(monotonic_seconds() - now)
         return None

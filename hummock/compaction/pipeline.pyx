@@ -7,9 +7,9 @@ iterator they give and in what it retains. The GIL is taken when a file is finis
 from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
+from hummock.key cimport SPILL_MASK
 from hummock.sstable.split_builder cimport SplitSstableBuilder
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 
 cdef enum:
     PULL_ENTRIES = 256

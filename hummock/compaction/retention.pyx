@@ -14,9 +14,8 @@ from libc.string cimport memcpy
 
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
 from hummock.iterator.row_rules cimport RowRules, is_passed
-from hummock.key cimport Slice, head_of
+from hummock.key cimport SPILL_MASK, Slice, head_of
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 
 

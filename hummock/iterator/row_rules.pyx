@@ -7,9 +7,8 @@ readers from then on, whether or not a compaction has dropped them: both ask her
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.key cimport Slice, head_of
+from hummock.key cimport SPILL_MASK, Slice, head_of
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint8_t NOTHING = 0                # what an empty mark points to
 
 

@@ -13,9 +13,8 @@ from libc.string cimport memcmp, memcpy
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules, VnodeRule, hides
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.key cimport SPILL_MASK, Slice, compare_bytes, head_of
 
-cdef uint64_t SPILL_MASK = 0xFFFF
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
