@@ -17,7 +17,6 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
-    MetaStoreForked,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -29,7 +28,7 @@ from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.meta.witness import Acknowledged, Witness
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
-from tests.suites.meta_store_suite import MetaStoreSuite, put
+from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
 
 class TestMemoryMetaStore(MetaStoreSuite):
@@ -181,26 +180,7 @@ class TestSqlite:
         assert marker.exists()
 
     def test_a_fork_may_not_use_the_handle(self, path):
-        store = SqliteMetaStore(path)
-        store.transaction(put(a=b"1"))
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            outcomes = []
-            for call in (lambda: store.get("a"), lambda: store.list(""),
-                         lambda: store.transaction(put(b=b""))):
-                try:
-                    call()
-                    outcomes.append("worked")
-                except MetaStoreForked:
-                    outcomes.append("refused")
-            store.close()
-            os.write(write_end, " ".join(outcomes).encode())
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert os.read(read_end, 100) == b"refused refused refused"
-        store.transaction(put(a=b"2"))
-        assert store.get("a") == b"2"
+        a_fork_is_refused(SqliteMetaStore(path))
 
     def test_a_closed_store_says_so(self, path):
         store = SqliteMetaStore(path)
@@ -221,24 +201,7 @@ class TestSqlite:
         assert SqliteMetaStore(path).get("a") == b"2"
 
     def test_many_openers_of_a_new_store_agree(self, path):
-        errors, start = [], threading.Barrier(6)
-
-        def work(number):
-            try:
-                start.wait()
-                store = SqliteMetaStore(path)
-                store.transaction(MetaOperations(put={f"k/{number}": b"%d" % number}))
-                store.close()
-            except HummockError as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        assert len(SqliteMetaStore(path).list("k/")) == 6
+        openers_agree(lambda: SqliteMetaStore(path))
 
     @pytest.mark.parametrize("held", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
     def test_opening_waits_for_another_that_creates_the_store(self, path, held):

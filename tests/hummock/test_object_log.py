@@ -8,12 +8,9 @@ import pytest
 
 from hummock.errors import (
     DeadlineExceeded,
-    HummockError,
     MetaStoreBusy,
     MetaStoreCorrupt,
-    MetaStoreEmptied,
     MetaStoreError,
-    MetaStoreForked,
     MetaStoreUnfit,
     ObjectExists,
     ObjectStoreRefused,
@@ -26,12 +23,13 @@ from hummock.meta.log_record import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.meta.store_witness import WITNESS_EVERY, StoreWitness, Witnessed
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.faults import Fault, FaultKind, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
-from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
-from tests.suites.meta_store_suite import MetaStoreSuite, put
+from tests.suites.manager_parts import Files, epoch_of, open_manager
+from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
+from tests.suites.object_log_world import LogWorld, copied, count
 
 
 class TestObjectLogInMemory(MetaStoreSuite):
@@ -57,37 +55,9 @@ class TestObjectLogOfTwoCheckpointsAtOnce(MetaStoreSuite):
         assert ObjectLogMetaStore(objects, create=False).list("") == store.list("")
 
 
-class World:
-    """Objects whose dates, and handles whose clocks, only the test moves."""
-
-    def __init__(self, objects=None, **options):
-        self.clock = StandingClock()
-        self.objects = objects or MemoryObjectStore(self.clock)
-        self.plan = FaultPlan()
-        self.options = MetaOptions(log_checkpoint_records=4, log_grace_ms=8_000, **options)
-
-    def open(self, **arguments):
-        faulty = FaultyObjectStore(self.objects, self.plan)
-        return ObjectLogMetaStore(faulty, options=self.options, monotonic=lambda: self.clock() / 1000, **arguments)
-
-    def paths(self, prefix="meta/"):
-        return [found.path for found in self.objects.list(prefix)]
-
-    def calls(self):
-        calls, self.plan.calls[:] = list(self.plan.calls), []
-        return calls
-
-
 @pytest.fixture
 def world():
-    return World()
-
-
-def count(store, times=1):
-    """Adds to the row `n`, as a process does that reads first."""
-    for _ in range(times):
-        value = store.get("n")
-        store.transaction(MetaOperations(require={"n": value}, put={"n": b"%d" % (int(value or 0) + 1)}))
+    return LogWorld()
 
 
 def test_two_handles_see_each_other_and_lose_no_step(world):
@@ -258,7 +228,7 @@ def test_a_sleeper_that_reads_lists_the_log_again(world):
 def test_sleepers_of_any_length_leave_one_history(seed):
     """Random handles take steps; some stop before a request for long, all agree on what happened."""
     rng = random.Random(seed)
-    world = World()
+    world = LogWorld()
     handles = [world.open() for _ in range(3)]
     acknowledged, unknown, busy = [], [], []
     put_for_real = world.objects.put
@@ -340,200 +310,8 @@ def test_reading_makes_no_store(world):
 
 
 def test_many_openers_of_a_new_store_agree():
-    objects, errors, start = MemoryObjectStore(), [], threading.Barrier(6)
-
-    def work(number):
-        try:
-            start.wait()
-            store = ObjectLogMetaStore(objects)
-            store.transaction(MetaOperations(put={f"k/{number}": b"%d" % number}))
-            store.close()
-        except HummockError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert len(ObjectLogMetaStore(objects).list("k/")) == 6
-
-
-def copied(objects, prefix=""):
-    return {found.path: objects.get(found.path) for found in objects.list(prefix)}
-
-
-def restore(objects, copy, prefix="meta/"):
-    objects.delete([found.path for found in objects.list(prefix)])
-    for path, data in copy.items():
-        objects.put(path, data)
-
-
-class TestLoss:
-    """A log that is emptied, older than it was, or another's is refused by name, open or not."""
-
-    def build(self, world, steps=11):
-        store = world.open()
-        count(store, steps)
-        store.close()
-        return copied(world.objects, "meta/")
-
-    def test_an_emptied_log(self, world):
-        self.build(world)
-        live = world.open()
-        restore(world.objects, {})
-        with pytest.raises(MetaStoreEmptied, match="store/witness"):
-            world.open()
-        world.clock.advance(60_000)
-        for use in (lambda: live.get("n"), lambda: count(live), lambda: live.transaction(put(n=b"1"))):
-            with pytest.raises(MetaStoreEmptied):
-                use()
-
-    def test_an_emptied_log_of_one_transaction(self, world):
-        self.build(world, 1)
-        restore(world.objects, {})
-        with pytest.raises(MetaStoreEmptied):
-            world.open()
-
-    @pytest.mark.parametrize("later", [1, 4, 30])
-    def test_an_older_copy(self, world, later):
-        older = self.build(world)
-        self.build(world, later)
-        live = world.open()
-        restore(world.objects, older)
-        with pytest.raises(MetaStoreCorrupt, match="last transaction"):
-            world.open(create=False)
-        world.clock.advance(60_000)
-        for use in (lambda: live.get("n"), lambda: live.transaction(put(n=b"1"))):
-            with pytest.raises(MetaStoreCorrupt, match="last transaction"):
-                use()
-
-    def test_a_log_that_took_another_way_since(self, world):
-        self.build(world)
-        older = copied(world.objects)
-        self.build(world, 7)
-        other = World(world.objects)
-        restore(world.objects, older, "")
-        newer = self.build(other, 8)
-        restore(world.objects, older, "")
-        self.build(world, 7)
-        restore(world.objects, newer)
-        with pytest.raises(MetaStoreCorrupt, match="transaction 18"):
-            world.open()
-
-    def test_another_stores_log(self, world):
-        self.build(world)
-        restore(world.objects, self.build(World()))
-        with pytest.raises(MetaStoreCorrupt, match=r"place in the log|store id"):
-            world.open()
-
-    def test_a_lost_identity(self, world):
-        self.build(world)
-        world.objects.delete(["store/identity"])
-        for create in (True, False):
-            with pytest.raises(MetaStoreCorrupt, match="store/identity"):
-                world.open(create=create)
-
-    def test_a_record_missing_inside(self, world):
-        self.build(world)
-        for path in (f"meta/{9:020d}", f"meta/{10:020d}"):
-            data = world.objects.get(path)
-            world.objects.delete([path])
-            with pytest.raises(MetaStoreCorrupt, match=path):
-                world.open()
-            world.objects.put(path, data)
-
-    def test_a_lost_witness_is_written_again(self, world):
-        self.build(world)
-        world.objects.delete(world.paths("store/witness/"))
-        count(store := world.open())
-        store.close()
-        assert len(world.paths("store/witness/")) == 1
-        restore(world.objects, {})
-        with pytest.raises(MetaStoreEmptied):
-            world.open()
-
-    def test_a_foreign_object_among_the_records(self, world):
-        self.build(world)
-        world.objects.put("meta/notes.txt", b"x")
-        with pytest.raises(MetaStoreError, match="notes"):
-            world.open()
-
-
-class TestDamage:
-    """One damaged place in any object gives the right answers or a typed error."""
-
-    def build(self, seed):
-        world, rng = World(), random.Random(seed)
-        store = world.open()
-        for number in range(23):
-            world.clock.advance(300)
-            store.transaction(MetaOperations(put={f"k/{rng.randrange(40)}": rng.randbytes(rng.randrange(600)),
-                                                  "head": b"%d" % number}))
-        store.close()
-        return copied(world.objects), store._state.rows
-
-    def outcome(self, files, path, data, rows):
-        world = World()
-        for other, content in files.items():
-            world.objects.put(other, data if other == path else content)
-        try:
-            store = world.open(create=False)
-            assert store.list("") == sorted(rows.items())
-            assert [store.get(key) for key in rows] == list(rows.values())
-            store.transaction(put(new=b"1"))
-            assert store.list("") == sorted({**rows, "new": b"1"}.items())
-            assert store.verify() == len(rows) + 1
-        except HummockError:
-            return "refused"
-        return "right"
-
-    def sweep(self, seed, flips):
-        rng, counts = random.Random(seed), {"right": 0, "refused": 0}
-        files, rows = self.build(seed)
-        for number in range(flips):
-            path = rng.choices(list(files), [len(data) for data in files.values()])[0]
-            data = bytearray(files[path])
-            place, bit = rng.randrange(len(data)), rng.randrange(8)
-            data[place] ^= 1 << bit
-            try:
-                counts[self.outcome(files, path, bytes(data), rows)] += 1
-            except Exception as error:
-                raise AssertionError(f"seed {seed}, flip {number}: {path} byte {place} bit {bit}") from error
-        print(f"seed {seed}: {counts}")
-        return counts
-
-    def test_flipped_bits_give_right_answers_or_typed_errors(self):
-        counts = self.sweep(1, 400)
-        assert counts["refused"] > 40 and counts["right"] > 40
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("seed", range(4))
-    def test_twenty_thousand_flips_give_right_answers_or_typed_errors(self, seed):
-        assert self.sweep(100 + seed, 5_000)["refused"] > 500
-
-    def truncations(self, grid):
-        files, rows = self.build(2)
-        for path, data in files.items():
-            for size in range(0, len(data), grid):
-                assert self.outcome(files, path, data[:size], rows) in ("right", "refused")
-
-    def test_truncations_give_right_answers_or_typed_errors(self):
-        self.truncations(256)
-
-    @pytest.mark.slow
-    def test_truncations_of_a_fine_grid_give_right_answers_or_typed_errors(self):
-        self.truncations(8)
-
-    def test_exchanged_objects_give_right_answers_or_typed_errors(self):
-        files, rows = self.build(3)
-        counts = {"right": 0, "refused": 0}
-        for path in files:
-            for other in files:
-                if path != other:
-                    counts[self.outcome(files, path, files[other], rows)] += 1
-        assert counts["refused"] > 20
+    objects = MemoryObjectStore()
+    openers_agree(lambda: ObjectLogMetaStore(objects))
 
 
 def test_a_record_is_these_bytes():
@@ -561,7 +339,7 @@ def test_what_goes_is_covered_by_a_checkpoint_for_longer_than_the_grace(records,
 
 
 def test_who_is_overtaken_for_too_long_is_told_so(world):
-    store = World(busy_timeout_ms=500).open()
+    store = LogWorld(busy_timeout_ms=500).open()
     other = ObjectLogMetaStore(store._witness._objects)
     append = store._objects.append
 
@@ -631,19 +409,7 @@ def test_the_witness_is_no_more_than_its_share_of_requests(world):
 
 def test_a_fork_may_not_use_the_handle(world):
     store = world.open()
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        outcome = b"worked"
-        try:
-            store.get("a")
-        except MetaStoreForked:
-            outcome = b"refused"
-        store.close()
-        os.write(write_end, outcome)
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read_end, 100) == b"refused"
+    a_fork_is_refused(store)
     count(store)
     store.close()
     with pytest.raises(StoreClosed):

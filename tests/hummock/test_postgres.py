@@ -1,8 +1,6 @@
 """The meta store in PostgreSQL: the suite, lost connections and answers, loss and damage of the database."""
 
 import itertools
-import os
-import threading
 
 import pytest
 
@@ -13,7 +11,6 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
-    MetaStoreForked,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -21,7 +18,7 @@ from hummock.errors import (
 from hummock.meta.store import MetaOperations
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.write_batch import WriteBatch
-from tests.suites.meta_store_suite import MetaStoreSuite, put
+from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -94,24 +91,8 @@ def test_two_handles_see_each_other(url):
 
 
 def test_many_openers_of_a_new_store_agree(url):
-    errors, objects, start = [], MemoryObjectStore(), threading.Barrier(5)
-
-    def work(number):
-        try:
-            start.wait()
-            store = PostgresMetaStore(url, objects)
-            store.transaction(MetaOperations(put={f"k/{number}": b"%d" % number}))
-            store.close()
-        except MetaStoreError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert len(PostgresMetaStore(url, objects).list("k/")) == 5
+    objects = MemoryObjectStore()
+    openers_agree(lambda: PostgresMetaStore(url, objects), count=5)
 
 
 def test_a_held_store_is_busy_within_the_limit(url, admin):
@@ -214,22 +195,7 @@ def test_an_older_copy_and_another_stores_database_are_refused(url, admin):
 
 def test_a_fork_may_not_use_the_handle(url):
     store = PostgresMetaStore(url)
-    store.transaction(put(a=b"1"))
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        outcome = b"worked"
-        try:
-            store.get("a")
-        except MetaStoreForked:
-            outcome = b"refused"
-        store.close()
-        os.write(write_end, outcome)
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read_end, 100) == b"refused"
-    store.transaction(put(a=b"2"))
-    assert store.get("a") == b"2"
+    a_fork_is_refused(store)
     store.close()
 
 

@@ -1,16 +1,63 @@
 """What every meta store promises. A test class derives from the suite and gives a fixture `store`."""
 
+import os
 import random
 import threading
 
 import pytest
 
-from hummock.errors import MetaStoreError, PreconditionFailed
+from hummock.errors import HummockError, MetaStoreError, MetaStoreForked, PreconditionFailed
 from hummock.meta.store import MetaOperations
 
 
 def put(**values):
     return MetaOperations(put={key.replace("_", "/"): value for key, value in values.items()})
+
+
+def openers_agree(open_store, count=6):
+    """Threads that open a new store at the same moment all find one and the same."""
+    errors, start = [], threading.Barrier(count)
+
+    def work(number):
+        try:
+            start.wait()
+            store = open_store()
+            store.transaction(MetaOperations(put={f"k/{number}": b"%d" % number}))
+            store.close()
+        except HummockError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    store = open_store()
+    assert len(store.list("k/")) == count
+    store.close()
+
+
+def a_fork_is_refused(store):
+    """No call of a handle works in a child process, and the child's `close` takes nothing from its parent."""
+    store.transaction(put(a=b"1"))
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcomes = []
+        for call in (lambda: store.get("a"), lambda: store.list(""), lambda: store.transaction(put(b=b""))):
+            try:
+                call()
+                outcomes.append("worked")
+            except MetaStoreForked:
+                outcomes.append("refused")
+        store.close()
+        os.write(write_end, " ".join(outcomes).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read_end, 100) == b"refused refused refused"
+    store.transaction(put(a=b"2"))
+    assert store.get("a") == b"2"
 
 
 class MetaStoreSuite:
