@@ -3,7 +3,8 @@
 from relational.chunk.column import Column, mask_of
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
-from relational.chunk.vnode import VNODE_COUNT, VnodeMap, vnodes_of
+from relational.chunk.vnode import VNODE_COUNT, vnodes_of
+from relational.chunk.vnode_map import VnodeMap, vnode_ranges
 
 __all__ = [
     "VNODE_COUNT",
@@ -13,5 +14,6 @@ __all__ = [
     "StreamChunk",
     "VnodeMap",
     "mask_of",
+    "vnode_ranges",
     "vnodes_of",
 ]

@@ -161,37 +161,3 @@ def vnodes_of(columns, int vnode_count=256, *, rows=None):
         out = vnodes
         fill_vnodes(taken, count, vnode_count, &out[0])
     return vnodes
-
-
-class VnodeMap:
-    """Which target (an actor, a partition) owns each vnode. `targets` is int32[vnode_count]; immutable."""
-
-    def __init__(self, targets):
-        self.targets = np.array(targets, dtype=np.int32)
-        if self.targets.ndim != 1 or not 1 <= len(self.targets) <= MAX_VNODE_COUNT:
-            raise ValueError(f"a vnode map has 1 to {MAX_VNODE_COUNT} entries, not {self.targets.shape}")
-        self.targets.flags.writeable = False
-
-    @classmethod
-    def even(cls, targets, vnode_count=VNODE_COUNT):
-        """Contiguous ranges of vnodes, as equal as they can be, to the `targets` in their order."""
-        owners = np.asarray(targets, dtype=np.int32)
-        return cls(owners[np.arange(vnode_count) * len(owners) // vnode_count])
-
-    @property
-    def vnode_count(self) -> int:
-        return len(self.targets)
-
-    def vnodes_owned_by(self, target):
-        """The vnodes of one target, ascending: uint16[n]."""
-        return np.flatnonzero(self.targets == target).astype(np.uint16)
-
-    def targets_of(self, columns, rows=None):
-        """int32[rows]: the target of each row of the distribution columns."""
-        return self.targets[vnodes_of(columns, self.vnode_count, rows=rows)]
-
-    def __eq__(self, other) -> bool:
-        return isinstance(other, VnodeMap) and np.array_equal(self.targets, other.targets)
-
-    def __hash__(self) -> int:
-        return hash(self.targets.tobytes())

@@ -16,7 +16,7 @@ from stream.message import Add, Barrier, Stop, Watermark
 
 if TYPE_CHECKING:
     from relational.chunk.stream_chunk import StreamChunk
-    from relational.chunk.vnode import VnodeMap
+    from relational.chunk.vnode_map import VnodeMap
 
 
 @dataclass(frozen=True, slots=True)

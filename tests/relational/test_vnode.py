@@ -116,14 +116,6 @@ def test_vnodes_are_spread_evenly():
     assert counts.max() < 500
 
 
-def test_a_map_gives_each_target_a_range():
-    even = VnodeMap.even([7, 8, 9])
-    assert even.vnode_count == 256
-    assert [len(even.vnodes_owned_by(target)) for target in (7, 8, 9)] == [86, 85, 85]
-    assert even == VnodeMap(even.targets.tolist())
-    assert even != VnodeMap.even([7, 8])
-
-
 def test_a_chunk_splits_by_vnode_and_parted_updates_become_plain():
     chunk = StreamChunk.from_pretty("+ 1 a\nU- 1 a\nU+ 1 b\nU- 1 b\nU+ 2 b\n- 9 z D\n- 2 b")
     keys = [1, 2]

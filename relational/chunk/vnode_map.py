@@ -1,0 +1,117 @@
+"""Which target owns each vnode, and how that changes when targets come and go.
+
+A target is an actor, a partition of a scan or a partition of a job, named by a number. A change of parallelism moves as
+few vnodes as can be: with n vnodes over k targets each owns n // k of them or one more, the targets that hold most keep
+the larger shares, and only what is above a share moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from relational.chunk.vnode import MAX_VNODE_COUNT, VNODE_COUNT, vnodes_of
+
+
+class VnodeMap:
+    """`targets` is int32[vnode_count], the owner of each vnode; immutable."""
+
+    def __init__(self, targets: Sequence[int] | np.ndarray):
+        self.targets = np.array(targets, dtype=np.int32)
+        if self.targets.ndim != 1 or not 1 <= len(self.targets) <= MAX_VNODE_COUNT:
+            raise ValueError(f"a vnode map has 1 to {MAX_VNODE_COUNT} entries, not {self.targets.shape}")
+        self.targets.flags.writeable = False
+
+    @classmethod
+    def even(cls, targets: Sequence[int], vnode_count: int = VNODE_COUNT) -> VnodeMap:
+        """Contiguous ranges of vnodes, as equal as they can be, to the `targets` in their order."""
+        owners = np.array(_checked(targets, vnode_count), dtype=np.int32)
+        return cls(owners[np.arange(vnode_count) * len(owners) // vnode_count])
+
+    @property
+    def vnode_count(self) -> int:
+        return len(self.targets)
+
+    def vnodes_owned_by(self, target: int) -> np.ndarray:
+        """The vnodes of one target, ascending: uint16[n]."""
+        return np.flatnonzero(self.targets == target).astype(np.uint16)
+
+    def bitmap_of(self, target: int) -> np.ndarray:
+        """uint8[vnode_count]: 1 where the target owns the vnode, as state tables take it."""
+        return (self.targets == target).view(np.uint8)
+
+    def targets_of(self, columns: Sequence, rows: int | None = None) -> np.ndarray:
+        """int32[rows]: the target of each row of the distribution columns."""
+        return self.targets[vnodes_of(columns, self.vnode_count, rows=rows)]
+
+    def rescaled(self, targets: Iterable[int]) -> VnodeMap:
+        """The map over these targets, as even as can be, that moves the least number of vnodes.
+
+        Of what is above its share a target gives up its last vnodes; they go, ascending, to the targets below theirs
+        in the order given. ValueError for no target, one named twice, or more targets than vnodes.
+        """
+        wanted = _checked(targets, self.vnode_count)
+        held = {target: self.vnodes_owned_by(target) for target in wanted}
+        shares = _shares(wanted, {target: len(vnodes) for target, vnodes in held.items()}, self.vnode_count)
+        owners = self.targets.copy()
+        is_free = ~np.isin(owners, wanted)
+        for target in wanted:
+            is_free[held[target][shares[target] :]] = True
+        takers = [np.full(max(shares[target] - len(held[target]), 0), target, np.int32) for target in wanted]
+        owners[is_free] = np.concatenate(takers)
+        return VnodeMap(owners)
+
+    def moved_to(self, later: VnodeMap) -> np.ndarray:
+        """The vnodes that `later` gives to another target, ascending: uint16[n]. ValueError for another count."""
+        if later.vnode_count != self.vnode_count:
+            raise ValueError(f"{self.vnode_count} vnodes cannot become {later.vnode_count}")
+        return np.flatnonzero(self.targets != later.targets).astype(np.uint16)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VnodeMap) and np.array_equal(self.targets, other.targets)
+
+    def __hash__(self) -> int:
+        return hash(self.targets.tobytes())
+
+    def __repr__(self) -> str:
+        """Runs of vnodes of one owner, as `VnodeMap(0-127: 1, 128-255: 2)`."""
+        starts = [0, *(np.flatnonzero(np.diff(self.targets)) + 1).tolist(), self.vnode_count]
+        runs = (f"{start}-{end - 1}: {self.targets[start]}" for start, end in pairwise(starts))
+        return f"VnodeMap({', '.join(runs)})"
+
+
+def vnode_ranges(owned: np.ndarray, groups: int) -> list[tuple[int, int]]:
+    """[first, last] vnodes of at most `groups` groups of neighbours, with as equal a number of `owned` ones as can be.
+
+    `owned` is uint8[vnode_count]. A range never reaches over a vnode that is not owned, so each is one range of keys;
+    where the owned ones lie in more pieces than `groups`, there are as many ranges as pieces.
+    """
+    if groups < 1:
+        raise ValueError(f"{groups} groups of vnodes")
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], owned, [0]))))
+    pieces = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    parts = [1] * len(pieces)
+    for _ in range(min(groups, int(np.count_nonzero(owned))) - len(pieces)):
+        widest = max(range(len(pieces)), key=lambda at: (pieces[at][1] - pieces[at][0]) / parts[at])
+        parts[widest] += 1
+    ranges = []
+    for (start, end), count in zip(pieces, parts, strict=True):
+        cuts = [start + (end - start) * part // count for part in range(count + 1)]
+        ranges += [(first, after - 1) for first, after in pairwise(cuts)]
+    return ranges
+
+
+def _checked(targets: Iterable[int], vnode_count: int) -> list[int]:
+    wanted = [int(target) for target in targets]
+    if not 1 <= len(wanted) <= vnode_count or len(set(wanted)) != len(wanted):
+        raise ValueError(f"{vnode_count} vnodes go to 1 to {vnode_count} different targets, not to {wanted}")
+    return wanted
+
+
+def _shares(targets: Sequence[int], held: dict[int, int], vnode_count: int) -> dict[int, int]:
+    """How many vnodes each target is to own; one more for those that hold most, the earlier ones among equals."""
+    least, larger = divmod(vnode_count, len(targets))
+    by_size = sorted(targets, key=lambda target: -held[target])
+    return {target: least + (place < larger) for place, target in enumerate(by_size)}
