@@ -26,7 +26,7 @@ from hummock.meta.store import MetaOperations, MetaStore
 from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
 
-READS_LIMIT = 64        # tries to read a head and its deltas while others append
+READS_LIMIT = 64        # tries to read a head and its deltas while checkpoints overtake them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,21 @@ def load(meta_store: MetaStore, object_store: ObjectStore) -> LogPosition:
 
 
 def follow(meta_store: MetaStore, position: LogPosition) -> LogPosition:
-    """The newest version, read by the steps since `position` where they are still there.
+    """The version that was the newest at some moment of this call, by the steps since `position` where they are there.
 
-    A position whose head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
+    Others may append all the while: only a checkpoint that overtakes the reading costs another try. A position
+    whose head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
     """
     for _ in range(READS_LIMIT):
         with meta_store.one_moment():
             read = _read(meta_store, position)
         if read is not None:
             return read
-    raise MetaStoreError(f"{meta_store.url}: the version changed at each of {READS_LIMIT} reads")
+    raise MetaStoreError(f"{meta_store.url}: checkpoints overtook each of {READS_LIMIT} reads")
 
 
 def _read(meta_store: MetaStore, position: LogPosition) -> LogPosition | None:
-    """The newest version, None where it changed meanwhile."""
+    """The version of the head that is read, None where its steps went into a checkpoint meanwhile."""
     head_bytes = meta_store.get(HEAD)
     if head_bytes == position.head_bytes:
         return position
@@ -83,9 +84,7 @@ def _read(meta_store: MetaStore, position: LogPosition) -> LogPosition | None:
     if head.version_id < position.head.version_id:
         raise MetaStoreCorrupt(meta_store.url, HEAD, f"version {position.head.version_id}", head)
     version = _version_of(meta_store, head, position.version)
-    if version is None or meta_store.get(HEAD) != head_bytes:
-        return None
-    return LogPosition(head, head_bytes, version)
+    return None if version is None else LogPosition(head, head_bytes, version)
 
 
 def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
