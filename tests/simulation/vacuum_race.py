@@ -106,7 +106,7 @@ class Reader:
     def step(self):
         try:
             era = self.clock.era
-            if self.cleaned is not None and era != self.row_era != -1 and self.rng.random() < .2:
+            if self.cleaned is not None and era != self.row_era != -1 and self.rng.random() < .7:
                 for _ in range(2):      # the first may have read the leases before the leap
                     self.cleaned.clear()
                     self.cleaned.wait(1)
