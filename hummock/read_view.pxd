@@ -20,9 +20,13 @@ cdef class SortedRun:
     cdef tuple readers                  # SstableReader of each info
     cdef object store                   # SstableStore
     cdef FileFence* files               # owned array
+    cdef uint64_t* last_heads           # head_of each file's largest key behind `prefix`; owned array
+    cdef uint64_t* first_heads          # ... and of each smallest key; goes into the same array
+    cdef Slice prefix                   # bytes that all keys of the run begin with
     cdef readonly Py_ssize_t count
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
+    cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil
     cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil  # the first file that ends at or after the key
     cdef int mark(
         self, BinaryColumn prefixes, Py_ssize_t first, Py_ssize_t rows, uint64_t newest, uint8_t* among,

@@ -43,19 +43,45 @@ cdef class SortedRun:
         self.readers = tuple([store.reader(info) for info in self.infos])
         self.count = len(self.readers)
         self.files = <FileFence*>calloc(<size_t>self.count + 1, sizeof(FileFence))
-        if self.files == NULL:
+        self.last_heads = <uint64_t*>calloc(2 * <size_t>self.count + 1, sizeof(uint64_t))
+        if self.files == NULL or self.last_heads == NULL:
             raise MemoryError
+        self.first_heads = self.last_heads + self.count
         self.min_epoch = 0xFFFFFFFFFFFFFFFF
         for position, reader in enumerate(self.readers):
             self.files[position].smallest, self.files[position].largest = reader.smallest, reader.largest
             self.files[position].reader = <void*>reader
             self.min_epoch = min(self.min_epoch, reader.min_epoch)
+        if self.count > 0:
+            self.prefix = shared_bytes(self.files[0].smallest, self.files[self.count - 1].largest)
+        for position in range(self.count):
+            self.last_heads[position] = head_behind(self.files[position].largest, self.prefix)
+            self.first_heads[position] = head_behind(self.files[position].smallest, self.prefix)
 
     def __dealloc__(self):
         free(self.files)
+        free(self.last_heads)
 
     cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t low = 0, high = self.count, middle
+        cdef const uint64_t* base = self.last_heads
+        cdef Py_ssize_t count = self.count, half, low, high
+        cdef uint64_t head
+        if count == 0 or not begins_with(user_key, self.prefix):
+            return self.file_among(user_key, 0, count)
+        head = head_behind(user_key, self.prefix)
+        while count > 1:                # without a branch, as random keys go either way
+            half = count >> 1
+            base += half * (base[half - 1] < head)
+            count -= half
+        low = (base - self.last_heads) + (base[0] < head)
+        high = low
+        while high < self.count and self.last_heads[high] == head:
+            high += 1
+        return self.file_among(user_key, low, high)
+
+    cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil:
+        """The first file of [low, high) that ends at or after the key; `high` when none does."""
+        cdef Py_ssize_t middle
         while low < high:
             middle = (low + high) >> 1
             if compare_bytes(self.files[middle].largest, user_key) < 0:
@@ -66,9 +92,11 @@ cdef class SortedRun:
 
     cdef void* reader_of(self, Slice user_key) noexcept nogil:
         cdef Py_ssize_t position = self.file_from(user_key)
-        if position == self.count or compare_bytes(user_key, self.files[position].smallest) < 0:
+        if position == self.count:
             return NULL
-        return self.files[position].reader
+        if begins_with(user_key, self.prefix) and head_behind(user_key, self.prefix) > self.first_heads[position]:
+            return self.files[position].reader
+        return self.files[position].reader if compare_bytes(self.files[position].smallest, user_key) <= 0 else NULL
 
     cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest):
         cdef Py_ssize_t position
@@ -197,6 +225,19 @@ cdef class ReadView:
         if len(infos) == 1:
             return SstableIterator(run.store, infos[0], direction, options)
         return ConcatIterator(run.store, infos, direction, options) if infos else None
+
+
+cdef inline Slice shared_bytes(Slice first, Slice last) noexcept nogil:
+    """What both begin with, and every key between them; borrowed from `first`."""
+    cdef Slice out
+    out.data, out.size = first.data, 0
+    while out.size < first.size and out.size < last.size and first.data[out.size] == last.data[out.size]:
+        out.size += 1
+    return out
+
+
+cdef inline uint64_t head_behind(Slice key, Slice prefix) noexcept nogil:
+    return head_of(key.data + prefix.size, key.size - prefix.size)
 
 
 cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):

@@ -32,7 +32,9 @@ cdef class CacheShelf:
 
     cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
         """Borrowed, valid until the GIL is released; NULL: not cached. Counts as a use."""
-        self.nodes[index].was_used = True
-        return self.nodes[index].value
+        cdef CacheNode* node = &self.nodes[index]
+        if not node.was_used:           # a line that is only read stays with every reader
+            node.was_used = True
+        return node.value
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_)
