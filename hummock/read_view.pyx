@@ -161,7 +161,7 @@ cdef class ReadView:
         if previous is not None and previous.version is version:
             self.rules = previous.rules
         else:
-            self.rules = RowRules(version.tables, None if previous is None else previous.rules)
+            self.rules = RowRules(version.tables, None if previous is None else previous.rules, version.dropped_tables)
         self.owners = local + runs
         self.count = len(self.owners)
         self.sources = <Source*>calloc(<size_t>self.count + 1, sizeof(Source))

@@ -136,6 +136,7 @@ class HummockStorage:
     ) -> None:
         """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules.
 
+        From this version on a dropped table has no rows, at older epochs neither, and its id is never used again.
         Commits of several threads go in the order of their epochs. `Fenced` where the role was lost: from then on
         every write raises it, while reads go on.
         """

@@ -135,7 +135,7 @@ class HummockVersion:
     safe_epoch: Epoch = NEVER
     levels: tuple[Level, ...] = (Level(0),)
     tables: Mapping[int, TableRules] = field(default_factory=dict)      # by table id, where it has rules
-    dropped_tables: frozenset[int] = frozenset()        # whose rows compaction may drop
+    dropped_tables: frozenset[int] = frozenset()        # whose rows nobody reads and compaction drops
 
     @property
     def runs(self) -> Iterator[Run]:

@@ -33,6 +33,7 @@ cdef class TableRowRules:
     """One table's part. Immutable."""
     cdef readonly object rules          # TableRules
     cdef uint64_t ttl_ms
+    cdef bint is_dropped                # no row of the table is read any more
     cdef list held                      # bytes that `marks` point into
     cdef VnodeMark* marks               # of all watermarks; owned
     cdef TableMarks* watermarks         # newest first; owned

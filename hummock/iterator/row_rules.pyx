@@ -1,7 +1,7 @@
 """RowRules: which rows readers at an epoch no longer see, though they stand in files.
 
-Rows older than their table's time to live, and rows that a vnode's key watermark has passed, are gone for
-readers from then on, whether or not a compaction has dropped them: both ask here.
+Rows older than their table's time to live, rows that a vnode's key watermark has passed, and all rows of dropped
+tables are gone for readers from then on, whether or not a compaction has dropped them: both ask here.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -9,15 +9,18 @@ from libc.stdlib cimport calloc, free
 
 from hummock.key cimport SPILL_MASK, Slice, head_of
 
+from hummock.table_rules import TableRules
+
+cdef uint64_t NEVER_AGAIN = ~<uint64_t>0    # above every epoch
 cdef uint8_t NOTHING = 0                # what an empty mark points to
 
 
 cdef class TableRowRules:
 
-    def __cinit__(self, rules not None):
+    def __cinit__(self, rules not None, bint is_dropped=False):
         cdef TableMarks* watermark
         cdef Py_ssize_t at = 0
-        self.rules, self.ttl_ms, self.held = rules, rules.ttl_ms, []
+        self.rules, self.ttl_ms, self.is_dropped, self.held = rules, rules.ttl_ms, is_dropped, []
         self.marks = <VnodeMark*>calloc(sum([len(mark.keys) for mark in rules.watermarks]) + 1, sizeof(VnodeMark))
         self.watermarks = <TableMarks*>calloc(len(rules.watermarks) + 1, sizeof(TableMarks))
         if self.marks == NULL or self.watermarks == NULL:
@@ -38,18 +41,25 @@ cdef class TableRowRules:
         free(self.watermarks)
 
 
-cdef class RowRules:
-    """`tables`: TableRules by table id. `previous`: rules of which equal parts are taken over. Immutable."""
+cdef TableRowRules DROPPED = TableRowRules(TableRules(), True)
 
-    def __init__(self, tables, RowRules previous=None):
+
+cdef class RowRules:
+    """`tables`: TableRules by table id; `dropped`: ids of tables that have no rows any more. Immutable.
+
+    `previous`: rules of which equal parts are taken over.
+    """
+
+    def __init__(self, tables, RowRules previous=None, dropped=()):
         cdef RuledTable* table
         cdef dict known = previous.by_table if previous is not None else {}
-        self.by_table = {}
-        for table_id, rules in sorted(tables.items()):
-            if rules.ttl_ms or rules.watermarks:
+        cdef dict found = dict.fromkeys(dropped, DROPPED)
+        for table_id, rules in tables.items():
+            if table_id not in found and (rules.ttl_ms or rules.watermarks):
                 held = known.get(table_id)
                 is_known = held is not None and held.rules is rules
-                self.by_table[table_id] = held if is_known else TableRowRules(rules)
+                found[table_id] = held if is_known else TableRowRules(rules)
+        self.by_table = dict(sorted(found.items()))
         self.tables = <RuledTable*>calloc(<size_t>len(self.by_table) + 1, sizeof(RuledTable))
         if self.tables == NULL:
             raise MemoryError
@@ -77,6 +87,9 @@ cdef class RowRules:
         if low == self.count or self.tables[low].table_id != place >> 16:
             return out
         out.is_any, ttl_ms = True, (<TableRowRules>self.tables[low].rules).ttl_ms
+        if (<TableRowRules>self.tables[low].rules).is_dropped:
+            out.oldest = NEVER_AGAIN
+            return out
         out.oldest = (now_ms - ttl_ms) << 16 if 0 < ttl_ms < now_ms else 0
         for number in range((<TableRowRules>self.tables[low].rules).watermark_count):
             watermark = &(<TableRowRules>self.tables[low].rules).watermarks[number]

@@ -414,6 +414,27 @@ def test_s19_compaction_drops_rows_of_dropped_tables_and_not_of_unknown_ones(lab
     assert lab.stored_rows() == 3
 
 
+def test_s19_a_dropped_table_has_no_rows_at_any_epoch_whatever_of_it_compaction_has_left(lab):
+    """Half of its rows gone, an older one would come back."""
+    kept, gone = user_key(1, 0, b"k"), user_key(2, 0, b"k")
+    for number in (1, 2):
+        lab.commit(number, {kept: b"%d" % number, gone: b"%d" % number})
+    begun = lab.store.scan(hummock.KeyRange(b"", None), at(2))
+    reader = lab.open(lab.process())
+    lab.commit(3, {kept: b"3"}, dropped_tables=[2])
+    array = pa.array([gone], pa.binary())
+    for number in (1, 2, 3):
+        assert lab.rows(number) == lab.rows(number, reverse=True) == [(kept, b"%d" % number)]
+        assert lab.store.get(gone, at(number)) is None
+        assert lab.store.get_many(array, at(number)).to_arrow().null_count == 1
+        assert len(lab.store.scan_prefixes(array, at(number))[1]) == len(lab.store.scan_many(
+            array, at(number))[1]) == 0
+    expected = [(kept, b"2"), (gone, b"2")]
+    assert list(begun) == expected              # one that was begun before, and who does not know of it yet
+    assert lab.rows(2, reader) == expected
+    reader.close()
+
+
 def test_s20_one_epoch_is_committed_for_all_tables_at_once(lab):
     reader = lab.open(lab.process())
     tables = [user_key(table, 0, b"k") for table in range(1, 6)]
