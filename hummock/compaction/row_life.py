@@ -11,6 +11,7 @@ from hummock.key import USER_KEY_PREFIX_BYTES, vnode_of
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import KeyWatermark, TableRules, Tables
 
+BELOW_ONE = 0.999       # where some row may be seen
 PROBE_BYTES = 8         # of two keys behind what they share, as much as tells how far apart they are
 
 
@@ -46,14 +47,16 @@ def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float
 def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
     """The part of the file's keys beyond the table's key watermark; of several vnodes none is told."""
     mark, vnode = newest_watermark(rules, watermark), vnode_of(info.smallest)
-    if mark is None or vnode != vnode_of(info.largest):
+    if mark is None or vnode != vnode_of(info.largest) or len(info.smallest) < USER_KEY_PREFIX_BYTES:
         return 0.0
     key = dict(mark.keys).get(vnode)
     if key is None:
         return 0.0
     low, high = info.smallest[USER_KEY_PREFIX_BYTES:], info.largest[USER_KEY_PREFIX_BYTES:]
-    if mark.is_descending:
-        return 1.0 if key < low else 0.0 if high <= key else 1 - _place(low, key, high)
+    if mark.is_descending:              # a key that the mark begins lies at the mark, not past it
+        if key < low:
+            return 0.0 if low.startswith(key) else 1.0
+        return 0.0 if high <= key else min(BELOW_ONE, 1 - _place(low, key, high))
     return 1.0 if high < key else 0.0 if key <= low else _place(low, key, high)
 
 
@@ -63,4 +66,4 @@ def _place(low: bytes, key: bytes, high: bytes) -> float:
                   min(len(low), len(high)))
     first, middle, last = (int.from_bytes(key_[shared:shared + PROBE_BYTES].ljust(PROBE_BYTES, b"\0"), "big")
                            for key_ in (low, key, high))
-    return min(0.999, (middle - first) / max(1, last - first))
+    return min(BELOW_ONE, (middle - first) / max(1, last - first))
