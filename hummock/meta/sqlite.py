@@ -61,8 +61,8 @@ class SqliteMetaStore(MetaStore):
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
-        testimony = self._check_presence(create)
         with self._typed():
+            testimony = self._check_presence(create)
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
         try:
@@ -121,8 +121,7 @@ class SqliteMetaStore(MetaStore):
         if not exists and not create:
             raise MetaStoreError(f"{self._path} does not exist: there is no store; one is made by opening as writer")
         if not exists:
-            with self._typed():
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         return testimony
 
     def _open_patiently(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:

@@ -59,10 +59,14 @@ class Children:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def run(self, work: str, root: Path, *, kill_at: int = 0, when: When = When.BEFORE,
-            journal: Path | None = None, **arguments: Any) -> End:
-        """Runs `work` ("module:function") on the store in `root`, killed at file call `kill_at` (0: never)."""
+            journal: Path | None = None, fail_with: int = 0, times: int = 1, **arguments: Any) -> End:
+        """Runs `work` ("module:function") on the store in `root`, killed at file call `kill_at` (0: never).
+
+        With an error number to `fail_with` so many calls from there on fail instead, and reads are calls too.
+        """
         job = {"work": work, "root": str(root), "kill_at": kill_at, "when": int(when),
-               "journal": str(journal or ""), "arguments": {"directory": str(root), **arguments}}
+               "journal": str(journal or ""), "fail_with": fail_with, "times": times,
+               "arguments": {"directory": str(root), **arguments}}
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()

@@ -1,10 +1,12 @@
 /* Preloaded: sees every call that changes files below one directory, in Python, SQLite and compiled rooms alike.
 
-   Once armed it counts those calls, one at a time whatever the thread, and does one of two things:
+   Once armed it counts those calls, one at a time whatever the thread, and does one of three things:
 
    - at call number `at` the process dies as by `kill -9`: BEFORE the call, AFTER it, or TORN, when the first half
      of a write has reached the file (a call that is no write dies before);
-   - it journals every call with its bytes, so that the disk may be rebuilt as of any call.
+   - it journals every call with its bytes, so that the disk may be rebuilt as of any call;
+   - calls `at` to `at + times - 1` fail with an error number, a write after its first half. Then calls that read a
+     file or open one to read it are counted too, and may fail.
 
    A journal record is six int64 (kind, inode, offset, bytes of first path, of second path, of data), then the
    three strings. */
@@ -24,9 +26,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum kind { CREATE = 1, WRITE, TRUNCATE, SYNC, RENAME, LINK, UNLINK, MKDIR, RMDIR, NOTE };
+enum kind { CREATE = 1, WRITE, TRUNCATE, SYNC, RENAME, LINK, UNLINK, MKDIR, RMDIR, NOTE, READ, OPEN };
 enum when { BEFORE, TORN, AFTER };
-static const char letter_of[] = " cwtsrlumdn";
+enum fate { GOES_ON, TEARS, FAILS };
+static const char letter_of[] = " cwtsrlumdnRO";
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static char root[4096];
@@ -34,6 +37,8 @@ static size_t root_size;            /* 0: not armed */
 static long calls, kill_at;
 static char letters[1 << 16];       /* of each call counted, the letter of its kind; a string */
 static int kill_when, journal = -1;
+static int fail_number;             /* 0: no call fails, and reads are not counted */
+static long fail_times;
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -100,22 +105,29 @@ static void record(enum kind kind, int64_t inode, int64_t offset, const char *fi
     put(data, size);
 }
 
-/* Takes the lock and counts; dies here if this is the call and its time is before. True: die in its middle. */
-static int enter(enum kind kind)
+/* Takes the lock and counts; dies here if this is the call and its time is before. FAILS: the lock was given back. */
+static enum fate enter(enum kind kind)
 {
     int mine, is_write = kind == WRITE;
     pthread_mutex_lock(&one_at_a_time);
     if (calls < (long)sizeof letters - 1)
         letters[calls] = letter_of[kind];
     mine = ++calls == kill_at;
+    if (fail_number) {
+        if (calls < kill_at || calls >= kill_at + fail_times)
+            return GOES_ON;
+        pthread_mutex_unlock(&one_at_a_time);
+        errno = fail_number;
+        return FAILS;
+    }
     if (mine && (kill_when == BEFORE || (kill_when == TORN && !is_write)))
         die();
-    return mine && kill_when == TORN;
+    return mine && kill_when == TORN ? TEARS : GOES_ON;
 }
 
 static void leave(void)
 {
-    if (calls == kill_at)
+    if (calls == kill_at && !fail_number)
         die();
     pthread_mutex_unlock(&one_at_a_time);
 }
@@ -136,10 +148,20 @@ void file_calls_arm(const char *below_this, long at, int when, int journal_descr
     kill_when = when;
     journal = journal_descriptor;
     strncpy(root, below_this, sizeof root - 1);
+    fail_number = 0;
     root_size = strlen(root);
 }
 
-/* The letter of each call made since: create, write, truncate, sync, rename, link, unlink, mkdir, and d for rmdir. */
+/* From call `at` on so many calls fail. */
+void file_calls_fail(const char *below_this, long at, int number, long times)
+{
+    file_calls_arm(below_this, at, BEFORE, -1);
+    fail_times = times;
+    fail_number = number;
+}
+
+/* The letter of each call made since: create, write, truncate, sync, rename, link, unlink, mkdir, d for rmdir; where
+   calls fail also R for reads and O for what is opened to be read. */
 const char *file_calls_disarm(void)
 {
     root_size = 0;
@@ -159,8 +181,8 @@ void file_calls_note(const char *text)
 static ssize_t watched_write(int fd, const void *data, size_t size, off64_t offset, int is_positioned)
 {
     ssize_t done;
-    int is_torn = enter(WRITE);
-    size_t wanted = is_torn ? size / 2 : size;
+    enum fate fate = enter(WRITE);
+    size_t wanted = fate == GOES_ON ? size : size / 2;
     off64_t at = offset;
     if (!is_positioned) {
         struct stat status;
@@ -168,8 +190,12 @@ static ssize_t watched_write(int fd, const void *data, size_t size, off64_t offs
         at = appends && fstat(fd, &status) == 0 ? status.st_size : lseek64(fd, 0, SEEK_CUR);
     }
     done = is_positioned ? syscall(SYS_pwrite64, fd, data, wanted, offset) : syscall(SYS_write, fd, data, wanted);
-    if (is_torn)
+    if (fate == TEARS)
         die();
+    if (fate == FAILS) {
+        errno = fail_number;
+        return -1;
+    }
     if (done > 0)
         record(WRITE, inode_of(fd), at, "", "", data, done);
     leave();
@@ -220,7 +246,8 @@ int ftruncate64(int fd, off64_t size)
     int answer;
     if (!watched(fd, path))
         return syscall(SYS_ftruncate, fd, size);
-    enter(TRUNCATE);
+    if (enter(TRUNCATE) == FAILS)
+        return -1;
     answer = syscall(SYS_ftruncate, fd, size);
     if (answer == 0)
         record(TRUNCATE, inode_of(fd), size, "", "", "", 0);
@@ -236,7 +263,8 @@ static int watched_sync(int fd, int number)
     int answer;
     if (!watched(fd, path))
         return syscall(number, fd);
-    enter(SYNC);
+    if (enter(SYNC) == FAILS)
+        return -1;
     answer = syscall(number, fd);
     if (answer == 0)
         record(SYNC, inode_of(fd), 0, path, "", "", 0);
@@ -266,18 +294,57 @@ ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size
     return syscall(SYS_copy_file_range, from, from_at, to, to_at, size, flags);
 }
 
+/* -- reads: counted only where calls may fail ---------------------------------------------------------------- */
+
+/* Whether a read of the descriptor fails. */
+static int read_fails(int fd)
+{
+    char path[4096];
+    if (!fail_number || !watched(fd, path))
+        return 0;
+    if (enter(READ) == FAILS)
+        return 1;
+    leave();
+    return 0;
+}
+
+ssize_t read(int fd, void *data, size_t size) { return read_fails(fd) ? -1 : syscall(SYS_read, fd, data, size); }
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t offset)
+{
+    return read_fails(fd) ? -1 : syscall(SYS_pread64, fd, data, size, offset);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t offset) { return pread64(fd, data, size, offset); }
+
+ssize_t preadv64(int fd, const struct iovec *parts, int count, off64_t offset)
+{
+    return read_fails(fd) ? -1 : REAL(preadv64)(fd, parts, count, offset);
+}
+
+ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset)
+{
+    return preadv64(fd, parts, count, offset);
+}
+
 /* -- names -------------------------------------------------------------------------------------------------- */
 
 static int opened(int directory, const char *path, int flags, mode_t mode)
 {
     struct stat status;
     int fd, is_new;
+    if (below(path) && fail_number && !(flags & (O_CREAT | O_TRUNC))) {
+        if (enter(OPEN) == FAILS)
+            return -1;
+        leave();
+    }
     if (!below(path) || !(flags & (O_CREAT | O_TRUNC)))
         return syscall(SYS_openat, directory, path, flags | O_LARGEFILE, mode);
     is_new = lstat(path, &status) != 0;
     if (!is_new && !(flags & O_TRUNC))
         return syscall(SYS_openat, directory, path, flags | O_LARGEFILE, mode);
-    enter(is_new ? CREATE : TRUNCATE);
+    if (enter(is_new ? CREATE : TRUNCATE) == FAILS)
+        return -1;
     fd = syscall(SYS_openat, directory, path, flags | O_LARGEFILE, mode);
     if (fd >= 0)
         record(is_new ? CREATE : TRUNCATE, inode_of(fd), 0, path, "", "", 0);
@@ -285,7 +352,7 @@ static int opened(int directory, const char *path, int flags, mode_t mode)
     return fd;
 }
 
-#define OPEN(name, directory_argument, directory)                  \
+#define OPENER(name, directory_argument, directory)                  \
     int name(directory_argument const char *path, int flags, ...)  \
     {                                                              \
         mode_t mode = 0;                                           \
@@ -298,17 +365,18 @@ static int opened(int directory, const char *path, int flags, mode_t mode)
         return opened(directory, path, flags, mode);               \
     }
 #define AT int directory,
-OPEN(open, , AT_FDCWD)
-OPEN(open64, , AT_FDCWD)
-OPEN(openat, AT, directory)
-OPEN(openat64, AT, directory)
+OPENER(open, , AT_FDCWD)
+OPENER(open64, , AT_FDCWD)
+OPENER(openat, AT, directory)
+OPENER(openat64, AT, directory)
 
 static int named(enum kind kind, const char *first, const char *second, int number, long a, long b, long c, long d)
 {
     int answer;
     if (!below(first) && !below(second))
         return syscall(number, a, b, c, d);
-    enter(kind);
+    if (enter(kind) == FAILS)
+        return -1;
     answer = syscall(number, a, b, c, d);
     if (answer == 0)
         record(kind, 0, 0, first, second, "", 0);

@@ -6,8 +6,9 @@ under the preloaded `file_calls`, so a child may be killed at any of its file ca
     python -m tests.reliability.fork_server        one JSON job per line in, one JSON end per line out
 
 A job: {"work": "module:function", "arguments": {...}, "root": directory, "kill_at": call or 0, "when": 0 to 2,
-"journal": path or ""}. Its end: {"signal": number or 0, "calls": "cwwss...", "notes": [...], "result": any,
-"error": text}, where "calls" has one letter for each file call. What a child notes is there however it ended."""
+"journal": path or "", "fail_with": error number or 0, "times": of calls that fail from "kill_at" on}. Its end:
+{"signal": number or 0, "calls": "cwwss...", "notes": [...], "result": any, "error": text}, where "calls" has one
+letter for each file call. What a child notes is there however it ended."""
 
 from __future__ import annotations
 
@@ -45,7 +46,11 @@ def child(job: dict[str, Any], out: int) -> None:
         module, _, function = job["work"].partition(":")
         work = getattr(importlib.import_module(module), function)
         journal = os.open(job["journal"], os.O_WRONLY | os.O_CREAT | os.O_APPEND) if job["journal"] else -1
-        FILE_CALLS.file_calls_arm(job["root"].encode(), ctypes.c_long(job["kill_at"]), job["when"], journal)
+        root, at = job["root"].encode(), ctypes.c_long(job["kill_at"])
+        if job["fail_with"]:
+            FILE_CALLS.file_calls_fail(root, at, job["fail_with"], ctypes.c_long(job["times"]))
+        else:
+            FILE_CALLS.file_calls_arm(root, at, job["when"], journal)
         result = work(note=note, **job["arguments"])
         tell(calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
         code = 0
