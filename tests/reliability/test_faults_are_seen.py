@@ -1,0 +1,145 @@
+"""No test of faults is vacuous: what a wrapped store injects is seen by every path to an object, compiled or not.
+
+Files are read and written by compiled rooms where a store is a directory here; a wrapper around such a store has
+no files to give them, so they must come to the wrapper for every byte.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from hummock.compaction.execute import run_ranges
+from hummock.errors import ObjectStoreError
+from hummock.key import KeyRange
+from hummock.meta import MemoryMetaStore
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.vacuum import Vacuum
+from hummock.metrics import Metrics
+from hummock.object_store.base import mint_sstable_name, sstable_data_path
+from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
+from hummock.object_store.local import LocalObjectStore
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import CompactionOptions, RetryOptions, StorageOptions, VacuumOptions
+from hummock.storage import HummockStorage
+from hummock.verify import verify_version
+from hummock.write_batch import WriteBatch
+from tests.reliability.lab import EVERYTHING, at
+
+EVER = 1 << 30
+ROWS, EPOCHS = 400, 3
+COLD = StorageOptions(block_bytes=500, sstable_bytes=6_000, block_cache_bytes=1, meta_cache_bytes=1)
+SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1, block_bytes=500, sstable_bytes=6_000)
+KEYS = [b"%05d" % row for row in range(ROWS)]
+READS = {                       # from a row on
+    "get": lambda store, row: store.get(KEYS[row], at(EPOCHS)),
+    "get_many": lambda store, row: store.get_many(pa.array(KEYS[row:row + 40], pa.binary()), at(EPOCHS)),
+    "scan": lambda store, row: list(store.scan(KeyRange(KEYS[row], None), at(EPOCHS))),
+    "scan to Arrow": lambda store, row: store.scan(EVERYTHING, at(EPOCHS)).to_arrow(),
+    "reverse scan": lambda store, row: list(store.scan(EVERYTHING, at(EPOCHS), reverse=True)),
+    "short scan": lambda store, row: list(store.scan(KeyRange(KEYS[row], None), at(EPOCHS), limit=2)),
+    "scan_prefixes": lambda store, row: store.scan_prefixes(pa.array([KEYS[row][:4]], pa.binary()), at(EPOCHS)),
+    "scan_many": lambda store, row: store.scan_many(pa.array(KEYS[row::50], pa.binary()), at(EPOCHS), limit=3),
+}
+
+
+class Wrapped:
+    """A store over objects that fail as `plan` says, and are tried twice."""
+
+    def __init__(self, inner):
+        self.inner, self.plan, self.rng = inner, FaultPlan(), random.Random(5)
+        pacing = Pacing(random.Random(1), sleep=lambda seconds: None)
+        self.objects = InstrumentedObjectStore(FaultyObjectStore(inner, self.plan), Metrics(),
+                                               RetryOptions(attempts=2), pacing)
+        self.meta = MemoryMetaStore()
+        self.manager = HummockManager(self.meta, self.objects, compaction=SHAPE)
+        self.store = HummockStorage(self.manager, self.objects, COLD, session=self.manager.claim_writer())
+
+    def write(self, number):
+        rows = [(key, b"%d" % number * 20) for key in KEYS[number % 2::2]]
+        self.store.ingest_batch(WriteBatch(rows), at(number))
+        self.store.commit(at(number))
+
+    def task(self):
+        self.manager.compact_range(EVERYTHING)
+        return self.manager.get_compact_task("compactor")
+
+    def attempt(self, task, token):
+        return run_ranges(task, self.objects, lambda: mint_sstable_name(self.rng.randbytes, token[:16]), threads=1,
+                          memory_bytes=1 << 20)
+
+    def fail(self, operation):
+        self.plan.hits = 0
+        self.plan.add(Fault(FaultKind.BEFORE, operation, "sst/", times=EVER))
+
+    def paths(self, operation):
+        """Those that the wrapper was called with."""
+        return {path for done, path in self.plan.calls if done == operation}
+
+    def stored(self):
+        return {found.path for found in self.inner.list("sst/")}
+
+
+@pytest.fixture(params=["memory", "file"])
+def wrapped(request, tmp_path):
+    made = Wrapped(MemoryObjectStore() if request.param == "memory" else LocalObjectStore(tmp_path / "store"))
+    for number in range(1, EPOCHS + 1):
+        made.write(number)
+    yield made
+    made.store.close()
+
+
+def test_every_object_is_written_and_read_through_the_wrapper(wrapped):
+    task, token = wrapped.task()
+    wrapped.manager.report_compact_task(task.id, token, wrapped.attempt(task, token))
+    assert len(wrapped.stored()) > 4 and wrapped.paths("put") == wrapped.stored()
+    wrapped.store._local.refresh()
+    wrapped.plan.calls.clear()
+    assert len(list(wrapped.store.scan(EVERYTHING, at(EPOCHS)))) == ROWS
+    assert wrapped.paths("get") >= {sstable_data_path(info.name) for info in wrapped.store.version.sstables}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_sees_the_fault_also_where_it_went_well_before(wrapped, name):
+    for row in (250, 7):            # the last block that was read may be kept
+        assert READS[name](wrapped.store, row)
+    wrapped.fail("get")
+    with pytest.raises(ObjectStoreError):
+        READS[name](wrapped.store, 250)
+    assert wrapped.plan.hits >= 2
+    wrapped.plan.clear()
+    assert READS[name](wrapped.store, 250)
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_a_compaction_sees_the_fault_of_its_inputs_and_of_its_outputs(wrapped, operation):
+    given = wrapped.task()
+    wrapped.fail(operation)
+    with pytest.raises(ObjectStoreError):
+        wrapped.attempt(*given)
+    assert wrapped.plan.hits >= 2
+    wrapped.plan.clear()
+    assert wrapped.manager.report_compact_task(given[0].id, given[1], wrapped.attempt(*given))
+
+
+def test_a_sync_sees_the_fault_and_is_repeated(wrapped):
+    wrapped.fail("put")
+    with pytest.raises(ObjectStoreError):
+        wrapped.write(EPOCHS + 1)
+    assert wrapped.plan.hits >= 2 and wrapped.store.committed_epoch == at(EPOCHS)
+    wrapped.plan.clear()
+    wrapped.store.commit(at(EPOCHS + 1))
+    assert len(list(wrapped.store.scan(EVERYTHING, at(EPOCHS + 1)))) == ROWS
+
+
+def test_verifying_and_vacuum_see_the_fault(wrapped):
+    wrapped.fail("get")
+    found = list(verify_version(wrapped.store.version, wrapped.objects))
+    assert found and all(file.damages for file in found)
+    wrapped.fail("list")
+    with pytest.raises(ObjectStoreError):
+        Vacuum(wrapped.meta, wrapped.objects, options=VacuumOptions(grace_ms=0)).run()
+    assert wrapped.plan.hits >= 2
