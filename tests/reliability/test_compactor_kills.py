@@ -1,0 +1,74 @@
+"""P1, P4: a compactor killed at any file call harms nobody: the writer goes on, reads are right, no garbage stays."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.reliability import compactor_process, maintenance, workload
+from tests.reliability.children import When, can_compile, quick_directory, started
+from tests.reliability.test_kills import every_call
+
+pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
+EARLIER = 6             # epochs that were written before the compactor begins
+COMPACT = f"{compactor_process.__name__}:compact"
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory):
+    with started(tmp_path_factory.mktemp("file_calls")) as children:
+        yield children
+
+
+def check_left(root, seed, last):
+    """Other processes find every epoch; once leases ran out another compactor and vacuum leave no garbage."""
+    assert workload.look(str(root), seed) == last
+    maintenance.check_no_garbage(str(root))
+    assert workload.look_once(str(root), seed) == last
+
+
+def kill_compactors(children, seed, step):
+    """How many were killed, at every so-manyth of their file calls; half of them while the writer commits."""
+    with quick_directory() as directory:
+        base, root = directory / "base", directory / "store"
+        base.mkdir()
+        children.run(f"{workload.__name__}:work", base, seed=seed, first=1, last=EARLIER - 3).value()
+        with workload.opened(str(base), "writer") as storage:
+            for number in range(EARLIER - 2, EARLIER + 1):
+                workload.write_epoch(storage, seed, number, lambda text: None)
+        shutil.copytree(base, root)
+        end = children.run(COMPACT, root)
+        end.value()
+        assert end.calls.count("w") > 10 and "l" in end.calls, end.calls
+        check_left(root, seed, EARLIER)
+        killed = 0
+        for place, (kill_at, when) in enumerate(every_call(end.calls)[::step]):
+            shutil.rmtree(root)
+            shutil.copytree(base, root)
+            try:
+                if place % 2:
+                    with compactor_process.Writing(str(root), seed) as writing:
+                        end = children.run(COMPACT, root, kill_at=kill_at, when=when)
+                    last = writing.number
+                else:
+                    end, last = children.run(COMPACT, root, kill_at=kill_at, when=when), EARLIER
+                killed += end.was_killed
+                check_left(root, seed, last)
+            except BaseException as error:
+                error.add_note(f"seed {seed}, the compactor killed at call {kill_at}, {When(when).name}, "
+                               f"{'beside a writer' if place % 2 else 'alone'}")
+                raise
+    print(f"seed {seed}: {killed} killed")
+    return killed
+
+
+def test_a_killed_compactor_harms_nobody(children):
+    assert kill_compactors(children, 41, 61) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_compactor_killed_at_any_file_call_harms_nobody(children, seed):
+    assert kill_compactors(children, 500 + seed, 1) >= 60
