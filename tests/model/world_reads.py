@@ -1,0 +1,179 @@
+"""The steps of random programs that read: the store and the model give the same rows, or the store refuses by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from hummock.epoch import Epoch
+from hummock.errors import EpochTooOld, InvalidEpoch
+from hummock.key import KeyRange
+from hummock.storage import HummockStorage
+from tests.model.places import OpenScan, Places, Snapshot, refused
+
+EVERYTHING = KeyRange(b"", None)
+Rows = list[tuple[Any, ...]]        # of a key, its value or None, and whose answer it is
+
+
+class Reads(Places):
+    """Every way to read, at any epoch, in two processes."""
+
+    def both(self, epoch: Epoch, read: Callable[[Any, Epoch], Rows]) -> None:
+        """What `read` finds is what the model says, here and elsewhere; or it is refused below the safe epoch."""
+        for store in (self.writer, self.reader):
+            version = store.version
+            if epoch | 0xFFFF < version.safe_epoch:
+                with refused(EpochTooOld):
+                    read(store, epoch)
+                continue
+            if store is self.reader and epoch > version.max_committed_epoch | 0xFFFF:
+                with refused(InvalidEpoch):
+                    read(store, epoch)
+                epoch = version.max_committed_epoch
+            self.model.dropped = version.dropped_tables
+            found, expected = read(store, epoch), read(self.model, epoch)
+            who = "the writer" if store is self.writer else "the reader"
+            assert found == expected, (
+                f"{who} at {epoch >> 16}: {len(found)} rows, missing {[row for row in expected if row not in found]}, "
+                f"more {[row for row in found if row not in expected]}")
+
+    def get(self) -> None:
+        key = self.keys.draw()
+        self.both(self.some_epoch(), lambda store, epoch: [(key, store.get(key, epoch))])
+
+    def get_many(self) -> None:
+        keys = [self.keys.draw() for _ in range(self.rng.choice((0, 1, 5, 40)))]
+        asked = pa.array(keys, pa.binary())
+        self.both(self.some_epoch(), lambda store, epoch: list(
+            zip(keys, store.get_many(asked, epoch).to_arrow().to_pylist(), strict=True)))
+
+    def scan(self) -> None:
+        key_range = KeyRange(self.keys.draw(), self.rng.choice((None, self.keys.draw())))
+        how = {"reverse": self.rng.random() < 0.5, "limit": self.rng.choice((None, None, 0, 1, 4))}
+        rows = self.rng.choice((None, 1, 2, 5))
+        self.both(self.some_epoch(), lambda store, epoch: rows_of(store, key_range, epoch, rows, **how))
+
+    def scan_under_a_prefix(self) -> None:
+        """A range that filters of prefixes may answer for."""
+        key_range = KeyRange.prefix(self.keys.prefix())
+        how = {"reverse": self.rng.random() < 0.5, "limit": self.rng.choice((None, 1))}
+        self.both(self.some_epoch(), lambda store, epoch: rows_of(store, key_range, epoch, None, **how))
+
+    def scan_prefixes(self) -> None:
+        prefixes = [self.keys.prefix() for _ in range(self.rng.randint(0, 6))]
+        how = {"reverse": self.rng.random() < 0.5, "limit": self.rng.choice((None, 1, 2))}
+        asked = pa.array(prefixes, pa.binary())
+        self.both(self.some_epoch(), lambda store, epoch: owned(*store.scan_prefixes(asked, epoch, **how)))
+
+    def scan_many(self) -> None:
+        drawn = [(self.keys.draw(), self.rng.choice((None, self.keys.draw())))
+                 for _ in range(self.rng.choice((0, 1, 3, 20)))]
+        ends = None if self.rng.random() < 0.5 else pa.array([end for _, end in drawn], pa.binary())
+        limit = self.rng.choice((None, 0, 1, 5))
+        starts = pa.array([start for start, _ in drawn], pa.binary())
+        self.both(self.some_epoch(), lambda store, epoch: owned(
+            *store.scan_many(starts, epoch, ends=ends, limit=limit)))
+
+    def read_all(self) -> None:
+        """Every pinned epoch and the newest, whole, both ways."""
+        for number in sorted({*self.pinned, self.epoch, max(self.epoch, self.sealed) + 3}):
+            for reverse in (False, True):
+                self.both(Epoch(number << 16), lambda store, epoch, reverse=reverse: rows_of(
+                    store, EVERYTHING, epoch, None, reverse=reverse))
+
+    def follow(self) -> None:
+        """The reader waits for what is committed."""
+        self.reader.wait_epoch(Epoch(self.epoch << 16), 0)
+        assert self.reader.committed_epoch == self.epoch << 16
+
+    # -- what stands open while all else goes on -----------------------------------------------------------
+
+    def begin_scan(self) -> None:
+        store = self.rng.choice((self.writer, self.reader))
+        epoch = Epoch(self.some_epoch() >> 16 << 16)
+        if store is self.reader:
+            epoch = min(epoch, store.committed_epoch)
+        if epoch >= store.version.safe_epoch and len(self.scans) < 4:
+            reverse = self.rng.random() < 0.5
+            self.model.dropped = store.version.dropped_tables
+            expected = rows_of(self.model, EVERYTHING, epoch, None, reverse=reverse)
+            self.scans.append(OpenScan(store, store.scan(EVERYTHING, epoch, reverse=reverse), expected))
+
+    def read_on(self) -> None:
+        """A scan that was begun some steps ago still sees the picture of its beginning."""
+        if not self.scans:
+            return
+        held = self.rng.choice(self.scans)
+        batch = held.scan.next_batch(self.rng.choice((1, 3, None)))
+        found = [] if batch is None else list(batch)
+        count = len(held.rows) if batch is None else len(found)
+        assert found == held.rows[:count], f"{found} is not {held.rows[:count]}"
+        del held.rows[:count]
+        if batch is None:
+            self.scans.remove(held)
+
+    def hold(self) -> None:
+        """One of the stores takes a snapshot, for some steps."""
+        store = self.rng.choice((self.writer, self.reader))
+        safe = self.pinner.refresh().safe_epoch >> 16
+        if self.epoch >= max(safe, 1) and len(self.snapshots) < 3:
+            number = self.rng.choice((None, self.rng.randint(safe, self.epoch)))
+            holding = store.snapshot(None if number is None else Epoch(number << 16))
+            self.snapshots.append(Snapshot(store, holding.__enter__() >> 16, holding))
+
+    def let_go(self) -> None:
+        if self.snapshots:
+            self.snapshots.pop(self.rng.randrange(len(self.snapshots))).holding.__exit__(None, None, None)
+
+
+class Beside:
+    """Threads that read a committed epoch whole, in several ways, over and over, and find the same each time."""
+
+    def __init__(self, stores: list[HummockStorage], epoch: Epoch, rows: Rows):
+        self.epoch, self.rows, self.failed = epoch, rows, []
+        self.over, self.rounds = threading.Event(), 0
+        self.threads = [threading.Thread(target=self.read, args=(store,)) for store in stores]
+
+    def __enter__(self) -> Beside:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+        if self.failed:
+            raise self.failed[0]
+
+    def read(self, store: HummockStorage) -> None:
+        try:
+            keys, first = (pa.array(values, pa.binary()) for values in ([key for key, _ in self.rows], [b""]))
+            while True:
+                assert rows_of(store, EVERYTHING, self.epoch, None) == self.rows
+                assert rows_of(store, EVERYTHING, self.epoch, None, reverse=True) == self.rows[::-1]
+                assert list(zip(keys.to_pylist(), store.get_many(keys, self.epoch).to_arrow().to_pylist(),
+                                strict=True)) == self.rows
+                assert list(store.scan_many(first, self.epoch)[1]) == self.rows
+                self.rounds += 1
+                if self.over.is_set():
+                    return
+        except BaseException as error:      # raised where the block ends
+            self.failed.append(error)
+
+
+def rows_of(store: Any, key_range: KeyRange, epoch: Epoch, batch_rows: int | None, **how: Any) -> Rows:
+    with store.scan(key_range, epoch, **how) as scan:
+        out: Rows = []
+        while (batch := scan.next_batch(batch_rows)) is not None:
+            assert 0 < len(batch) <= (batch_rows or len(batch))
+            out += list(batch)
+        return out
+
+
+def owned(owners: Any, batch: Any) -> Rows:
+    """Rows with the place of the range that each belongs to."""
+    return [(*row, owner) for row, owner in zip(batch, owners.tolist(), strict=True)]
