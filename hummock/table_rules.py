@@ -132,12 +132,17 @@ def joined_watermarks(known: Sequence[KeyWatermark], added: Sequence[KeyWatermar
         if joined and mark.epoch < joined[0].epoch:
             raise Corruption("table rules", "watermarks", f"an epoch from {joined[0].epoch} on", mark.epoch)
         before = dict(joined[0].keys) if joined and joined[0].is_descending == mark.is_descending else {}
-        further = min if mark.is_descending else max
-        keys = {**before, **{vnode: further(key, before.get(vnode, key)) for vnode, key in mark.keys}}
+        further = _further_down if mark.is_descending else max
+        keys = {**before, **{vnode: further(before.get(vnode, key), key) for vnode, key in mark.keys}}
         if joined and joined[0].epoch == mark.epoch:
             joined.pop(0)
         joined.insert(0, replace(mark, keys=tuple(sorted(keys.items()))))
     return tuple(joined)
+
+
+def _further_down(known: bytes, key: bytes) -> bytes:
+    """Of two descending marks the one that hides more; a mark that begins the known one would show rows again."""
+    return known if known.startswith(key) else min(known, key)
 
 
 def needed_watermarks(watermarks: Sequence[KeyWatermark], safe_epoch: Epoch) -> tuple[KeyWatermark, ...]:

@@ -35,6 +35,16 @@ def test_a_watermark_that_is_older_than_the_newest_is_refused():
         next_tables(tables, {1: TableRules(watermarks=(mark(8, b"d"),))}, 0)
 
 
+@pytest.mark.parametrize(("first", "second", "kept"), [
+    (b"ab", b"a", b"ab"), (b"ab", b"", b"ab"), (b"ab", b"aa", b"aa"), (b"a", b"ab", b"a"), (b"", b"z", b""),
+])  # fmt: skip
+def test_a_descending_mark_that_begins_the_one_before_would_show_rows_again(first, second, kept):
+    """What a mark begins lies at it and is seen, so the shorter of the two hides less."""
+    tables = next_tables({}, {1: TableRules(watermarks=(mark(1, first, is_descending=True),))}, 0)
+    tables = next_tables(tables, {1: TableRules(watermarks=(mark(2, second, is_descending=True),))}, 0)
+    assert seen_by(tables[1], 2) == {0: kept}
+
+
 @pytest.mark.parametrize("is_descending", [False, True])
 @pytest.mark.parametrize("seed", range(20))
 def test_every_reader_finds_the_furthest_key_up_to_its_epoch(seed, is_descending):
