@@ -16,6 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 import pyarrow as pa
 
+from hummock.allocator import return_freed_memory
 from hummock.byte_buffer import set_pool_limit
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectStoreError
@@ -158,6 +159,7 @@ def warm_up() -> None:
 
 
 def main(directory: str) -> None:
+    return_freed_memory()
     warm_up()
     set_pool_limit(POOL_BYTES)
     objects, meta = instrumented(SlowStore(directory)), open_meta_store(f"file://{directory}", create=True)

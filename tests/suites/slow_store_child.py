@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hummock.allocator import return_freed_memory
 from hummock.byte_buffer import set_pool_limit
 from hummock.epoch import Epoch
 from hummock.errors import ObjectStoreError
@@ -85,6 +86,7 @@ def warm_up() -> None:
 
 
 def main(directory: str, writers: int) -> None:
+    return_freed_memory()
     warm_up()
     set_pool_limit(POOL_BYTES)
     retry, pacing = RetryOptions(deadline_ms=1_000), Pacing(random.Random(1))
