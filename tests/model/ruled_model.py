@@ -44,8 +44,9 @@ class RuledModel(MemoryStateStore):
                 marks = self.marks.setdefault(table_id, [])
                 keys = dict(marks[-1][2]) if marks else {}
                 for vnode, key in mark.keys:
-                    further = min if mark.is_descending else max
-                    keys[vnode] = further(key, keys.get(vnode, key))
+                    known = keys.get(vnode, key)
+                    is_back = mark.is_descending and known.startswith(key)      # it would show rows again
+                    keys[vnode] = known if is_back else (min if mark.is_descending else max)(key, known)
                 marks.append((mark.epoch, mark.is_descending, keys))
 
     def is_passed(self, key: bytes, epoch: int) -> bool:

@@ -36,9 +36,7 @@ class Reads(Places):
             self.model.dropped = version.dropped_tables
             found, expected = read(store, epoch), read(self.model, epoch)
             who = "the writer" if store is self.writer else "the reader"
-            assert found == expected, (
-                f"{who} at {epoch >> 16}: {len(found)} rows, missing {[row for row in expected if row not in found]}, "
-                f"more {[row for row in found if row not in expected]}")
+            same(found, expected, f"{who} at {epoch >> 16}")
 
     def get(self) -> None:
         key = self.keys.draw()
@@ -110,7 +108,7 @@ class Reads(Places):
         batch = held.scan.next_batch(self.rng.choice((1, 3, None)))
         found = [] if batch is None else list(batch)
         count = len(held.rows) if batch is None else len(found)
-        assert found == held.rows[:count], f"{found} is not {held.rows[:count]}"
+        same(found, held.rows[:count], "a scan that was held")
         del held.rows[:count]
         if batch is None:
             self.scans.remove(held)
@@ -153,16 +151,22 @@ class Beside:
         try:
             keys, first = (pa.array(values, pa.binary()) for values in ([key for key, _ in self.rows], [b""]))
             while True:
-                assert rows_of(store, EVERYTHING, self.epoch, None) == self.rows
-                assert rows_of(store, EVERYTHING, self.epoch, None, reverse=True) == self.rows[::-1]
-                assert list(zip(keys.to_pylist(), store.get_many(keys, self.epoch).to_arrow().to_pylist(),
-                                strict=True)) == self.rows
-                assert list(store.scan_many(first, self.epoch)[1]) == self.rows
+                same(rows_of(store, EVERYTHING, self.epoch, None), self.rows)
+                same(rows_of(store, EVERYTHING, self.epoch, None, reverse=True), self.rows[::-1])
+                same(list(zip(keys.to_pylist(), store.get_many(keys, self.epoch).to_arrow().to_pylist(),
+                              strict=True)), self.rows)
+                same(list(store.scan_many(first, self.epoch)[1]), self.rows)
                 self.rounds += 1
                 if self.over.is_set():
                     return
         except BaseException as error:      # raised where the block ends
             self.failed.append(error)
+
+
+def same(found: Rows, expected: Rows, where: str = "a thread") -> None:
+    assert found == expected, (
+        f"{where}: {len(found)} of {len(expected)} rows, missing {[row for row in expected if row not in found]}, "
+        f"more {[row for row in found if row not in expected]}")
 
 
 def rows_of(store: Any, key_range: KeyRange, epoch: Epoch, batch_rows: int | None, **how: Any) -> Rows:
