@@ -52,7 +52,7 @@ def sweep(children, meta, number, times, step, first=1):
 def test_some_failing_file_calls_lose_nothing(children, meta, number, times, first):
     refused, hit = sweep(children, meta, number, times, 47, first)
     assert hit.total() >= 4, hit
-    assert times == 1 or {name.split(":")[0] for name in refused} >= {"commit", "maintain", "open"}, refused
+    assert times == 1 or len({name.split(":")[0] for name in refused}) >= 2, refused
 
 
 @pytest.mark.slow
