@@ -96,7 +96,6 @@ class Compactor:
         deadline = None if timeout is None else monotonic_seconds() + timeout
         while True:
             seen = self._news
-            self._client.refresh()
             if self._client.compaction_debt() == 0:
                 return True
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic_seconds())

@@ -8,6 +8,7 @@ which also keeps the lease. What reads hold a `PinnedVersion`; the oldest one he
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -33,6 +34,10 @@ class PinnedVersion:
         """Idempotent."""
         self._owner.release(self)
 
+    def drop(self) -> None:
+        """As `release`, for a destructor, which may take no lock: it counts from the owner's next `settle`."""
+        self._owner.dropped.append(self)
+
     def __enter__(self) -> PinnedVersion:
         return self
 
@@ -48,6 +53,7 @@ class LocalVersionManager:
         self._client, self._node = client, node
         self._condition = threading.Condition()
         self._held: set[PinnedVersion] = set()
+        self.dropped: deque[PinnedVersion] = deque()
         self._listeners: list[Callable[[HummockVersion], None]] = []
         self._closed = threading.Event()
         self._refresher: threading.Thread | None = None
@@ -83,6 +89,11 @@ class LocalVersionManager:
             self._held.discard(pinned)
             oldest = self._oldest()
         self._client.unpin_version_before(self._node, oldest)
+
+    def settle(self) -> None:
+        """Gives back what was dropped since."""
+        while self.dropped:
+            self.release(self.dropped.popleft())
 
     def refresh(self) -> HummockVersion:
         """The newest version there is, read from the store and installed here.
@@ -143,6 +154,7 @@ class LocalVersionManager:
         while not self._closed.wait(seconds):
             try:
                 self.refresh()
+                self.settle()
                 self._kept(self._client.keep_lease)
                 self.error = None
             except StoreClosed:

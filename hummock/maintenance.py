@@ -18,6 +18,7 @@ from hummock.meta.vacuum_loop import VacuumLoop
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.object_store.base import ObjectStore
 from hummock.options import VacuumOptions
+from hummock.version import HummockVersion
 
 
 class Maintenance:
@@ -30,6 +31,8 @@ class Maintenance:
         self.compactor = Compactor(manager, object_store, manager.compaction_options, tasks_at_once=tasks_at_once,
                                    metrics=manager.metrics)
         self.vacuum_loop = VacuumLoop(self._new_vacuum())
+        self._left_at = manager.left_at
+        self._subscription = manager.subscribe(self._hear)
 
     def start(self) -> Self:
         self.compactor.start()
@@ -55,6 +58,7 @@ class Maintenance:
 
     def close(self) -> None:
         """Gives up the tasks in the works, for others to take at once. Idempotent."""
+        self._subscription.close()
         self.vacuum_loop.close()
         self.compactor.close(drain=False)
 
@@ -65,6 +69,12 @@ class Maintenance:
                  trace: TracebackType | None) -> None:
         self.close()
 
+    def _hear(self, version: HummockVersion) -> None:
+        """Vacuum is told where files left with this version."""
+        if self._manager.left_at > self._left_at:
+            self._left_at = self._manager.left_at
+            self.vacuum_loop.tell()
+
     def _new_vacuum(self) -> Vacuum:
         return Vacuum(self._meta_store, self._object_store, options=self._vacuum_options,
-                      metrics=self._manager.metrics)
+                      metrics=self._manager.metrics, lift=self._manager.lift_leases)

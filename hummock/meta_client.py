@@ -80,7 +80,7 @@ class HummockMetaClient(Protocol):
         """Prolongs the node's lease to its oldest pins, and its uploads. Raises `SnapshotExpired`."""
 
     def keep_lease(self, node: str) -> None:
-        """`renew_lease`, once a third of the lease is over."""
+        """`renew_lease`, once a third of the lease is over or it holds back files that the node does not need."""
 
     def release_node(self, node: str) -> None:
         """Gives back everything that the node has pinned or registered."""
@@ -115,4 +115,4 @@ class HummockMetaClient(Protocol):
         """Whether the task was under way; its attempt learns of it by the next heartbeat or report."""
 
     def compaction_debt(self) -> int:
-        """How many tasks are under way, requested or due as far as this process knows."""
+        """How many tasks are under way, requested or due; whoever subscribed has the version that was judged."""

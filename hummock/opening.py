@@ -38,7 +38,11 @@ class MaintainedStorage(HummockStorage):
         return self._maintained().wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        """Removes what nothing needs, orphans included; `dry_run` only tells."""
+        """Removes what nothing needs, orphans included; `dry_run` only tells.
+
+        Without reads under way, and while nothing is written, what is left is what the newest version holds.
+        """
+        self._local.settle()
         return self._maintained().vacuum(dry_run=dry_run)
 
     def _maintained(self) -> Maintenance:

@@ -143,7 +143,8 @@ class CompactionOptions:
 class VacuumOptions:
     """How often files that nothing needs are removed, and how much at once."""
 
-    interval_ms: int = 30_000               # between two looks at the stale list
+    interval_ms: int = 30_000               # between two looks at the stale list, where nothing is known to leave
+    pause_ms: int = 500                     # between a version that lacks files of the one before and a look
     listing_ms: int = 3_600_000             # between two listings of all objects
     grace_ms: int = 3_600_000               # unregistered objects younger than that are left alone
     tombstone_ms: int = 7 * 86_400_000      # names that were given up are remembered at least that long

@@ -58,13 +58,13 @@ from hummock.write_path import WritePath
 class _VersionHold:
     """Keeps a version's files while a view refers to it. Its end is noted, and acted on outside of locks."""
 
-    __slots__ = ("_retired", "pinned")
+    __slots__ = ("pinned",)
 
-    def __init__(self, pinned: PinnedVersion, retired: deque[PinnedVersion]):
-        self.pinned, self._retired = pinned, retired
+    def __init__(self, pinned: PinnedVersion):
+        self.pinned = pinned
 
     def __del__(self) -> None:
-        self._retired.append(self.pinned)
+        self.pinned.drop()
 
 
 class HummockStorage:
@@ -95,7 +95,6 @@ class HummockStorage:
         self._on_close, self._committed_only = on_close, committed_only
         self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
         self._sstable_store = SstableStore(object_store, self.options)
-        self._retired: deque[PinnedVersion] = deque()
         self._settled: deque[str] = deque()  # names of files that need no registration any more
         self._scans: WeakSet[HummockScan] = WeakSet()
         self._reads = ReadCounts()
@@ -278,7 +277,7 @@ class HummockStorage:
 
     def install_version(self, version: HummockVersion) -> None:
         """Reads see `version` from here on, and no longer the local data at or below its committed epoch."""
-        hold = _VersionHold(self._local.pin(), self._retired)
+        hold = _VersionHold(self._local.pin())
         with self._changed:
             if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
@@ -363,8 +362,7 @@ class HummockStorage:
         return run
 
     def _release_retired(self) -> None:
-        while self._retired:
-            self._retired.popleft().release()
+        self._local.settle()
         if self._settled:
             settled = [self._settled.popleft() for _ in range(len(self._settled))]
             self._registry.settle(settled)
@@ -385,7 +383,7 @@ class HummockStorage:
     def _pin_again(self) -> None:
         """Reads from here on are of the newest version, which the node's new lease protects."""
         self._local.refresh()
-        hold = _VersionHold(self._local.pin(), self._retired)
+        hold = _VersionHold(self._local.pin())
         with self._changed:
             base = self._open_base()
             if hold.pinned.version.id == base.version.id:

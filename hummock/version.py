@@ -174,6 +174,11 @@ class HummockVersion:
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
             levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables), tables=tables)
 
+    def keeps_runs(self, older: HummockVersion) -> bool:
+        """Whether each run of an older version still stands here as it was, so that no file left since."""
+        here = {id(run) for run in self.runs}
+        return all(id(run) in here for run in older.runs)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT, "id": self.id, "max_committed_epoch": self.max_committed_epoch,

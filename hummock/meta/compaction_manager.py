@@ -298,7 +298,8 @@ class CompactionManager:
         return read_answers(self._meta_store)
 
     def debt(self) -> int:
-        board, version = read_board(self._meta_store), self._keeper.version
+        board = read_board(self._meta_store)
+        version = self._keeper.refresh()        # behind the board: every task that had ended is in it, and delivered
         due = pick_compaction(version, [row.task for row in board.running], self.options,
                               self._watermark(version)[0])
         return len(board.running) + len(board.wanted) + (due is not None)

@@ -77,6 +77,11 @@ class HummockManager:
         return self._keeper.version.max_committed_epoch
 
     @property
+    def left_at(self) -> int:
+        """The newest version known here that lacks files of the one before."""
+        return self._keeper.left_at
+
+    @property
     def lease_ms(self) -> int:
         return self.options.lease_ms
 
@@ -212,9 +217,17 @@ class HummockManager:
         self._lease(node)
 
     def keep_lease(self, node: str) -> None:
-        """`renew_lease`, once a third of the lease is over."""
-        if self._pins.is_due(node):
+        """`renew_lease`, once a third of the lease is over or it holds back files that the node does not need."""
+        if self._pins.is_due(node, self._keeper.left_at):
             self.renew_lease(node)
+
+    def lift_leases(self) -> None:
+        """The leases of this process hold back no file that none of its nodes reads any more.
+
+        When it returns every subscriber has the newest version, unless one hangs.
+        """
+        self.refresh()
+        self._pins.lift(self._keeper.left_at)
 
     def release_node(self, node: str) -> None:
         """Gives back all that the node has pinned and registered, and its rows."""
@@ -310,5 +323,8 @@ class HummockManager:
         return self._compaction.answers()
 
     def compaction_debt(self) -> int:
-        """How many tasks are under way, requested or wanted by the newest version known here; 0: all is in shape."""
+        """How many tasks are under way, requested or wanted by the newest version, which every subscriber has then.
+
+        0: all is in shape.
+        """
         return self._compaction.debt()

@@ -8,6 +8,7 @@ own.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from hummock.epoch import Clock, Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed
@@ -64,11 +65,26 @@ class PinTable:
         with self._lock:
             self._pins_of(node).unpin_epoch(epoch)
 
-    def is_due(self, node: str) -> bool:
-        """Whether the node has no row, or one of which a third is over."""
+    def is_due(self, node: str, left_at: int) -> bool:
+        """Whether the node has no row, or one of which a third is over, or one that holds back what left a version
+        up to `left_at` and none of its pins needs.
+        """
         with self._lock:
-            lease = self._pins_of(node).lease
-        return lease is None or lease.expires_ms - self._clock() <= self._options.lease_ms * 2 // 3
+            pins = self._pins_of(node)
+            lease, least = pins.lease, min((left_at, *pins.versions))
+        return (lease is None or lease.min_version < least
+                or lease.expires_ms - self._clock() <= self._options.lease_ms * 2 // 3)
+
+    def lift(self, version_id: int) -> None:
+        """The rows of all nodes reach back no further than their pins and `version_id`; until when stays as it is.
+
+        A row that is not as this process wrote it stays: its node learns of that by its own renewal.
+        """
+        with self._lock:
+            for pins in self._nodes.values():
+                least = min((version_id, *pins.versions))
+                if pins.lease is not None and pins.lease.min_version < least and pins.unseen is None:
+                    self._lift(pins, pins.lease, replace(pins.lease, min_version=least))
 
     def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
         """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
@@ -91,7 +107,7 @@ class PinTable:
                 pins.unseen = lease
                 self._reconcile(pins, lease, self._meta_store.get(lease_key(node)))
                 return pins.lease == lease
-            pins.lease = lease
+            pins.lease, pins.unseen = lease, None
             return True
 
     def release_all(self) -> None:
@@ -112,6 +128,18 @@ class PinTable:
             except MetaStoreError:
                 return      # it is gone, or it will run out
 
+    def _lift(self, pins: NodePins, held: Lease, lifted: Lease) -> None:
+        """Nothing new is covered, so nothing but the row itself is required."""
+        key = lease_key(pins.node)
+        try:
+            self._meta_store.transaction(MetaOperations(require={key: encode(held)}, put={key: encode(lifted)}))
+        except PreconditionFailed:
+            return
+        except OutcomeUnknown:
+            pins.unseen = lifted
+            raise
+        pins.lease = lifted
+
     def _reconcile(self, pins: NodePins, wanted: Lease, row: bytes | None) -> None:
         """Learns from the row in the store how a write of it went that was refused or not seen to end."""
         if row is None:
@@ -122,7 +150,7 @@ class PinTable:
             return
         found = decode(Lease, lease_key(pins.node), row)
         if found in (wanted, pins.unseen):
-            pins.lease = found
+            pins.lease, pins.unseen = found, None
         elif found != pins.lease:
             raise MetaStoreError(f"another process uses the node name {pins.node!r}")
 

@@ -2,7 +2,8 @@
 
 It may run in any process, in several at once, and end at any instruction; what is left is found by the next run.
 
-    Stale files     1  read the stale list, then the leases
+    Stale files     0  where this process reads too, lift its leases to what it still reads
+                    1  read the stale list, then the leases
                     2  delete the leases that ran out, if they hold files back     transaction
                     3  delete the objects that no version in use holds
                     4  delete their rows of the stale list                         transaction
@@ -55,7 +56,6 @@ def unwatched(report: VacuumReport) -> bool:
     return True
 
 
-
 class _Overtaken(MetaStoreError):
     """What was read never held until it was acted on."""
 
@@ -72,14 +72,17 @@ class StoredFile:
 class Vacuum:
     """Removes what is not needed from one store. Not thread safe by itself; any number may work at once.
 
-    Leases run by the meta store's clock unless `clock` is given.
+    Leases run by the meta store's clock unless `clock` is given. `lift` is called before leases are read: it gives
+    up what this process has pinned and does not need.
     Raises `MetaStoreEmptied` where objects exist that a lost meta store must have named.
     """
 
     def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
-                 options: VacuumOptions | None = None, metrics: Metrics | None = None):
+                 options: VacuumOptions | None = None, metrics: Metrics | None = None,
+                 lift: Callable[[], None] = lambda: None):
         self.options, self.metrics = options or VacuumOptions(), metrics or Metrics()
         self._meta_store, self._object_store, self._clock = meta_store, object_store, clock or meta_store.now_ms
+        self._lift = lift
         self._position = load(meta_store, object_store)
         self._behind = ""               # the last file that an unfinished listing came to
 
@@ -116,6 +119,7 @@ class Vacuum:
 
     def _remove_stale(self, report: VacuumReport, watch: Watch) -> bool:
         """Whether it came to its end."""
+        self._lift()
         freed = iter(self._overtaking(lambda: self._freed(report.dry_run)))
         while rows := list(islice(freed, self.options.page_files)):
             files = [file for row in rows for file in row.files]

@@ -13,16 +13,19 @@ from hummock.meta.vacuum_report import VacuumReport
 
 
 class VacuumLoop:
-    """Removes stale files every `interval_ms` and lists all objects every `listing_ms`, on one thread of its own.
+    """Removes stale files soon after `tell`, and lists all objects every `listing_ms`, on one thread of its own.
 
-    A round that fails is tried again at the next; `error` is what the last one raised, None where it did not.
+    The first look is `pause_ms` after the news; the pause doubles from look to look up to `interval_ms`, at which
+    files are found that left a version in other processes. A round that fails is tried again at the next; `error` is
+    what the last one raised, None where it did not.
     """
 
     def __init__(self, vacuum: Vacuum):
         self.error: HummockError | None = None
         self.report: VacuumReport | None = None         # of the newest listing
         self._vacuum = vacuum
-        self._closed = threading.Event()
+        self._changed = threading.Condition()
+        self._is_told = self._is_closed = False
         self._thread: threading.Thread | None = None
         self._listed_at = monotonic_seconds()
 
@@ -47,9 +50,17 @@ class VacuumLoop:
             self.error = error
             self._vacuum.metrics.vacuum_failures.labels(type(error).__name__).inc()
 
+    def tell(self) -> None:
+        """Files have left a version of this process."""
+        with self._changed:
+            self._is_told = True
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Ends the thread after the page that it is at. Idempotent."""
-        self._closed.set()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
 
@@ -61,12 +72,19 @@ class VacuumLoop:
         self.close()
 
     def _run(self) -> None:
-        while not self._closed.is_set():
+        options = self._vacuum.options
+        pause_ms = options.interval_ms
+        while not self._is_closed:
             self.round()
-            self._closed.wait(self._vacuum.options.interval_ms / 1000)
+            with self._changed:
+                is_told = self._changed.wait_for(lambda: self._is_told or self._is_closed, pause_ms / 1000)
+                pause_ms = min(options.pause_ms if is_told else 2 * pause_ms, options.interval_ms)
+                if is_told:
+                    self._is_told = False
+                    self._changed.wait_for(lambda: self._is_closed, pause_ms / 1000)
 
     def _is_listing_due(self) -> bool:
         return (monotonic_seconds() - self._listed_at) * 1000 >= self._vacuum.options.listing_ms
 
     def _goes_on(self, report: VacuumReport) -> bool:
-        return not self._closed.is_set()
+        return not self._is_closed

@@ -37,6 +37,7 @@ class VersionKeeper:
         self._install_lock = threading.Lock()       # guards the position and the order of notifications
         self._position = load(meta_store, object_store)
         self._posted = 0                            # serial number of the newest notification
+        self.left_at = self._position.version.id    # the newest version that files may have left
         self._show(self._position.version)
 
     @property
@@ -105,6 +106,8 @@ class VersionKeeper:
             known = self._position
             if position.version.id > known.version.id:
                 self._position = position
+                if not position.version.keeps_runs(known.version):
+                    self.left_at = position.version.id
                 self._posted = self.notifications.post(VERSIONS_TOPIC, position.version)
                 self._show(position.version)
             elif known.head_bytes is None:

@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "hummock.throttle": "base version",
     "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
-    "hummock.maintenance": "base meta meta.store compactor object_store",
+    "hummock.maintenance": "base meta meta.store compactor object_store version",
     "hummock.opening": EVERY_ROOM + " maintenance",
     "hummock.verify": "base object_store sstable sstable.info version meta meta.store meta_client",
     "hummock": EVERY_ROOM + " opening maintenance",

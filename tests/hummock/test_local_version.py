@@ -203,3 +203,16 @@ def test_versions_never_go_back_under_many_threads(local, commit, manager):
     for thread in threads:
         thread.join()
     assert backwards == [] and seen == sorted(set(seen)) and seen[-1] == 99
+
+
+def test_a_dropped_pin_counts_until_the_next_settling(local, commit, store, manager):
+    commit(1)
+    manager.renew_lease("local")
+    old = local.pin()
+    commit(2)
+    old.drop()
+    manager.renew_lease("local")
+    assert read_leases(store)[0].min_version == 1
+    local.settle()
+    manager.renew_lease("local")
+    assert read_leases(store)[0].min_version == 2

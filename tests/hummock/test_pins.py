@@ -1,10 +1,11 @@
 """Pins: what a process reads stays, as long as its leased row is in force, at no transaction per pin."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, SnapshotExpired
+from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, SnapshotExpired
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases
@@ -250,3 +251,104 @@ def test_pinning_threads_and_a_rising_safe_epoch_never_cross(store, clock, manag
         thread.join()
     assert crossed == []
     assert len(reached) > 20
+
+
+def test_a_lifted_lease_holds_back_what_its_node_has_pinned_and_no_more(manager, commit, store, clock):
+    """As soon as files leave, without the wait for a renewal; and everything else in the row stays as it is."""
+    commit(1)
+    manager.pin_version("n")
+    manager.pin_snapshot("n", epoch_of(1))
+    row = lease_of(store)
+    clock.advance(1_000)
+    commit(2)
+    manager.lift_leases()
+    assert lease_of(store) == row, "no file has left"
+    manager.pin_version("n")
+    manager._keeper.left_at = 2
+    manager.lift_leases()
+    assert lease_of(store) == row, "the first version is pinned"
+    manager.unpin_version_before("n", 2)
+    manager.lift_leases()
+    assert lease_of(store) == replace(row, min_version=2)
+    manager.pin_version("n")
+
+
+def test_a_lease_that_holds_back_files_in_vain_is_due(manager, commit, store, plan):
+    commit(1)
+    manager.pin_version("n")
+    manager.keep_lease("n")
+    before = transactions(plan)
+    commit(2)
+    manager.pin_version("n")
+    manager.unpin_version_before("n", 2)
+    manager.keep_lease("n")
+    assert (lease_of(store).min_version, transactions(plan)) == (1, before + 1)
+    manager._keeper.left_at = 2
+    manager.keep_lease("n")
+    manager.keep_lease("n")
+    assert (lease_of(store).min_version, transactions(plan)) == (2, before + 2)
+
+
+def test_a_lease_that_was_taken_away_is_not_lifted_and_its_node_learns_of_it(manager, commit, store, clock):
+    commit(1)
+    manager.pin_version("n")
+    commit(2)
+    manager.pin_version("n")
+    manager.unpin_version_before("n", 2)
+    clock.advance(LEASE_MS)
+    open_manager(store, clock, seed=1).advance_safe_epoch(epoch_of(2))
+    manager._keeper.left_at = 2
+    manager.lift_leases()
+    assert read_leases(store) == []
+    with pytest.raises(SnapshotExpired):
+        manager.keep_lease("n")
+
+
+@pytest.mark.parametrize("kind", [FaultKind.TORN, FaultKind.AFTER])
+def test_a_lift_whose_end_was_not_seen_is_found_out_by_the_renewal(manager, commit, store, plan, kind):
+    commit(1)
+    manager.pin_version("n")
+    commit(2)
+    manager.pin_version("n")
+    manager.unpin_version_before("n", 2)
+    manager._keeper.left_at = 2
+    plan.add(Fault(kind, "transaction"))
+    with pytest.raises(OutcomeUnknown):
+        manager.lift_leases()
+    manager.lift_leases()
+    manager.renew_lease("n")
+    assert lease_of(store).min_version == 2
+    manager._keeper.left_at = 3
+    commit(3)
+    manager.pin_version("n")
+    manager.unpin_version_before("n", 3)
+    manager.lift_leases()
+    assert lease_of(store).min_version == 3
+
+
+@pytest.mark.parametrize("call", ["lift_leases", "compaction_debt"])
+def test_who_judges_a_version_waits_until_its_subscribers_have_it(manager, commit, call):
+    """Between the transaction and the delivery the others still read the version before."""
+    commit(1)
+    reached, gate, seen = threading.Event(), threading.Event(), []
+
+    def hang(version):
+        reached.set()
+        assert gate.wait(20)
+        seen.append(version.id)
+
+    manager.subscribe(hang)
+    deliver = manager.notifications.deliver
+
+    def opening(serial):
+        if threading.current_thread() is threading.main_thread():
+            gate.set()
+        return deliver(serial)
+
+    manager.notifications.deliver = opening
+    other = threading.Thread(target=commit, args=(2,))
+    other.start()
+    assert reached.wait(20)
+    getattr(manager, call)()
+    assert seen == [2]
+    other.join()

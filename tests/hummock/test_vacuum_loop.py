@@ -70,9 +70,25 @@ def test_closing_ends_a_long_run_after_its_page(world):
     def close_at_the_third(report):
         pages.append(report.removed.files)
         if len(pages) == 3:
-            loop._closed.set()
+            loop._is_closed = True
         return goes_on(report)
 
     loop._goes_on = close_at_the_third
     loop.round()
     assert len(pages) == 3 and len(world.stored) > 20
+
+
+def test_news_are_looked_at_after_a_pause_that_doubles_up_to_the_interval(world, monkeypatch):
+    vacuum = world.vacuum(interval_ms=30_000, pause_ms=4_000)
+    loop, waits = VacuumLoop(vacuum), []
+
+    def wait_for(is_over, seconds):
+        """The third wait is for news that come, the others run out."""
+        waits.append(seconds)
+        loop._is_told = len(waits) == 3
+        loop._is_closed = len(waits) >= 9
+        return is_over()
+
+    monkeypatch.setattr(loop._changed, "wait_for", wait_for)
+    loop._run()
+    assert waits == [30, 30, 30, 4, 4, 8, 16, 30, 30, 4]

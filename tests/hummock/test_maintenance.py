@@ -1,0 +1,107 @@
+"""Maintenance: what stays on disk is what is read, as soon as it is so."""
+
+import gc
+import random
+import threading
+
+import pytest
+
+import hummock
+from hummock.epoch import Epoch
+from hummock.key import KeyRange, user_key
+from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
+from hummock.options import CompactionOptions, VacuumOptions
+from hummock.write_batch import WriteBatch
+
+SMALL = CompactionOptions(history_ms=0, l0_runs=3, l0_base_bytes=1 << 12, sstable_bytes=1 << 12)
+NEVER = VacuumOptions(interval_ms=1 << 40, pause_ms=1 << 40)
+
+
+def opened(vacuum=NEVER, **options):
+    return hummock.open("memory://", compaction=SMALL, vacuum=vacuum, refresh_ms=1 << 40, **options)
+
+
+def write(store, first, last, seed=0):
+    """Commits epochs `first` to `last`."""
+    rng = random.Random(seed)
+    for number in range(first, last + 1):
+        rows = [(user_key(1, 0, b"%04d" % key), rng.randbytes(30)) for key in sorted(rng.sample(range(2_000), 100))]
+        store.ingest_batch(WriteBatch(rows), Epoch(number << 16))
+        store.commit(Epoch(number << 16))
+
+
+def stored(store):
+    objects = store._sstable_store.object_store
+    return {sstable_name_of(found.path) for found in objects.list(SSTABLE_PREFIX)}
+
+
+def live(store):
+    return {info.name for info in store.version.sstables}
+
+
+def eventually(holds):
+    """Whether `holds()` becomes true within ten seconds."""
+    tries = threading.Event()
+    for _ in range(2_000):
+        if holds():
+            return True
+        tries.wait(0.005)
+    return False
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_after_compaction_and_vacuum_the_live_files_are_left(seed):
+    with opened() as store:
+        for turn in range(3):
+            write(store, 6 * turn + 1, 6 * turn + 6, seed)
+            assert store.compact(timeout=60)
+            store.vacuum()
+            assert stored(store) == live(store), f"seed {seed}, turn {turn}"
+
+
+def test_a_read_keeps_its_files_until_it_ends():
+    with opened() as store:
+        write(store, 1, 6)
+        assert store.wait_compacted(60)
+        scan = iter(store.scan(KeyRange(), Epoch(6 << 16)))
+        first, before = next(scan), live(store)
+        assert store.compact(timeout=60)
+        store.vacuum()
+        assert stored(store) == before | live(store) and before.isdisjoint(live(store))
+        assert [first, *scan] == list(store.scan(KeyRange(), Epoch(6 << 16)))
+        del scan
+        gc.collect()
+        store.vacuum()
+        assert stored(store) == live(store)
+
+
+def test_a_dry_run_tells_what_vacuum_would_remove():
+    with opened() as store:
+        write(store, 1, 6)
+        assert store.compact(timeout=60)
+        there = stored(store)
+        told = store.vacuum(dry_run=True)
+        assert stored(store) == there
+        removed = store.vacuum().removed
+        assert told.removed == removed and removed.files == len(there) - len(live(store)) > 0
+
+
+def test_a_snapshot_keeps_rows_and_not_files():
+    with opened() as store:
+        write(store, 1, 6)
+        rows = list(store.scan(KeyRange(), Epoch(3 << 16)))
+        with store.snapshot(Epoch(3 << 16)):
+            assert store.compact(timeout=60)
+            store.vacuum()
+            assert stored(store) == live(store)
+            assert list(store.scan(KeyRange(), Epoch(3 << 16))) == rows
+
+
+def test_vacuum_in_the_background_follows_compaction_at_once():
+    """No renewal of the lease and no regular look at the stale list is near."""
+    with opened(VacuumOptions(interval_ms=1 << 40, pause_ms=1)) as store:
+        for turn in range(3):
+            write(store, 6 * turn + 1, 6 * turn + 6)
+            assert store.compact(timeout=60)
+            assert eventually(lambda: stored(store) == live(store)), f"turn {turn}"
+        assert store.maintenance.error is None
