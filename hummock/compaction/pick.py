@@ -59,6 +59,10 @@ def hull(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
     return min(info.smallest for info in files), max(info.largest for info in files)
 
 
+def input_bytes(placed: Placed) -> int:
+    return sum(info.data_bytes for info in files_of(placed))
+
+
 def busy_ids(running: Iterable[Placed]) -> frozenset[int]:
     """The files that are part of a task."""
     return frozenset(info.id for task in running for info in files_of(task))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hummock.compaction.pick import Pick, hull
+from hummock.compaction.pick import Pick, input_bytes
+from hummock.compaction.picker_slices import into_base, pick_slice
 from hummock.compaction.situation import Situation
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.options import MIB, CompactionOptions
@@ -21,13 +22,21 @@ MERGED_SHARE = 4                # a merge within level 0 makes at most that part
 
 
 def pick_to_base(situation: Situation) -> Pick | None:
-    """The oldest free runs of level 0 into the base level, if they are worth it and that has given enough away."""
+    """The oldest free runs of level 0 into the base level, if they are worth it and that has given enough away.
+
+    What is too much for one task goes down by slices of the key space. Where no slice is small enough, because runs
+    are parted too little, the oldest ones become one first, whose files are narrower.
+    """
     if situation.fullness(situation.base_level) > OVERFULL:
         return None
     runs = tuple(_oldest_free(situation))
     if sum(run.data_bytes for run in runs) < base_trigger_bytes(situation):
         return None
-    return into_base(situation, TaskKind.L0_TO_BASE, runs)
+    whole = into_base(situation, [TaskInput(0, run.id, run.sstables) for run in runs])
+    if whole is not None and input_bytes(whole) <= situation.options.task_bytes:
+        return whole
+    within, beyond = pick_slice(situation)
+    return within or _part_oldest(situation) or beyond or whole
 
 
 def pick_like_sizes(situation: Situation) -> Pick | None:
@@ -61,14 +70,6 @@ def merged(situation: Situation, kind: TaskKind, runs: Sequence[Run]) -> Pick | 
     return situation.finished(kind, parts, 0, runs[0].id)
 
 
-def into_base(situation: Situation, kind: TaskKind, runs: Sequence[Run]) -> Pick | None:
-    """The runs, newest first and the oldest of level 0 among them, with what they overlap in the base level."""
-    base = situation.base_level
-    below = situation.run(base).covering(*hull(info for run in runs for info in run.sstables))
-    parts = [TaskInput(0, run.id, run.sstables) for run in runs]
-    return situation.finished(kind, [*parts, TaskInput(base, 0, below)] if below else parts, base)
-
-
 def base_trigger_bytes(situation: Situation) -> int:
     """From where on level 0 is merged into the base level."""
     options = situation.options
@@ -80,6 +81,16 @@ def tier_of(run: Run, options: CompactionOptions) -> int:
     while run.data_bytes > limit:
         tier, limit = tier + 1, limit * options.l0_runs
     return tier
+
+
+def _part_oldest(situation: Situation) -> Pick | None:
+    """The oldest runs become one, as large as a task may be."""
+    options, runs = situation.options, situation.version.levels[0].runs
+    for window in _windows(runs[::-1], lambda run: situation.are_free(run.sstables)):
+        if window[0] is runs[-1]:
+            oldest = _bounded(window[::-1], options, options.task_bytes)
+            return merged(situation, TaskKind.INTRA_L0, oldest) if len(oldest) > 1 else None
+    return None
 
 
 def _oldest_free(situation: Situation) -> list[Run]:

@@ -51,16 +51,18 @@ def with_next(situation: Situation, kind: TaskKind, number: int, chosen: tuple[S
 def _widened(situation: Situation, number: int, place: int) -> Iterator[SstableInfo]:
     """The file there and its successors, as long as they are free, few and too many where they are."""
     upper, lower = situation.run(number), situation.run(number + 1)
-    options, total, last = situation.options, 0, b""
+    options, total, total_below, last = situation.options, 0, 0, b""
     excess = situation.staying_bytes(number) - situation.target_bytes(number)
     for count, info in enumerate(upper.sstables[place:]):
         below = lower.covering(max(info.smallest, last), info.largest)
-        is_worth = sum(other.data_bytes for other in below) <= options.level_multiplier * info.data_bytes
+        below_bytes = sum(other.data_bytes for other in below)
+        is_worth = below_bytes <= options.level_multiplier * info.data_bytes
         if not situation.are_free((info, *below)) or (count and (
                 not is_worth or count == options.task_files
-                or total + info.data_bytes > min(excess, options.task_bytes // TASK_SHARE))):
+                or total + info.data_bytes > min(excess, options.task_bytes // TASK_SHARE)
+                or total + total_below + info.data_bytes + below_bytes > options.task_bytes)):
             return
-        total += info.data_bytes
+        total, total_below = total + info.data_bytes, total_below + below_bytes
         last = below[-1].largest if below else last
         yield info
 

@@ -1,5 +1,6 @@
 """Pickers, by trees drawn as text."""
 
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from hummock.compaction import picker_l0
-from hummock.compaction.pick import Pick, Shift, inputs_of
+from hummock.compaction.pick import Pick, Shift, files_of, hull, inputs_of
 from hummock.compaction.picker import pick_compaction, pick_range
-from hummock.compaction.task import TaskKind
+from hummock.compaction.picker_l0 import pick_to_base
+from hummock.compaction.picker_slices import pick_slice
+from hummock.compaction.situation import Situation
+from hummock.compaction.task import TaskInput, TaskKind
 from hummock.key import KeyRange, user_key
 from hummock.options import CompactionOptions
 from hummock.sstable.info import SstableInfo
@@ -110,3 +114,50 @@ def test_case(lines, result):
     for line in filter(None, lines):
         tree.read(line)
     assert shown(tree.pick()) == result
+
+
+def random_tree(rng):
+    """Runs of random files over 1,000 keys: most parted into a few files, some wide; a base level below them."""
+    number = 0
+
+    def run(level, files, size):
+        nonlocal number
+        bounds = sorted(rng.sample(range(1_000), 2 * files))
+        infos = []
+        for first, last in zip(bounds[::2], bounds[1::2], strict=True):
+            number += 1
+            infos.append(SstableInfo(f"{number:032x}", b"%04d" % first, b"%04d" % last, 100, size, size, (1,),
+                                     1 << 16, 1 << 16, id=number))
+        return Run(number if level == 0 else 0, tuple(infos))
+
+    base = run(6, rng.randint(1, 20), rng.randint(1, 20))
+    runs = [run(0, rng.choice((1, 2, 5, 8)), rng.randint(1, 20)) for _ in range(rng.randint(1, 6))]
+    return HummockVersion(1, 1 << 40, 0, (Level(0, tuple(runs[::-1])), *(Level(deep) for deep in range(1, 6)),
+                                          Level(6, (base,))))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_nothing_older_stays_above_what_goes_down(seed):
+    """Of random trees with random tasks under way; and what one task may take is the bound where slices allow it."""
+    rng = random.Random(seed)
+    version = random_tree(rng)
+    options = replace(OPTIONS, l0_base_bytes=1, task_bytes=rng.choice((20, 60, 200)))
+    runs = version.levels[0].runs
+    taken = rng.sample(range(len(runs)), rng.randint(0, 1))
+    running = [Pick(TaskKind.INTRA_L0, (TaskInput(0, runs[place].id, runs[place].sstables),), 0, runs[place].id)
+               for place in taken]
+    situation = Situation(version, running, options, 1 << 40)
+    within, beyond = pick_slice(situation)
+    for pick in filter(None, (within, beyond, pick_to_base(situation))):
+        if pick.target_level == 0:
+            continue
+        inside = {info.id for info in files_of(pick)}
+        assert not any(info.id in inside for task in running for info in files_of(task)), f"seed {seed}"
+        upper = [(part.run, info) for part in pick.inputs if part.level == 0 for info in part.sstables]
+        for number, info in upper:
+            older = [other for run in runs if run.id < number for other in run.covering(info.smallest, info.largest)]
+            assert {other.id for other in older} <= inside, f"seed {seed}"
+        below = version.levels[6].runs[0].covering(*hull(info for _, info in upper))
+        assert {info.id for info in below} <= inside, f"seed {seed}"
+    if within is not None:
+        assert sum(info.data_bytes for info in files_of(within)) <= options.task_bytes

@@ -45,6 +45,8 @@ SHAPES = (
     {"base_level_bytes": 100, "l0_base_bytes": 1, "sstable_bytes": 1, "block_bytes": 1, "level_multiplier": 2},
     {"base_level_bytes": 400, "l0_base_bytes": 1 << 20, "sstable_bytes": 200, "l0_runs": 2, "last_level": 3},
     {"base_level_bytes": 200, "l0_base_bytes": 400, "l0_runs": 2, "task_runs": 3, "task_bytes": 300, "last_level": 4},
+    {"base_level_bytes": 400, "l0_base_bytes": 200, "sstable_bytes": 60, "block_bytes": 60, "l0_runs": 2,
+     "task_bytes": 400},
     {"base_level_bytes": 150, "l0_base_bytes": 150, "sstable_bytes": 400, "block_bytes": 100, "range_bytes": 200,
      "level_multiplier": 3, "codecs": ("none", "lz4", "zstd")},
 )

@@ -23,7 +23,7 @@ def test_fifty_million_random_rows_are_written_less_than_five_times(compact_mib)
     tree, _ = load(500, compact=compact_mib * MIB)
     assert tree.amplification <= 5
     assert tree.most_runs <= OPTIONS.l0_runs_limit
-    assert tree.runs <= 2 * OPTIONS.l0_runs
+    assert tree.runs_of_a_key <= 2.5 * OPTIONS.l0_runs
     assert [level.number for level in tree.version.levels if level.runs][-1] == OPTIONS.last_level
 
 
@@ -50,3 +50,10 @@ def test_a_very_large_tree_stays_in_shape():
     sizes = [level.data_bytes for level in tree.version.levels]
     assert tree.amplification <= 15 and tree.most_runs <= 1.25 * OPTIONS.l0_runs_limit
     assert sum(sizes[:-1]) <= sizes[-1] / 4
+
+
+def test_tasks_are_bounded_and_so_is_what_is_stored_for_a_while():
+    """150 million rows, when all of the last level lies under level 0: a task of everything would be 16 GB."""
+    tree, _ = load(1_500)
+    assert tree.largest_task <= 1.1 * OPTIONS.task_bytes
+    assert tree.most_stored <= 1.25 * tree.ingested and tree.amplification <= 6.5

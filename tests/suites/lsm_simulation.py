@@ -46,12 +46,24 @@ class TreeSimulation:
         self.next_id, self.place = 1, 0
         self.written = self.ingested = 0
         self.most_runs = self.tasks = self.shifts = 0
-        self.largest_task = 0
+        self.largest_task = self.most_stored = 0
         self.seconds = self.delayed = 0.0
 
     @property
     def runs(self):
         return len(self.version.levels[0].runs)
+
+    @property
+    def runs_of_a_key(self):
+        """How many runs of level 0 a key is looked for in, over keys far apart."""
+        keys = [(KEY_SPACE // 100 * place).to_bytes(8, "big") for place in range(1, 100)]
+        return sum(bool(run.covering(key, key)) for run in self.version.levels[0].runs for key in keys) / len(keys)
+
+    @property
+    def stored_bytes(self):
+        """What the version holds, and what tasks under way will have written beside it."""
+        writing = sum(info.data_bytes for work in self.running for info in files_of(work))
+        return sum(level.data_bytes for level in self.version.levels) + writing
 
     def commit(self):
         """One sync's rows arrive, and compaction works as long as that takes."""
@@ -103,6 +115,7 @@ class TreeSimulation:
             self.tasks += 1
             self.largest_task = max(self.largest_task, size)
             self.running.append(Work(work, size))
+            self.most_stored = max(self.most_stored, self.stored_bytes)
         else:
             self.shifts += 1
             self.step(removed=work.removed, added=work.added)
