@@ -21,11 +21,20 @@ from hummock.cli.verify import verify
 __all__ = ["main"]
 
 
-@click.group()
-def main() -> None:
-    """Looks at, checks and tidies the files of a Hummock store.
+class _InOrder(click.Group):
+    """Commands as they are used: what looks first, what changes last."""
 
-    URL is file:///directory, s3://bucket/prefix or what else `hummock.open` takes.
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, options_metavar="", subcommand_metavar="COMMAND URL [OPTIONS]")
+def main() -> None:
+    """Look at, check and tidy the files of a Hummock store, also while others use it.
+
+    URL is file:///directory, s3://bucket/prefix or what else `hummock.open` takes. COMMAND --help tells more.
+
+    Exit status 0: all is well; 1: damage was found, or the store cannot be read; 2: the command was misused.
     """
 
 

@@ -29,7 +29,7 @@ class Hex(click.ParamType):
             self.fail(f"{value!r} is not in hexadecimal digits", parameter, context)
 
 
-@click.command()
+@click.command(short_help="Merge files: all that is due, or named tables and ranges.")
 @store_command
 @click.option("--once/--follow", default=True, show_default=True, help="Until nothing is left to do, or for ever.")
 @click.option("--table", "tables", multiple=True, type=click.IntRange(0, MAX_TABLE_ID),

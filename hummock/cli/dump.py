@@ -13,7 +13,7 @@ from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable
 from hummock.sstable.dump import describe
 
 
-@click.command("sst-dump")
+@click.command("sst-dump", short_help="List the stored files, or show one block by block.")
 @store_command
 @click.argument("name", required=False)
 @click.option("--entries", default=20, show_default=True, type=click.IntRange(0), help="Entries to show.")

@@ -20,7 +20,7 @@ from hummock.table_rules import PrefixRule, tables_to_json
 from hummock.version import HummockVersion, Level, Run
 
 
-@click.command()
+@click.command(short_help="Show the newest version, file by file.")
 @store_command
 def version(store: OpenStore) -> None:
     """The newest version: its epochs, and its files level by level."""
@@ -35,7 +35,7 @@ def version(store: OpenStore) -> None:
     store.output.emit(store.version.to_json())
 
 
-@click.command()
+@click.command(short_help="Show the tree's runs and the compact tasks under way.")
 @store_command
 def levels(store: OpenStore) -> None:
     """The shape of the tree: each level's runs, newest first."""
@@ -64,7 +64,7 @@ def levels(store: OpenStore) -> None:
                                   "error": row.error} for row in tasks]})
 
 
-@click.command()
+@click.command(short_help="Show sizes by level, table and need, and who reads and writes.")
 @store_command
 def stats(store: OpenStore) -> None:
     """Sizes by level, by table and by need, and who reads and writes."""

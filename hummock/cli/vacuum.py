@@ -19,7 +19,7 @@ LOOK_SECONDS = .2
 WHOLE = 1 << 62         # objects of one run that nobody waits behind
 
 
-@click.command()
+@click.command(short_help="Remove files that no version, reader or upload needs.")
 @store_command
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--grace", type=Duration(), default=DEFAULTS.grace_ms, show_default="1h",

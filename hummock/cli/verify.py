@@ -11,7 +11,7 @@ from hummock.cli.store import FAILED, OpenStore, store_command
 from hummock.verify import Verified, verify_rows, verify_version
 
 
-@click.command()
+@click.command(short_help="Read everything and report each damage.")
 @store_command
 @click.option("--threads", default=4, show_default=True, type=click.IntRange(1, 64), help="Files read at once.")
 def verify(store: OpenStore, threads: int) -> None:

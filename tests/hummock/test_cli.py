@@ -140,3 +140,11 @@ def test_a_damaged_meta_store_is_said_so(url, tmp_path):
     data[-40:] = bytes(40)
     database.write_bytes(data)
     assert "MetaStoreCorrupt" in run("verify", url, status=1)
+
+
+def test_help_tells_of_each_command_in_one_whole_line():
+    told = CliRunner().invoke(main, ["--help"]).output
+    assert told.startswith("Usage: main COMMAND URL [OPTIONS]\n")
+    listed = told.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == list(main.commands)
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
