@@ -38,4 +38,5 @@ def test_whole(benchmark: Any, name: str, tmp_path: Path) -> None:
     print(f"\n{name}: {told['wall_seconds']:.1f} s wall, {told['cpu_seconds']:.1f} CPU s, "
           f"{ROWS / told['cpu_seconds'] / 1e6:.3f} M rows per CPU s, "
           f"written {told['written_bytes'] / told['raw_bytes']:.2f}x the raw rows, "
-          f"space {told['space_bytes'] / told['raw_bytes']:.2f}x, peak RSS {told['peak_rss_bytes'] / 2**20:.0f} MiB")
+          f"space {told['space_bytes'] / told['raw_bytes']:.2f}x, {told['most_space_bytes'] / told['raw_bytes']:.2f}x "
+          f"at most, peak RSS less import {told['peak_rss_bytes'] / 2**20:.0f} MiB, debt {told['debt']}")
