@@ -215,3 +215,24 @@ def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_new
         before = store.rows()
         assert compactor.wait_idle(60) and store.manager.task_answers()
         assert store.rows() == before
+
+
+def test_the_task_of_a_compactor_that_died_elsewhere_is_done_here_once_its_lease_is_over(monkeypatch):
+    """Nothing is committed and nobody asks: idle compactors look by themselves, after their longest pause at last."""
+    monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("hummock.compactor.IDLE_POLL_SECONDS", 0.004)
+    store = Store().write(6)
+    before, looks = store.rows(), threading.Semaphore(0)
+    task, token = store.manager.get_compact_task("dead")
+    ask = store.manager.get_compact_task
+    monkeypatch.setattr(store.manager, "get_compact_task", lambda node: (ask(node), looks.release())[0])
+    with store.compactor() as compactor:
+        for lived_ms in (0, OPTIONS.task_lease_ms - 1):
+            store.clock.advance(lived_ms)
+            assert all(looks.acquire(timeout=20) for _ in range(8))
+            assert [row.holder for row in store.manager.running_tasks()] == ["dead"]
+        store.clock.advance(1)
+        assert compactor.wait_idle(60)
+    (answer, *_) = store.manager.task_answers()
+    assert (answer.task_id, answer.outcome) == (task.id, "done") and answer.token != token
+    assert len(store.manager.version.levels[0].runs) < OPTIONS.l0_runs and store.rows() == before
