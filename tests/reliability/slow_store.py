@@ -19,21 +19,20 @@ import pyarrow as pa
 from hummock.allocator import return_freed_memory
 from hummock.byte_buffer import set_pool_limit
 from hummock.epoch import Epoch
-from hummock.errors import HummockError, ObjectStoreError
+from hummock.errors import HummockError
 from hummock.key import KeyRange
 from hummock.maintenance import Maintenance
 from hummock.meta import MemoryMetaStore, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.metrics import Metrics
-from hummock.object_store.base import Buffer, ObjectWriter
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
-from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, VacuumOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
-from tests.suites.slow_store_child import BYTES_PER_SECOND, MIB, OUTAGE_EVERY, OUTAGE_SECONDS, POOL_BYTES, status
+from tests.suites.slow_object_store import MIB, SlowStore
 from tests.suites.slow_store_child import OPTIONS as STORE_OPTIONS
+from tests.suites.slow_store_child import POOL_BYTES, status
 
 OPTIONS = replace(STORE_OPTIONS, shared_buffer_bytes=12 * MIB, sstable_bytes=2 * MIB)
 SHAPE = CompactionOptions(l0_runs=4, l0_runs_slowdown=8, l0_runs_limit=24, l0_base_bytes=24 * MIB, history_ms=0,
@@ -45,51 +44,6 @@ BUDGET = (OPTIONS.shared_buffer_bytes + OPTIONS.upload_bytes + OPTIONS.block_cac
           + POOL_BYTES + MAKING_BYTES + SHAPE.memory_bytes)
 ROWS, VALUE_BYTES, EPOCHS = 2_000, 100, 24
 INPUT = 10                      # times the shared buffer
-
-
-class SlowStore(LocalObjectStore):
-    """A hundredth of a disk's speed in both directions, in all of them together, and regularly away."""
-
-    def __init__(self, directory: str):
-        super().__init__(directory)
-        self._wire = threading.Lock()
-
-    def carry(self, path: str, size: int) -> None:
-        if time.monotonic() % OUTAGE_EVERY < OUTAGE_SECONDS:
-            raise ObjectStoreError(path, "the store is away")
-        with self._wire:
-            time.sleep(size / BYTES_PER_SECOND)
-
-    def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
-        self.carry(path, memoryview(data).nbytes)
-        super().put(path, data, if_absent=if_absent)
-
-    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
-        return SlowWriter(self, path, super().create(path, if_absent=if_absent))
-
-    def get(self, path: str, byte_range: range | None = None) -> bytes:
-        data = super().get(path, byte_range)
-        self.carry(path, len(data))
-        return data
-
-    def get_into(self, path: str, start: int, target: memoryview) -> int:
-        self.carry(path, len(target))
-        return super().get_into(path, start, target)
-
-
-class SlowWriter(ObjectWriter):
-    def __init__(self, store: SlowStore, path: str, writer: ObjectWriter):
-        self._store, self._path, self._writer = store, path, writer
-
-    def write(self, data: Buffer) -> None:
-        self._store.carry(self._path, memoryview(data).nbytes)
-        self._writer.write(data)
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def abort(self) -> None:
-        self._writer.abort()
 
 
 class Writing:
@@ -144,7 +98,7 @@ def opened(objects: InstrumentedObjectStore, manager: HummockManager) -> Hummock
     return HummockStorage(manager, objects, OPTIONS, session=manager.claim_writer(), compaction=SHAPE)
 
 
-def instrumented(store: LocalObjectStore | MemoryObjectStore) -> InstrumentedObjectStore:
+def instrumented(store: SlowStore | MemoryObjectStore) -> InstrumentedObjectStore:
     retry = RetryOptions(attempts=1_000, max_delay_ms=200, deadline_ms=3_000)      # longer than an outage
     return InstrumentedObjectStore(store, Metrics(), retry, Pacing(random.Random(1)))
 

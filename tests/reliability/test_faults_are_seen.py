@@ -28,6 +28,7 @@ from hummock.storage import HummockStorage
 from hummock.verify import verify_version
 from hummock.write_batch import WriteBatch
 from tests.reliability.lab import EVERYTHING, at
+from tests.suites.slow_object_store import SlowStore
 
 EVER = 1 << 30
 ROWS, EPOCHS = 400, 3
@@ -44,6 +45,17 @@ READS = {                       # from a row on
     "scan_prefixes": lambda store, row: store.scan_prefixes(pa.array([KEYS[row][:4]], pa.binary()), at(EPOCHS)),
     "scan_many": lambda store, row: store.scan_many(pa.array(KEYS[row::50], pa.binary()), at(EPOCHS), limit=3),
 }
+
+
+class NotedSlowStore(SlowStore):
+    """Notes what it carries and waits for nothing."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.carried = []
+
+    def carry(self, path, size):
+        self.carried.append(path)
 
 
 class Wrapped:
@@ -143,3 +155,25 @@ def test_verifying_and_vacuum_see_the_fault(wrapped):
     with pytest.raises(ObjectStoreError):
         Vacuum(wrapped.meta, wrapped.objects, options=VacuumOptions(grace_ms=0)).run()
     assert wrapped.plan.hits >= 2
+
+
+def test_a_slow_store_carries_every_object_in_both_directions(tmp_path):
+    slow = NotedSlowStore(str(tmp_path / "store"))
+    pacing = Pacing(random.Random(1))
+    objects = InstrumentedObjectStore(slow, Metrics(), RetryOptions(), pacing)
+    manager = HummockManager(MemoryMetaStore(), objects, compaction=SHAPE)
+    with HummockStorage(manager, objects, COLD, session=manager.claim_writer()) as store:
+        store.ingest_batch(WriteBatch([(key, random.randbytes(60)) for key in KEYS]), at(1))
+        store.commit(at(1))
+        stored = {found.path for found in slow.list("sst/")}
+        assert len(stored) > 4 and set(slow.carried) == stored
+        for number, task in enumerate((lambda: list(store.scan(EVERYTHING, at(1))), lambda: compact(manager, objects))):
+            slow.carried.clear()
+            task()
+            assert set(slow.carried) >= {path for path in stored if path.endswith(".data")}, number
+
+
+def compact(manager, objects):
+    manager.compact_range(EVERYTHING)
+    task, token = manager.get_compact_task("compactor")
+    run_ranges(task, objects, lambda: mint_sstable_name(random.randbytes, token[:16]), threads=1, memory_bytes=1 << 20)

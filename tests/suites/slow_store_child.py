@@ -20,17 +20,13 @@ from hummock.key import KeyRange
 from hummock.meta import MemoryMetaStore, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.metrics import Metrics
-from hummock.object_store.base import Buffer
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
-from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.slow_object_store import MIB, SlowStore
 
-MIB = 1 << 20
-BYTES_PER_SECOND = 12 * MIB  # a hundredth of what the disk takes
-OUTAGE_SECONDS, OUTAGE_EVERY = 2.0, 6.0
 OPTIONS = StorageOptions(
     shared_buffer_bytes=24 * MIB, upload_bytes=4 * MIB, sstable_bytes=4 * MIB, block_cache_bytes=MIB,
     meta_cache_bytes=MIB, codec="none",
@@ -42,14 +38,6 @@ BUDGET = (OPTIONS.shared_buffer_bytes + OPTIONS.upload_bytes + OPTIONS.block_cac
           + POOL_BYTES + MAKING_BYTES)  # fmt: skip
 ROWS, VALUE_BYTES = 2_000, 100
 BATCHES = 10 * OPTIONS.shared_buffer_bytes // (ROWS * (VALUE_BYTES + 24))
-
-
-class SlowStore(LocalObjectStore):
-    def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
-        if time.monotonic() % OUTAGE_EVERY < OUTAGE_SECONDS:
-            raise ObjectStoreError(path, "the store is away")
-        time.sleep(len(data) / BYTES_PER_SECOND)
-        super().put(path, data, if_absent=if_absent)
 
 
 def status(field: str) -> int:
