@@ -146,6 +146,8 @@ class World(Reads):
         self.read_all()
 
     def vacuum_all(self) -> None:
+        if self.rng.random() < .7:
+            self.renew()
         Vacuum(self.meta, self.objects, self.clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0)).run()
 
     def work_beside_readers(self) -> None:
