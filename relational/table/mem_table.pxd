@@ -10,13 +10,6 @@ from relational.state.key_index cimport KeyIndex
 from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem
 
-cdef enum EntryState:       # what the operations of this epoch so far amount to
-    UNTOUCHED = 0
-    INSERTED = 1            # absent in the store before, present now
-    UPDATED = 2             # present in the store before (or unknown, after a U+ alone), present now
-    DELETED = 3             # present in the store before, absent now
-    VANISHED = 4            # inserted and deleted within the epoch: nothing to write
-
 cdef struct Entry:
     int64_t value_start     # in `values`; meaningful while INSERTED or UPDATED
     int32_t value_size
@@ -27,6 +20,7 @@ cdef struct Entry:
 cdef class MemTable:
     cdef readonly object name           # of the table, for errors
     cdef object show_key                # user key -> what an error shows of it, or None
+    cdef bint is_lenient                # contradictions are logged
     cdef readonly Py_ssize_t operations # rows written since the last drain
     cdef KeyIndex index                 # user key -> entry number
     cdef ByteBuffer entries             # Entry[index.count]
@@ -35,8 +29,12 @@ cdef class MemTable:
     cdef Py_ssize_t sorted_rows         # entries in `order`; the ones after them wait to be sorted
 
     cdef int add_entries(self) except -1
-    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows,
-                              BinaryColumn values, int* operation) except -2 nogil
+    cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation)
+    cdef int carry_out(self, Entry* entry, int operation, BinaryColumn values, Py_ssize_t row) except -1
+    cdef bint is_unknown(self, int32_t entry) noexcept nogil
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, const uint8_t* present, Py_ssize_t row,
+                              Py_ssize_t rows, BinaryColumn values, int* operation) except -2 nogil
+    # folds in from `row` on; the first that contradicts its entry, with `operation` set; -1 when none does
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
     cdef int sort_all(self) except -1                                   # brings every entry into `order`

@@ -3,9 +3,11 @@
 Operations on a key fold as they arrive (insert then delete is nothing, delete then insert is an update), so a
 drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only
 when a scan or a drain asks, and then only those that came since. A contradiction (a second insert, a delete
-of what is absent) is a ConsistencyError; what the epoch does not know of a key is taken on trust, since the
-store is never read here. One writer, no locks.
+of what is absent) is a ConsistencyError, or a line in the log; what the epoch does not know of a key is taken on
+trust, unless the writer says what the store holds, which is never read here. One writer, no locks.
 """
+
+import logging
 
 cimport cython
 from libc.string cimport memcpy, memset
@@ -14,20 +16,16 @@ from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.key cimport compare_bytes
 from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
+from relational.table.operation cimport (
+    DELETE, DELETED, INSERT, INSERTED, UNTOUCHED, UPDATE, UPDATE_DELETE, UPDATE_INSERT, UPDATED, UPSERT, VANISHED, fold,
+)
 
 from hummock.write_batch import WriteBatch
 from relational.errors import ConsistencyError
+from relational.table.operation import FAULTS
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
-
-cdef enum Operation:
-    INSERT = 0              # the first four are relational.chunk's Op
-    DELETE = 1
-    UPDATE_INSERT = 2
-    UPDATE_DELETE = 3
-    UPDATE = 4              # both halves of an update of one key
-    UPSERT = 5              # U+ alone: insert or update, whichever it is
 
 cdef enum:
     AHEAD = 16              # rows between asking for memory and using it
@@ -36,30 +34,7 @@ cdef enum:
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
 
-_FAULTS = {
-    (INSERT, INSERTED): "insert of a row that was inserted before",
-    (INSERT, UPDATED): "insert of a row that is present",
-    (DELETE, DELETED): "delete of a row that was deleted before",
-    (DELETE, VANISHED): "delete of a row that was deleted before",
-    (UPDATE, DELETED): "update of a row that was deleted before",
-    (UPDATE, VANISHED): "update of a row that was deleted before",
-}
-
-
-cdef inline int fold(int state, int operation) noexcept nogil:
-    """The state after `operation`, or -1 where the two contradict each other."""
-    if operation == UPSERT:
-        return INSERTED if state == INSERTED or state == VANISHED else UPDATED
-    if operation == INSERT:
-        if state == UNTOUCHED or state == VANISHED:
-            return INSERTED
-        return UPDATED if state == DELETED else -1
-    if state == DELETED or state == VANISHED:
-        return -1
-    if operation == DELETE:
-        return VANISHED if state == INSERTED else DELETED
-    return INSERTED if state == INSERTED else UPDATED
-
+LOG = logging.getLogger(__name__)
 
 cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
     return (<KeyIndex>owner).key(row)
@@ -69,9 +44,11 @@ cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
 cdef class MemTable:
     """Each key that this epoch touched has one entry; entry numbers follow the order of first touch."""
 
-    def __init__(self, name: str = "", show_key=None):
-        """`name` and `show_key(user key) -> object` serve errors."""
-        self.name, self.show_key = name, show_key
+    def __init__(self, name: str = "", show_key=None, *, bint is_lenient=False):
+        """`name` and `show_key(user key) -> object` serve errors. `is_lenient`: a contradiction is logged, one line
+        for each call, and its operation carried out as it came.
+        """
+        self.name, self.show_key, self.is_lenient = name, show_key, is_lenient
         self.index = KeyIndex()
         self.entries = ByteBuffer()
         self.values = ByteBuffer()
@@ -86,29 +63,54 @@ cdef class MemTable:
         """Memory taken by keys, values and their order."""
         return self.index.size_bytes + self.entries.size + self.values.size + self.order.size
 
+    @property
+    def waiting_bytes(self):
+        """Of those, what a drain gives free."""
+        return self.index.arena.size + self.entries.size + self.values.size + self.order.size
+
     def write(self, BinaryColumn keys not None, BinaryColumn values not None, const uint8_t[::1] ops not None,
-              const uint8_t[::1] visibility=None):
-        """Folds in one operation per visible row. `ops`, `visibility`: uint8[rows].
+              const uint8_t[::1] visibility=None, const uint8_t[::1] present=None):
+        """Folds in one operation per visible row. `ops`, `visibility`: uint8[rows]; `present`, too: whether the
+        key has a row before this call, which counts for keys that this epoch has not touched (None: unknown).
 
         U- and U+ of one key, one right after the other, are an update; of two keys, a delete and an insert. A
         U+ without its U- puts its row whether or not there was one. The values of retractions are not kept.
-        ConsistencyError names table and key; the rows before the faulty one have taken effect.
+        ConsistencyError names table and key; the rows before the faulty one have taken effect, no other has.
         """
-        cdef Py_ssize_t rows = keys.rows, wrong
+        cdef Py_ssize_t rows = keys.rows, wrong = -1, faults = 0
         cdef int operation = INSERT
-        if values.rows != rows or ops.shape[0] != rows:
+        if values.rows != rows or ops.shape[0] != rows or (present is not None and present.shape[0] != rows):
             raise ValueError(f"{rows} keys, {values.rows} values, {ops.shape[0]} ops")
         if rows == 0:
             return
+        cdef const uint8_t* known = NULL if present is None else &present[0]
         cdef const int32_t[::1] ids = self.index.find(keys, visibility)
         self.add_entries()
-        with nogil:
-            wrong = self.fold_rows(&ids[0], &ops[0], rows, values, &operation)
-        if wrong >= 0:
-            state = (<Entry*>self.entries.data)[ids[wrong]].state
-            key = keys[wrong] if self.show_key is None else self.show_key(keys[wrong])
-            raise ConsistencyError(_FAULTS[operation, state], table=self.name, key=key)
+        while True:
+            with nogil:
+                wrong = self.fold_rows(&ids[0], &ops[0], known, wrong + 1, rows, values, &operation)
+            if wrong < 0:
+                break
+            faults += 1
+            error = self.contradiction(keys, wrong, ids[wrong], operation) if faults == 1 else error
+            if not self.is_lenient:
+                raise error
+            self.carry_out(&(<Entry*>self.entries.data)[ids[wrong]], operation, values, wrong)
+        if faults:
+            LOG.warning("%s; carried out as it came, as were %d more of one call", error, faults - 1)
         self.operations += rows
+
+    cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation):
+        state = (<Entry*>self.entries.data)[entry].state
+        key = keys[row] if self.show_key is None else self.show_key(keys[row])
+        return ConsistencyError(FAULTS[operation, state], table=self.name, key=key)
+
+    cdef int carry_out(self, Entry* entry, int operation, BinaryColumn values, Py_ssize_t row) except -1:
+        """Whatever was there, the key has this row now, or none."""
+        entry.state = DELETED if operation == DELETE else UPDATED
+        if operation != DELETE:
+            self.store_value(entry, values.at(row))
+        return 0
 
     def get_many(self, BinaryColumn keys not None, fetch):
         """The values under `keys`, null where there is no row: this epoch's where it touched the key, else
@@ -123,7 +125,7 @@ cdef class MemTable:
         cdef const Entry* entry
         with nogil:
             for row in range(keys.rows):
-                if ids[row] < 0:
+                if self.is_unknown(ids[row]):
                     asked.append(keys.at(row))
         fetched = asked.finish()
         if fetched.rows == keys.rows:
@@ -135,7 +137,7 @@ cdef class MemTable:
                 raise ValueError(f"{fetched.rows} values for {row} keys")
         with nogil:
             for row in range(keys.rows):
-                if ids[row] < 0:
+                if self.is_unknown(ids[row]):
                     append_or_null(out, fetched, next_fetched)
                     next_fetched += 1
                     continue
@@ -197,11 +199,13 @@ cdef class MemTable:
         self.entries.size = after
         return 0
 
-    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows,
-                              BinaryColumn values, int* operation) except -2 nogil:
-        """The first row that contradicts its entry, with `operation` set; -1 when none does."""
+    cdef inline bint is_unknown(self, int32_t entry) noexcept nogil:
+        """Whether this epoch has no operation on the key of that entry (-1: of no entry)."""
+        return entry < 0 or (<const Entry*>self.entries.data)[entry].state == UNTOUCHED
+
+    cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, const uint8_t* present, Py_ssize_t row,
+                              Py_ssize_t rows, BinaryColumn values, int* operation) except -2 nogil:
         cdef Entry* entries = <Entry*>self.entries.data
-        cdef Py_ssize_t row = 0
         cdef int state
         cdef bint is_half
         while row < rows:
@@ -219,7 +223,10 @@ cdef class MemTable:
             elif ops[row] == UPDATE_INSERT:
                 is_half = row > 0 and ops[row - 1] == UPDATE_DELETE and ids[row - 1] >= 0
                 operation[0] = INSERT if is_half else UPSERT
-            state = fold(entries[ids[row]].state, operation[0])
+            state = entries[ids[row]].state
+            if state == UNTOUCHED and present != NULL:
+                state = UPDATED if present[row] else VANISHED
+            state = fold(state, operation[0])
             if state < 0:
                 return row
             entries[ids[row]].state = state
@@ -298,7 +305,7 @@ cdef class MemTable:
             __builtin_prefetch(entries + items[row].row)
         for row in range(rows):
             entry = entries + items[row].row
-            if entry.state == VANISHED and not with_vanished:
+            if entry.state == UNTOUCHED or (entry.state == VANISHED and not with_vanished):
                 continue
             keys[count] = self.key_of(items + row, room + count * (SHARED + ITEM_BYTES))
             values[count] = self.value(entry)

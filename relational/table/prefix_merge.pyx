@@ -10,7 +10,8 @@ from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice, compare_bytes
 from hummock.write_batch cimport KvBatch
 from relational.table.key_merge cimport BatchWriter
-from relational.table.mem_table cimport INSERTED, UPDATED, Entry, MemTable
+from relational.table.mem_table cimport Entry, MemTable
+from relational.table.operation cimport INSERTED, UNTOUCHED, UPDATED
 
 
 def first_rows(MemTable mem not None, BinaryColumn prefixes not None, const int32_t[::1] owners,
@@ -65,6 +66,9 @@ cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssiz
             count += 1
             continue
         entry = mem.entry_at(place)
+        if entry.state == UNTOUCHED:
+            place += 1
+            continue
         if entry.state == INSERTED or entry.state == UPDATED:
             out.put(key, mem.value(entry))
             count += 1

@@ -129,3 +129,8 @@ class RowSerde:
         taken = iter(in_value)
         columns = [in_key[place] if is_in_key else next(taken) for is_in_key, place in self._places]
         return DataChunk(columns, capacity=len(values))
+
+
+def present_in(values: BinaryColumn) -> np.ndarray:
+    """uint8[rows]: 1 where there is a value."""
+    return values.to_arrow().is_valid().to_numpy(zero_copy_only=False).view(np.uint8)

@@ -1,51 +1,77 @@
 """StateTable: one executor's own table.
 
 Writes go to a mem table and are seen at once by the reads of this table; a commit hands them to the store as
-sorted batches at the epoch that ends. Reads lay the mem table over the store at the epoch before. What the
-store holds is trusted: an insert of a key that is only in the store is not noticed here, contradictions
-within an epoch are. One thread at a time.
+sorted batches at the epoch that ends, and so does a spill before, when they outgrow their memory. Reads lay the mem
+table over the store at the epoch before, after a spill at the epoch itself. What the store holds is trusted unless
+`OpChecks` says otherwise: an insert of a key that is only in the store is not noticed, contradictions within an
+epoch are. One thread at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
-import pyarrow as pa
 
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch, EpochPair
 from hummock.errors import InvalidEpoch
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.state_store import StateStore
+from hummock.table_rules import KeyWatermark
 from hummock.write_batch import KvBatch
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
-from relational.table.key_merge import merged, overlay
+from relational.table.key_merge import merged
 from relational.table.mem_table import MemTable
-from relational.table.prefix_merge import first_rows
-from relational.table.row_serde import Row, RowSerde
+from relational.table.prefix_scan import all_under, first_under, laid_over
+from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.store_scan import concatenated, in_key_order
 
-MAX_FETCHED = 1 << 20  # rows asked of the store under one prefix before `first_rows` gives up
+SPILL_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpChecks:
+    """What a table does about an insert of a row that is there, and a delete or update of one that is not."""
+
+    reads_store: bool = False  # rows of earlier epochs count too: one read more for each chunk
+    raises: bool = True  # else a line in the log for each chunk, and the operation is carried out as it came
 
 
 class StateTable:
     """Reads its own writes; durable at the next checkpoint. REQUIRES `init_epoch` before anything else."""
 
-    def __init__(self, catalog: TableCatalog, store: StateStore, vnodes: np.ndarray | None = None):
-        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length."""
+    def __init__(
+        self,
+        catalog: TableCatalog,
+        store: StateStore,
+        vnodes: np.ndarray | None = None,
+        *,
+        checks: OpChecks = OpChecks(),
+        spill_bytes: int = SPILL_BYTES,
+        is_replicated: bool = False,
+    ):
+        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length.
+
+        A write that leaves more than `spill_bytes` in memory hands them to the store. A replicated table follows
+        another one of the same id: what it writes is read here until the epoch is committed, and never uploaded.
+        """
         self.catalog = catalog
         self.serde = RowSerde(catalog)
         self._store = store
         self._epoch: EpochPair | None = None
-        self._mem = MemTable(catalog.name, self.serde.show_key)
-        self._vnodes = None if vnodes is None else np.ascontiguousarray(vnodes).astype(np.uint8)
-        if self._vnodes is not None and self._vnodes.shape != (catalog.vnode_count,):
-            raise ValueError(f"{self._vnodes.shape} vnodes for a table of {catalog.vnode_count}")
+        self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises)
+        self._vnodes = self._checked_bitmap(vnodes)
+        self._checks, self._spill_bytes, self._is_replicated = checks, spill_bytes, is_replicated
+        self._watermark: bytes | None = None
+        self._has_spilled = False
+        self._scans: WeakSet[Any] = WeakSet()
 
     @property
     def epoch(self) -> EpochPair:
@@ -66,15 +92,39 @@ class StateTable:
 
     def init_epoch(self, epoch: EpochPair) -> None:
         """The first barrier came: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
-        self._epoch = epoch
+        self._epoch, self._has_spilled = epoch, False
 
-    def commit(self, epoch: EpochPair) -> None:
-        """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the present."""
+    def commit(self, epoch: EpochPair) -> KeyWatermark | None:
+        """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the present.
+
+        Returns what the checkpoint must register for this table in the same commit, where its watermark advanced.
+        """
         if epoch.prev != self.epoch.curr:
             raise InvalidEpoch(epoch.prev, f"table {self.catalog.name!r} is in epoch {self.epoch.curr}")
-        for batch in self._mem.drain():
-            self._store.ingest_batch(batch, epoch.prev)
-        self._epoch = epoch
+        self._hand_over(epoch.prev)
+        self._epoch, self._has_spilled = epoch, False
+        watermark, self._watermark = self._watermark, None
+        return None if watermark is None else self._key_watermark(watermark, epoch.prev)
+
+    def update_vnodes(self, vnodes: np.ndarray | None) -> None:
+        """Other vnodes belong to this instance from here on. ConsistencyError if something is not committed yet:
+        it might be of a vnode that another instance reads from now on.
+        """
+        if self.is_dirty or self._has_spilled:
+            raise ConsistencyError("vnodes change right after a commit only", table=self.catalog.name)
+        self._vnodes = self._checked_bitmap(vnodes)
+
+    def update_watermark(self, value: object) -> None:
+        """Rows whose first key column is less than `value` are not read any more: once the checkpoint is done that
+        ends this epoch, readers of it do not find them and compaction drops them. An older watermark is kept
+        where it is further. ValueError where NULL would be among those rows.
+        """
+        order = self.catalog.pk[0].order
+        if not order.nulls_are_largest:
+            raise ValueError(f"NULL is below any watermark in the key of {self.catalog.name!r}")
+        key = self.serde.key_encoder.encode_row((value,))
+        further = min if order.descending else max
+        self._watermark = key if self._watermark is None else further(key, self._watermark)
 
     def get_row(self, pk: Row) -> Row | None:
         """The row under `pk`, or None."""
@@ -89,10 +139,8 @@ class StateTable:
         pks = pks.compact()
         keys, vnodes = self.serde.keys_of_pks(pks.columns, pks.capacity)
         self._check_vnodes(vnodes)
-        epoch = self.epoch.prev
-        values = self._mem.get_many(keys, lambda unknown: self._store.get_many(unknown, epoch))
-        found = values.to_arrow().is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-        return self.serde.decode_found(pks.arrays, values), found
+        values = self._values_of(keys)
+        return self.serde.decode_found(pks.arrays, values), present_in(values)
 
     def scan(self, prefix: Row = (), *, reverse: bool = False, limit: int | None = None) -> Iterator[Row]:
         """The rows whose pk begins with `prefix`, in key order, as they are now."""
@@ -102,16 +150,29 @@ class StateTable:
         ends = [len(batch) for batch in changed]
         changes = merged(changed, [0] * len(ends), ends, USER_KEY_PREFIX_BYTES, reverse)
         enough = None if limit is None else limit + len(changes)
-        stored = in_key_order(self._store, ranges, self.epoch.prev, reverse=reverse, limit=enough)
-        batches = _laid_over(stored, changes, USER_KEY_PREFIX_BYTES, reverse)
-        chunks = (self.serde.decode(batch.keys, batch.values) for batch in batches)
-        return islice(chain.from_iterable(chunk.rows() for chunk in chunks), limit)
+        stored = in_key_order(self._store, ranges, self._read_epoch, reverse=reverse, limit=enough)
+        return self._opened(self._rows(laid_over(stored, changes, USER_KEY_PREFIX_BYTES, reverse), limit))
 
     def scan_chunks(self, prefix: Row = ()) -> Iterator[DataChunk]:
         """The rows whose pk begins with `prefix`, as they are now; in key order within each vnode."""
         columns = self.serde.prefix_columns(tuple(prefix))
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges(columns)]
-        return self._chunks(parts, self.epoch.prev)
+        return self._opened(self._chunks(parts, self._read_epoch))
+
+    def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
+        """All rows under each visible row of leading pk columns, as `first_rows` gives them but in key order within
+        each vnode, some of the prefixes at a time: what a join reads for a chunk of keys. Writes between two parts
+        are seen by the parts that follow.
+        """
+        prefixes = prefixes.compact()
+        if self.serde.covers_distribution(len(prefixes.columns)):
+            keys, vnodes = self.serde.keys_of_pks(prefixes.columns, prefixes.capacity)
+            self._check_vnodes(vnodes)
+            share = 1
+        else:
+            keys, share = self._keys_of_vnodes(prefixes)
+        for owners, batch in all_under(self._store, self._mem, self._read_epoch, keys):
+            yield owners // share, self.serde.decode(batch.keys, batch.values)
 
     def first_rows(self, prefixes: DataChunk, limit: int = 1) -> tuple[np.ndarray, DataChunk]:
         """(int32 row of `prefixes` that each result row is under, ascending; whole rows): the first `limit`
@@ -124,7 +185,7 @@ class StateTable:
             return self._first_rows_of_vnodes(prefixes, limit)
         keys, vnodes = self.serde.keys_of_pks(prefixes.columns, prefixes.capacity)
         self._check_vnodes(vnodes)
-        owners, batch = self._first_under(keys, limit)
+        owners, batch = first_under(self._store, self._mem, self._read_epoch, keys, limit)
         return owners, self.serde.decode(batch.keys, batch.values)
 
     def insert_row(self, row: Row) -> None:
@@ -149,7 +210,38 @@ class StateTable:
             return
         keys, vnodes = self.serde.keys_of(chunk)
         self._check_vnodes(vnodes)
-        self._mem.write(keys, self.serde.values_of(chunk), chunk.ops)
+        present = present_in(self._values_of(keys)) if self._checks.reads_store else None
+        self._mem.write(keys, self.serde.values_of(chunk), chunk.ops, present=present)
+        if self._mem.waiting_bytes > self._spill_bytes and not any(scan.gi_frame for scan in self._scans):
+            self._hand_over(self.epoch.curr)
+            self._has_spilled = True
+
+    @property
+    def _read_epoch(self) -> Epoch:
+        return self.epoch.curr if self._has_spilled else self.epoch.prev
+
+    def _hand_over(self, epoch: Epoch) -> None:
+        for batch in self._mem.drain():
+            self._store.ingest_batch(batch, epoch, local_only=self._is_replicated)
+
+    def _values_of(self, keys: BinaryColumn) -> BinaryColumn:
+        """The values under user keys as they are now, null where there is no row."""
+        epoch = self._read_epoch
+        return self._mem.get_many(keys, lambda unknown: self._store.get_many(unknown, epoch))
+
+    def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
+        """A scan shows its moment to its end, so while one is open nothing is spilled under it."""
+        self._scans.add(scan)
+        return scan
+
+    def _rows(self, batches: Iterator[KvBatch], limit: int | None) -> Iterator[Row]:
+        left = -1 if limit is None else limit
+        for batch in batches:
+            for row in self.serde.decode(batch.keys, batch.values).rows():
+                if left == 0:
+                    return
+                left -= 1
+                yield row
 
     def _write_rows(self, changes: Sequence[tuple[Op, Row]]) -> None:
         self.write_chunk(StreamChunk.from_rows(self.catalog.schema, changes))
@@ -157,7 +249,7 @@ class StateTable:
     def _chunks(self, parts: Sequence[tuple[KeyRange, KvBatch]], epoch: Epoch) -> Iterator[DataChunk]:
         """Each range as it is in the store at `epoch`, changed."""
         for part, changes in parts:
-            for batch in _laid_over(concatenated(self._store, [part], epoch), changes, 0, False):
+            for batch in laid_over(concatenated(self._store, [part], epoch), changes, 0, False):
                 yield self.serde.decode(batch.keys, batch.values)
 
     def _ranges(self, columns: Sequence) -> list[KeyRange]:
@@ -166,36 +258,11 @@ class StateTable:
             return self.serde.ranges(columns, self._vnodes)
         return [KeyRange.table(self.catalog.id)]
 
-    def _first_under(self, keys: BinaryColumn, limit: int) -> tuple[np.ndarray, KvBatch]:
-        """The first rows under each user key prefix; asks for more where this epoch has deleted some."""
-        asked, fetched = np.arange(len(keys), dtype=np.int32), limit
-        owners, batches = [], []
-        while len(asked):
-            if fetched > MAX_FETCHED:
-                raise ConsistencyError(
-                    f"{fetched} rows under a prefix are deleted in one epoch", table=self.catalog.name
-                )
-            part = BinaryColumn.from_arrow(keys.to_arrow().take(asked)) if len(asked) < len(keys) else keys
-            rows, stored = self._store.scan_prefixes(part, self.epoch.prev, limit=fetched)
-            found, batch, unfinished = first_rows(self._mem, part, rows, stored, limit, fetched)
-            owners.append(asked[found])
-            batches.append(batch)
-            asked, fetched = asked[unfinished], fetched * 4
-        if len(batches) == 1:
-            return owners[0], batches[0]
-        order = np.argsort(np.concatenate(owners), kind="stable")
-        return np.concatenate(owners)[order], KvBatch(
-            pa.concat_arrays([batch.keys.to_arrow() for batch in batches]).take(order),
-            pa.concat_arrays([batch.values.to_arrow() for batch in batches]).take(order),
-        )
-
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
         """`first_rows` where the prefix leaves the vnode open: the first rows of every vnode, merged."""
-        owned = np.arange(self.catalog.vnode_count) if self._vnodes is None else np.flatnonzero(self._vnodes)
-        repeated = prefixes.take(np.repeat(np.arange(prefixes.capacity, dtype=np.int32), len(owned)))
-        vnodes = np.tile(owned.astype(np.uint16), prefixes.capacity)
-        owners, batch = self._first_under(self.serde.keys_under(repeated.columns, vnodes), limit)
-        owners //= max(len(owned), 1)
+        keys, share = self._keys_of_vnodes(prefixes)
+        owners, batch = first_under(self._store, self._mem, self._read_epoch, keys, limit)
+        owners //= share
         counts = np.bincount(owners, minlength=prefixes.capacity)
         ends = np.cumsum(counts)
         starts = ends - counts
@@ -209,20 +276,32 @@ class StateTable:
         ]
         return np.repeat(np.arange(prefixes.capacity, dtype=np.int32), kept), DataChunk.concat(chunks)
 
+    def _keys_of_vnodes(self, prefixes: DataChunk) -> tuple[BinaryColumn, int]:
+        """(the user key prefixes of every vnode of this instance for each row, how many those are for one row)."""
+        owned = self._owned
+        repeated = prefixes.take(np.repeat(np.arange(prefixes.capacity, dtype=np.int32), len(owned)))
+        vnodes = np.tile(owned.astype(np.uint16), prefixes.capacity)
+        return self.serde.keys_under(repeated.columns, vnodes), max(len(owned), 1)
+
+    @property
+    def _owned(self) -> np.ndarray:
+        return np.arange(self.catalog.vnode_count) if self._vnodes is None else np.flatnonzero(self._vnodes)
+
+    def _key_watermark(self, key: bytes, epoch: Epoch) -> KeyWatermark:
+        """It stands for every vnode of this instance."""
+        is_descending = self.catalog.pk[0].order.descending
+        return KeyWatermark(epoch, tuple((vnode, key) for vnode in self._owned.tolist()), is_descending)
+
+    def _checked_bitmap(self, vnodes: np.ndarray | None) -> np.ndarray | None:
+        if vnodes is None:
+            return None
+        bitmap = np.ascontiguousarray(vnodes).astype(np.uint8)
+        if bitmap.shape != (self.catalog.vnode_count,):
+            raise ValueError(f"{bitmap.shape} vnodes for a table of {self.catalog.vnode_count}")
+        return bitmap
+
     def _check_vnodes(self, vnodes: np.ndarray) -> None:
         """ConsistencyError for a row of a vnode that belongs to another table instance."""
         if self._vnodes is not None and not self._vnodes[vnodes].all():
             wrong = int(vnodes[np.flatnonzero(self._vnodes[vnodes] == 0)[0]])
             raise ConsistencyError("a row of a vnode that is not owned", table=self.catalog.name, key=wrong)
-
-
-def _laid_over(rows: Iterator[KvBatch], changes: KvBatch, skip: int, reverse: bool) -> Iterator[KvBatch]:
-    """Batches in order of their keys less `skip` bytes, with changes in the same order laid over them."""
-    position = 0
-    for batch in rows:
-        batch, position = overlay(batch, changes, position, skip, reverse)
-        if len(batch):
-            yield batch
-    batch, _ = overlay(None, changes, position, skip, reverse)
-    if len(batch):
-        yield batch

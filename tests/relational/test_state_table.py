@@ -270,7 +270,7 @@ def test_epochs_must_follow_one_another(store, epochs):
 
 def test_nothing_is_ingested_when_nothing_changed(store, epochs):
     table = opened(table_of(THREE, [(0, ASC)]), store, epochs)
-    store.ingest_batch = lambda *args: pytest.fail("an empty epoch was ingested")
+    store.ingest_batch = lambda *args, **options: pytest.fail("an empty epoch was ingested")
     table.insert_row((1, 1, 1))
     table.delete_row((1, 1, 1))
     assert table.is_dirty
@@ -289,7 +289,7 @@ def test_keys_that_cannot_be(store):
 def calls_of_a_write(store, epochs, rows):
     """Python and C calls that writing one chunk and committing it cost."""
     table = opened(table_of(THREE, [(0, ASC)], [0]), store, epochs)
-    store.ingest_batch = lambda *args: None
+    store.ingest_batch = lambda *args, **options: None
     chunk = StreamChunk.from_rows(table.catalog.schema, [(0, (number, 1, 2)) for number in range(rows)])
     calls = 0
 
