@@ -30,7 +30,7 @@ cdef struct Span:                       # adjacent entries seen as columns; live
 cdef struct Columns:                    # adjacent entries of any kind; lives until the iterator's next move
     Slice prefix                        # bytes that every user key here begins with
     const uint32_t* key_offsets         # positions in `key_data`, by row
-    const uint8_t* key_data             # user keys less `prefix`
+    const uint8_t* key_data             # user keys less `prefix`; 8 readable bytes follow the last where there is one
     const uint32_t* value_offsets
     const uint8_t* value_data
     const uint64_t* epochs              # by row, or one

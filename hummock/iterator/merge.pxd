@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.iterator.base cimport Columns, Entry, HummockIterator, Span
+from hummock.iterator.base cimport Entry, HummockIterator, Span
+from hummock.iterator.column_merge cimport ColumnMerge
 from hummock.key cimport Slice
 
 
@@ -14,9 +15,6 @@ cdef struct Contender:                  # a child's current entry, kept where th
     uint64_t epoch
     bint live                           # the child is valid, and not left out of the last seek
     void* child                         # HummockIterator, borrowed from `children`
-    bint has_columns                    # while pulled: `columns` hold the child's entries
-    Py_ssize_t taken                    # entries handed out that the child has not moved past
-    Columns columns                     # whose `row` is that of the entry above
 
 
 @cython.final
@@ -27,11 +25,9 @@ cdef class MergeIterator(HummockIterator):
     cdef int* losers                    # losers[1 .. width): who lost at that node; owned
     cdef int winner                     # its leaf
     cdef int streak                     # moves for which the winner has stayed the same
-    cdef bint is_pulled                 # the contenders stand on columns, ahead of their children
-    cdef bint is_held_up                # the winner's next entry is not known yet
-    cdef uint8_t* keys                  # where pulled user keys are put together; owned
-    cdef Py_ssize_t keys_bytes
-    cdef Py_ssize_t keys_capacity
+    cdef bint is_pulled                 # since the last `rewind` or `seek`
+    cdef bint has_columns               # then: `rounds` hand out the entries
+    cdef ColumnMerge rounds
 
     cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil
     # `seek` with only the children i of which wanted[i] is set: the others are as if they held nothing
@@ -42,7 +38,4 @@ cdef class MergeIterator(HummockIterator):
     cdef void publish(self) noexcept nogil
     cdef int replay(self) noexcept nogil
     cdef int runner_up(self) noexcept nogil
-    cdef int resume(self) except -1 nogil           # makes every contender stand on columns again
-    cdef int refill(self, Contender* contender) except -1 nogil
-    cdef bint show(self, Contender* contender) noexcept nogil
-    cdef int make_room(self) except -1 nogil
+    cdef bint begin_rounds(self) except -1 nogil

@@ -1,0 +1,101 @@
+"""Numbers: the first 16 bytes of user keys, by which nearly all of them are told apart without looking at the keys.
+
+Unequal numbers order as their keys do; equal ones say nothing, except of two keys of one size up to 16 bytes.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from hummock.iterator.base cimport Columns, low_of
+from hummock.key cimport Slice, head_of
+
+cdef extern from * nogil:
+    """
+    #ifndef HUMMOCK_NUMBERS
+    #define HUMMOCK_NUMBERS
+    #include <stdint.h>
+    #include <string.h>
+    static inline uint64_t hummock_big_endian(const uint8_t *data) {
+        uint64_t word;
+        memcpy(&word, data, 8);
+        return __builtin_bswap64(word);
+    }
+    static inline void hummock_put_big_endian(uint8_t *data, uint64_t word) {
+        word = __builtin_bswap64(word);
+        memcpy(data, &word, 8);
+    }
+    #endif
+    """
+    int leading_zeros "__builtin_clzll"(uint64_t word) noexcept
+    uint64_t big_endian "hummock_big_endian"(const uint8_t* data) noexcept
+    void put_big_endian "hummock_put_big_endian"(uint8_t* data, uint64_t word) noexcept
+
+cdef enum:
+    NUMBER_BYTES = 16
+
+
+cdef struct Number:                     # big endian, short keys padded with zeros
+    uint64_t high
+    uint64_t low
+
+
+cdef inline bint is_less(const Number* a, const Number* b) noexcept nogil:
+    return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low))
+
+
+cdef inline bint is_equal(const Number* a, const Number* b) noexcept nogil:
+    return a.high == b.high and a.low == b.low
+
+
+cdef inline Slice suffix_of(const Columns* columns, Py_ssize_t row) noexcept nogil:
+    cdef Slice out
+    out.data = columns.key_data + columns.key_offsets[row]
+    out.size = columns.key_offsets[row + 1] - columns.key_offsets[row]
+    return out
+
+
+cdef inline Number number_of(Slice key) noexcept nogil:
+    cdef Number out
+    out.high, out.low = head_of(key.data, key.size), low_of(key.data, key.size)
+    return out
+
+
+cdef inline void put_number(uint8_t* target, Number number) noexcept nogil:
+    """The 16 bytes that the number stands for."""
+    put_big_endian(target, number.high)
+    put_big_endian(target + 8, number.low)
+
+
+cdef inline uint64_t head_behind(const Number* number, int bits) noexcept nogil:
+    """The 64 bits of the number behind the first `bits`, 0..64 of them."""
+    if bits == 64:
+        return number.low
+    return number.high << bits | (number.low >> 1) >> (63 - bits)
+
+
+cdef inline uint64_t word_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    """As head_of. REQUIRES 8 readable bytes."""
+    cdef uint64_t word = big_endian(data)
+    return word if size >= 8 else word & ~(~<uint64_t>0 >> (8 * size))
+
+
+cdef inline void number_rows(
+    const Columns* columns, Number prefix, Py_ssize_t first, Py_ssize_t end, Number* out
+) noexcept nogil:
+    """out[first : end] are the numbers of so many rows from the current one on; `prefix` is that of their prefix."""
+    cdef Py_ssize_t size = columns.prefix.size, at
+    cdef Slice key
+    cdef uint64_t high, low
+    for at in range(first, end):
+        key = suffix_of(columns, columns.row + at)
+        if size == 0:
+            out[at] = number_of(key)
+        elif size >= NUMBER_BYTES:
+            out[at] = prefix
+        elif size >= 8:
+            out[at].high = prefix.high
+            out[at].low = prefix.low | word_of(key.data, key.size) >> (8 * (size - 8))
+        else:
+            high = word_of(key.data, key.size)
+            low = word_of(key.data + 8, key.size - 8) if key.size > 8 else 0
+            out[at].high = prefix.high | high >> (8 * size)
+            out[at].low = high << (64 - 8 * size) | low >> (8 * size)
