@@ -124,7 +124,7 @@ class Uploader:
 def _rows_of(task: UploadTask) -> HummockIterator:
     """The task's entries in order, of each key and pure epoch the newest."""
     chains = [SharedBufferChainIterator(chain) for chain in chains_of(task.batches)]
-    return chains[0] if len(chains) == 1 else RetentionIterator(MergeIterator(chains))
+    return MergeIterator(chains) if len(chains) == 1 else RetentionIterator(MergeIterator(chains))
 
 
 def chains_of(batches: Sequence[SharedBufferBatch]) -> list[tuple[SharedBufferBatch, ...]]:
