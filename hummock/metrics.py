@@ -25,6 +25,8 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None):
         self.registry = registry if registry is not None else CollectorRegistry()
+        self._settling: list[Callable[[], None]] = []
+        self.registry.register(_Settled(self._settling))    # the first, so that all others are told what it counted
         self.object_store_seconds = Histogram(
             "hummock_object_store_seconds", "Time of one object-store call, its retries included",
             ["operation"], buckets=SECONDS_BUCKETS, registry=self.registry)
@@ -33,6 +35,9 @@ class Metrics:
             ["operation", "error"], registry=self.registry)
         self.object_store_bytes = Counter(
             "hummock_object_store_bytes", "Bytes read and written", ["direction"], registry=self.registry)
+        self.object_store_file_reads = Counter(
+            "hummock_object_store_file_reads", "Reads of local files that no call of the store was made for",
+            registry=self.registry)
         self.object_store_requests = Counter(
             "hummock_object_store_requests", "Requests sent to a remote store, repeated ones included",
             ["request"], registry=self.registry)
@@ -103,10 +108,29 @@ class Metrics:
         """
         self.registry.register(_Watched(read, frozenset(counted)))
 
+    def settle_by(self, count: Callable[[], None]) -> None:
+        """Before anybody is told anything `count` is called: it counts here what was counted elsewhere until then."""
+        self._settling.append(count)
+
     def total(self, name: str, **labels: str) -> float:
         """The sum of the counters of a name whose labels are these, whatever their other labels."""
         return sum(sample.value for family in self.registry.collect() for sample in family.samples
                    if sample.name == f"{name}_total" and labels.items() <= sample.labels.items())
+
+
+@dataclass(frozen=True, eq=False)
+class _Settled(Collector):
+    """Tells nothing itself."""
+
+    counts: list[Callable[[], None]]
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        for count in self.counts:
+            count()
+        return iter(())
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClosed
+
+if TYPE_CHECKING:
+    from hummock.object_store.open_files import OpenFile
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
 RandomBytes = Callable[[int], bytes]
@@ -105,6 +108,15 @@ class ObjectStore(ABC):
         data = self.get(path, range(start, start + target.nbytes))
         target[:len(data)] = data
         return len(data)
+
+    def open_file(self, path: str) -> OpenFile | None:
+        """The object as a file that compiled rooms read without the GIL; None: read it by `get`.
+
+        For objects that are never written again. Where such a read fails or gives too little, or what is no good,
+        `get` is asked for the same bytes, and tries again or says what is wrong. A store that stands before another
+        one passes this on only if it has nothing to do with what is read.
+        """
+        return None
 
     @abstractmethod
     def head(self, path: str) -> ObjectMeta:

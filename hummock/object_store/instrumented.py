@@ -28,6 +28,7 @@ from hummock.errors import (
 )
 from hummock.metrics import Metrics
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWriter
+from hummock.object_store.open_files import FileReads, OpenFile
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
@@ -51,6 +52,7 @@ class InstrumentedObjectStore(ObjectStore):
     def __init__(self, store: ObjectStore, metrics: Metrics, retry: RetryOptions, pacing: Pacing):
         self._store, self._metrics, self._retry, self._pacing = store, metrics, retry, pacing
         self._closed = False
+        self._file_reads: FileReads | None = None       # of the store's open files, once there was one
         self._read = metrics.object_store_bytes.labels("read")
         self._written = metrics.object_store_bytes.labels("written")
         self._seconds = {operation: metrics.object_store_seconds.labels(operation)
@@ -91,6 +93,21 @@ class InstrumentedObjectStore(ObjectStore):
         done = self.call("get", path, lambda left: self._store.within(left).get_into(path, start, target))
         self._read.inc(done)
         return done
+
+    def open_file(self, path: str) -> OpenFile | None:
+        """What is read through it is counted when somebody looks; what it cannot read is tried again by `get`."""
+        if self._closed:
+            raise StoreClosed(f"object store {self.url}")
+        file = self._store.open_file(path)
+        if file is not None and self._file_reads is None:
+            self._file_reads = file.reads
+            self._metrics.settle_by(self._count_file_reads)
+        return file
+
+    def _count_file_reads(self) -> None:
+        calls, size = self._file_reads.take()       # type: ignore[union-attr]
+        self._metrics.object_store_file_reads.inc(calls)
+        self._read.inc(size)
 
     def head(self, path: str) -> ObjectMeta:
         return self.call("head", path, lambda left: self._store.within(left).head(path))

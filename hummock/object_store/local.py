@@ -26,6 +26,7 @@ from hummock.object_store.base import (
     check_path,
     check_range,
 )
+from hummock.object_store.open_files import OpenFile, OpenFiles
 
 TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
@@ -43,6 +44,7 @@ class LocalObjectStore(ObjectStore):
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
         self._files: dict[str, str] = {}    # where paths in them are
+        self._open = OpenFiles()
         self._known: set[str] = set()       # directories inside root that exist and are synced
         with _typed(str(self._root)):
             _make_directory(self._root)
@@ -68,30 +70,31 @@ class LocalObjectStore(ObjectStore):
             return _LocalWriter(self, path, self._temporary / self._random_bytes(16).hex(), if_absent)
 
     def get(self, path: str, byte_range: range | None = None) -> bytes:
-        target = self._files.get(path) or self._file(path)
-        if byte_range is not None:
-            check_range(path, byte_range)
-        with _typed(path):
-            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                if byte_range is None:
-                    byte_range = range(os.fstat(descriptor).st_size)
-                return _read(descriptor, byte_range)
-            finally:
-                os.close(descriptor)
+        with self._opened(path) as descriptor:
+            if byte_range is None:
+                byte_range = range(os.fstat(descriptor).st_size)
+            return _read(descriptor, check_range(path, byte_range))
 
     def get_into(self, path: str, start: int, target: memoryview) -> int:
-        file = self._files.get(path) or self._file(path)
         check_range(path, range(start, start + target.nbytes))
+        with self._opened(path) as descriptor:
+            done = 0
+            while done < target.nbytes and (read := os.preadv(descriptor, [target[done:]], start + done)):
+                done += read
+            return done
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        file = self._files.get(path) or self._file(path)
         with _typed(path):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                done = 0
-                while done < target.nbytes and (read := os.preadv(descriptor, [target[done:]], start + done)):
-                    done += read
-                return done
+                yield descriptor
             finally:
                 os.close(descriptor)
+
+    def open_file(self, path: str) -> OpenFile | None:
+        return self._open.get(path) or self._open.open(path, os.fsencode(self._files.get(path) or self._file(path)))
 
     def head(self, path: str) -> ObjectMeta:
         target = self.locate(path)
@@ -107,6 +110,7 @@ class LocalObjectStore(ObjectStore):
     def delete(self, paths: Sequence[str]) -> None:
         targets = [(path, self.locate(path)) for path in paths]
         parents = set()
+        self._open.forget(paths)
         for path, target in targets:
             with _typed(path), suppress(FileNotFoundError, NotADirectoryError):
                 target.unlink()
@@ -114,6 +118,9 @@ class LocalObjectStore(ObjectStore):
         for parent in parents:
             with _typed(str(parent)):
                 _sync_directory(parent)
+
+    def close(self) -> None:
+        self._open.close()
 
     def _file(self, path: str) -> str:
         """Where `path` is on disk; remembered where its directory is known, since readers ask again and again."""
@@ -313,16 +320,12 @@ def _typed(path: str) -> Iterator[None]:
 def _read(descriptor: int, byte_range: range) -> bytes:
     """The bytes of `byte_range` as far as the file goes; one read unless the kernel splits it."""
     data = os.pread(descriptor, len(byte_range), byte_range.start)
-    if len(data) == len(byte_range) or not data:
-        return data
-    parts, position = [data], byte_range.start + len(data)
-    while position < byte_range.stop:
-        data = os.pread(descriptor, byte_range.stop - position, position)
-        if not data:
+    while 0 < len(data) < len(byte_range):
+        more = os.pread(descriptor, len(byte_range) - len(data), byte_range.start + len(data))
+        if not more:
             break
-        parts.append(data)
-        position += len(data)
-    return b"".join(parts)
+        data += more
+    return data
 
 
 def _make_directory(path: Path) -> None:

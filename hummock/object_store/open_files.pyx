@@ -1,0 +1,165 @@
+"""OpenFiles: the descriptors of objects that are files here, for compiled rooms that read them without the GIL.
+
+An object is written once, so a descriptor shows the same bytes for ever, whatever becomes of the name; a file that was
+cut gives fewer bytes than its index says. Whoever reads less than it wants, or bytes that fail their checksum, asks
+the store by `get` again, which says what is wrong. A reader is inside a file between `enter` and `leave`, under the
+GIL; a file that leaves the table is closed when nobody is inside. A forked child has descriptors of its own, and
+reads name their position, so nothing is shared but the bytes.
+"""
+
+import resource
+
+cimport cython
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef extern from "fcntl.h" nogil:
+    int O_CLOEXEC
+    int O_NOFOLLOW
+    int O_RDONLY
+    int open(const char* path, int flags) noexcept
+
+cdef extern from "unistd.h" nogil:
+    int close(int descriptor) noexcept
+    Py_ssize_t pread(int descriptor, void* target, size_t size, int64_t start) noexcept
+
+cdef extern from * nogil:
+    int64_t add_to "__atomic_add_fetch"(int64_t* counter, int64_t more, int order) noexcept
+    int64_t exchange "__atomic_exchange_n"(int64_t* counter, int64_t value, int order) noexcept
+    int __ATOMIC_RELAXED
+
+FILES_LIMIT = 1_024                     # open at a time
+FILES_SHARE = 4                         # and at most one in so many of the process's descriptors
+
+
+@cython.final
+cdef class FileReads:
+
+    def take(self) -> tuple[int, int]:
+        """Calls and bytes since the last time."""
+        return exchange(&self.calls, 0, __ATOMIC_RELAXED), exchange(&self.bytes, 0, __ATOMIC_RELAXED)
+
+
+@cython.final
+cdef class OpenFile:
+
+    def __cinit__(self, str path not None, FileReads reads not None):
+        self.path, self.reads, self.descriptor = path, reads, -1
+
+    def __dealloc__(self):
+        if self.descriptor >= 0:
+            close(self.descriptor)
+
+    cdef bint enter(self) noexcept:
+        if self.is_closing:
+            return False
+        self.was_used = True
+        self.users += 1
+        return True
+
+    cdef void leave(self) noexcept:
+        self.users -= 1
+        if self.is_closing and self.users == 0:
+            self.shut()
+
+    cdef void shut(self) noexcept:
+        close(self.descriptor)
+        self.descriptor = -1
+
+    cdef Py_ssize_t read(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil:
+        cdef Py_ssize_t done = 0, got
+        while done < size:
+            got = pread(self.descriptor, target + done, <size_t>(size - done), <int64_t>start + done)
+            if got > 0:
+                done += got
+            elif got == 0:
+                break
+            elif errno != EINTR:
+                return -1
+        add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)
+        add_to(&self.reads.bytes, done, __ATOMIC_RELAXED)
+        return done
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_closing
+
+    def close(self) -> None:
+        """Closes it, now or when the last reader has left."""
+        if not self.is_closing:
+            self.is_closing = True
+            if self.users == 0:
+                self.shut()
+
+    def read_at(self, uint64_t start, Py_ssize_t size) -> bytes | None:
+        """The bytes as far as they exist; None: they cannot be read, or it was closed."""
+        cdef bytearray out = bytearray(size)
+        cdef uint8_t* target = out
+        cdef Py_ssize_t got
+        if not self.enter():
+            return None
+        try:
+            with nogil:
+                got = self.read(target, size, start)
+        finally:
+            self.leave()
+        return None if got < 0 else bytes(out[:got])
+
+
+cdef class OpenFiles:
+    """At most `limit` files by path; which goes when another comes is decided by second chances."""
+
+    def __cinit__(self, int limit=0):
+        self.limit = limit if limit > 0 else files_limit()
+        self.reads, self.files = FileReads(), {}
+
+    def get(self, str path) -> OpenFile | None:
+        return self.files.get(path)
+
+    def open(self, str path not None, bytes file not None) -> OpenFile | None:
+        """The open file of the object `path`, which stands at `file`; None: it cannot be opened."""
+        cdef OpenFile found = OpenFile(path, self.reads), other
+        cdef const char* name = file
+        with nogil:
+            found.descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        if found.descriptor < 0:
+            return None
+        other = self.files.get(path)
+        if other is not None:               # another thread was first
+            return other
+        self.make_room()
+        self.files[path] = found
+        return found
+
+    cdef make_room(self):
+        cdef OpenFile oldest
+        while len(self.files) >= self.limit:
+            path = next(iter(self.files))
+            oldest = self.files.pop(path)
+            if oldest.was_used:
+                oldest.was_used = False
+                self.files[path] = oldest
+            else:
+                oldest.close()
+
+    def forget(self, paths) -> None:
+        """Closes the files of these objects: they are deleted, or others take their place."""
+        for path in paths:
+            found = self.files.pop(path, None)
+            if found is not None:
+                found.close()
+
+    def close(self) -> None:
+        """Closes all; more may be opened afterwards."""
+        self.forget(list(self.files))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+def files_limit() -> int:
+    """How many descriptors this process may spend here."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return FILES_LIMIT
+    return max(1, min(FILES_LIMIT, soft // FILES_SHARE))
