@@ -1,7 +1,8 @@
 """crc32c of stored bytes, and the hash of keys that filters are built from.
 
 crc32c is CRC-32C (Castagnoli, as in iSCSI): on x86 with SSE4.2 three interleaved streams of the processor's
-instruction, joined by tables that advance a checksum over zeros; elsewhere eight table look-ups a word. Both
+instruction, joined by tables that advance a checksum over zeros; with AVX-512 and carry-less products of its lanes
+256 bytes at a time are folded into the next ones, which is twice as fast; elsewhere eight table look-ups a word. All
 give the same number. `hash64` is part of the file format and is specified in sstable/FORMAT.md.
 """
 
@@ -60,6 +61,61 @@ cdef extern from * nogil:
     }
     #endif
 
+    #if defined(__x86_64__) && __GNUC__ >= 9
+    #define CRC_FOLDS
+    #include <immintrin.h>
+
+    /* What takes the two words of 16 bytes to where they count so many bits further: x^(bits + 63), x^(bits - 1). */
+    static const int crc_fold_bits[5] = {2048, 512, 384, 256, 128};
+    static uint64_t crc_folds[5][2];
+
+    static uint64_t crc_power(int exponent) {
+        uint32_t power = 0x80000000u;
+        for (; exponent > 0; exponent--) power = power & 1 ? 0x82F63B78u ^ (power >> 1) : power >> 1;
+        return (uint64_t)power << 32;
+    }
+
+    #define CRC_WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+
+    CRC_WIDE static inline __m512i crc_fold_wide(__m512i from, __m512i by, __m512i to) {
+        return _mm512_ternarylogic_epi64(
+            _mm512_clmulepi64_epi128(from, by, 0x00), _mm512_clmulepi64_epi128(from, by, 0x11), to, 0x96);
+    }
+
+    CRC_WIDE static inline __m128i crc_fold(__m128i from, int by, __m128i to) {
+        __m128i fold = _mm_loadu_si128((const __m128i *)crc_folds[by]);
+        return _mm_xor_si128(to, _mm_xor_si128(
+            _mm_clmulepi64_si128(from, fold, 0x00), _mm_clmulepi64_si128(from, fold, 0x11)));
+    }
+
+    CRC_WIDE static uint32_t crc_avx512(uint32_t crc, const uint8_t *p, int64_t size) {
+        __m512i a, b, c, d, by;
+        __m128i rest;
+        if (size < 512) return crc_sse42(crc, p, size);
+        by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)crc_folds[0]));
+        a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+        b = _mm512_loadu_si512(p + 64);
+        c = _mm512_loadu_si512(p + 128);
+        d = _mm512_loadu_si512(p + 192);
+        for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
+            a = crc_fold_wide(a, by, _mm512_loadu_si512(p));
+            b = crc_fold_wide(b, by, _mm512_loadu_si512(p + 64));
+            c = crc_fold_wide(c, by, _mm512_loadu_si512(p + 128));
+            d = crc_fold_wide(d, by, _mm512_loadu_si512(p + 192));
+        }
+        by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)crc_folds[1]));
+        a = crc_fold_wide(crc_fold_wide(crc_fold_wide(a, by, b), by, c), by, d);
+        rest = crc_fold(_mm512_extracti32x4_epi32(a, 0), 2, _mm512_extracti32x4_epi32(a, 3));
+        rest = crc_fold(_mm512_extracti32x4_epi32(a, 1), 3, rest);
+        rest = crc_fold(_mm512_extracti32x4_epi32(a, 2), 4, rest);
+        crc = (uint32_t)__builtin_ia32_crc32di(
+            __builtin_ia32_crc32di(0, (uint64_t)_mm_cvtsi128_si64(rest)), (uint64_t)_mm_extract_epi64(rest, 1));
+        return crc_sse42(crc, p, size);
+    }
+    #endif
+
+    static uint32_t (*crc_narrow)(uint32_t, const uint8_t *, int64_t) = crc_portable;     /* without the folds */
+
     static void crc_prepare(void) {
         for (uint32_t i = 0; i < 256; i++) {
             uint32_t crc = i;
@@ -79,12 +135,21 @@ cdef extern from * nogil:
             }
         }
     #if defined(__x86_64__)
-        if (__builtin_cpu_supports("sse4.2")) crc_run = crc_sse42;
+        if (__builtin_cpu_supports("sse4.2")) crc_run = crc_narrow = crc_sse42;
+    #endif
+    #if defined(CRC_FOLDS)
+        for (int i = 0; i < 5; i++) {
+            crc_folds[i][0] = crc_power(crc_fold_bits[i] + 63);
+            crc_folds[i][1] = crc_power(crc_fold_bits[i] - 1);
+        }
+        if (crc_run == crc_sse42 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+            crc_run = crc_avx512;
     #endif
     }
     """
     void crc_prepare() noexcept
     uint32_t crc_portable(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
+    uint32_t crc_narrow(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
     uint32_t crc_run(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
 
 crc_prepare()
@@ -97,6 +162,13 @@ cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil:
 def crc32c_of(const uint8_t[::1] data) -> int:
     """CRC-32C of any buffer."""
     return crc32c(&data[0], data.shape[0]) if data.shape[0] > 0 else 0
+
+
+def crc32c_narrow_of(const uint8_t[::1] data) -> int:
+    """The same number by the path for machines without wide registers."""
+    if data.shape[0] == 0:
+        return 0
+    return crc_narrow(0xFFFFFFFF, &data[0], data.shape[0]) ^ <uint32_t>0xFFFFFFFF
 
 
 def crc32c_portable_of(const uint8_t[::1] data) -> int:
