@@ -8,6 +8,7 @@ SlateDB, whose store on a local disk does not call fsync.
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -65,6 +66,10 @@ class Engine(ABC):
     def compact(self) -> None:  # noqa: B027  LMDB has nothing to compact
         """Merges everything into one run, as far as the engine has such a call."""
 
+    def lookups(self) -> tuple[int, int]:
+        """Hits and misses of the block cache so far, where the engine counts them."""
+        raise NotImplementedError(self.name)
+
     @abstractmethod
     def close(self) -> None: ...
 
@@ -99,6 +104,10 @@ class Hummock(Engine):
         _, found = self.store.scan_many(starts, self.epoch, limit=rows)
         return found.to_arrow().num_rows
 
+    def lookups(self) -> tuple[int, int]:
+        stats = self.store.stats()
+        return stats.block_cache_hits, stats.block_cache_misses
+
     def compact(self) -> None:
         self.store.compact()
 
@@ -110,7 +119,8 @@ class RocksDb(Engine):
     name, module = "rocksdb", "rocksdict"
     settings = "rocksdict, WAL off, 64 KB blocks, lz4, bloom 10 bits, memtable 64 MB, 2 jobs, flush at the end"
 
-    def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, *, auto_compaction: bool = True):
+    def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, *, auto_compaction: bool = True,
+                 counts: bool = False):
         import rocksdict
 
         self.rocksdict = rocksdict
@@ -125,6 +135,9 @@ class RocksDb(Engine):
         options.set_max_background_jobs(2)
         options.set_disable_auto_compactions(not auto_compaction)
         options.create_if_missing(True)
+        if counts:
+            options.enable_statistics()
+        self.options = options
         self.db = rocksdict.Rdict(str(folder), options=options)
         self.write_options = rocksdict.WriteOptions()
         self.write_options.disable_wal = True
@@ -152,6 +165,11 @@ class RocksDb(Engine):
 
     def scan_short(self, starts: pa.BinaryArray, rows: int) -> int:
         return sum(pairs_table(islice(self.db.items(from_key=start), rows)).num_rows for start in starts.to_pylist())
+
+    def lookups(self) -> tuple[int, int]:
+        told = self.options.get_statistics() or ""
+        found = dict(re.findall(r"rocksdb\.block\.cache\.data\.(hit|miss) COUNT : (\d+)", told))
+        return int(found["hit"]), int(found["miss"])
 
     def compact(self) -> None:
         options = self.rocksdict.CompactOptions()

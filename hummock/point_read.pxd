@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
+from hummock.cold_probes cimport ColdProbes
 from hummock.key cimport Slice
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.sstable.reader cimport OpenedSstable
@@ -45,6 +46,7 @@ cdef class PointReader:
     """One call's work on one view. What values point into lives as long as this does."""
     cdef ReadView view
     cdef uint64_t newest                # entries with a greater epoch are not seen
+    cdef ColdProbes cold                # whose blocks are not to be cached; None before the first
     cdef list pins                      # opened files and fetched blocks that probes point into
     cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
     cdef Py_ssize_t held_count

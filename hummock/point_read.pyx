@@ -13,12 +13,14 @@ from libc.stdlib cimport free, malloc, realloc
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.checksum cimport hash64
+from hummock.cold_probes cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.head_search cimport even_guess, row_near
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
@@ -117,7 +119,7 @@ cdef class PointReader:
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
         cdef Probe* probe
         cdef PyObject* opened
-        cdef Py_ssize_t position
+        cdef Py_ssize_t position, hits = 0
         if (<SortedRun>run).min_epoch > self.newest:
             return 0
         for position in range(count):           # first ask for the lines of the filters, then look at them
@@ -136,10 +138,13 @@ cdef class PointReader:
                 probe.source = number
                 if opened == NULL:
                     probe.state = NEEDS_META
-                elif self.may_hold(probe, <OpenedSstable>opened):
+                    continue
+                hits += 1
+                if self.may_hold(probe, <OpenedSstable>opened):
                     probe.state = NEEDS_BLOCK
                 else:
                     probe.state, probe.source = SEEKING, number + 1
+        (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
         return 0
 
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
@@ -177,20 +182,36 @@ cdef class PointReader:
         cdef Probe* probe
         cdef PyObject* found
         cdef Py_ssize_t position
-        cdef dict missing = None
+        cdef Py_ssize_t hits = 0, misses = 0
+        cdef CacheDoor door = None
+        cdef dict missing = {}
         for position in range(count):
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:
                 continue
+            door = (<SstableReader>probe.reader).door
             found = (<SstableReader>probe.reader).shelf.peek(probe.block_index)
             if found != NULL:
                 self.hold(found)
                 probe.block, probe.state = <void*>found, IN_BLOCK
+                hits += 1
             else:
-                if missing is None:
-                    missing = {}
-                missing.setdefault(<SstableReader>probe.reader, set()).add(probe.block_index)
-        return 0 if missing is None else self.load_missing(probes, count, missing)
+                misses += 1
+                if self.cold is None:
+                    self.cold = ColdProbes()
+                self.cold.take(probe)
+            door = (<SstableReader>probe.reader).door
+        if hits + misses == 0:
+            return 0
+        door.hits += hits
+        door.misses += misses
+        if misses == 0:
+            return 0
+        self.cold.run(self.newest)
+        for position in range(count):
+            if probes[position].state == NEEDS_BLOCK:
+                missing.setdefault(<SstableReader>probes[position].reader, set()).add(probes[position].block_index)
+        return self.load_missing(probes, count, missing) if missing else 0
 
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1:
         """Has the blocks read, file by file, and gives them to the probes that wait for them."""

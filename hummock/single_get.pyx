@@ -19,9 +19,14 @@ from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.head_search cimport row_near
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
+
+from hummock.errors import Corruption
+
+cdef ColdBlock scratch = ColdBlock()        # of the read under way, which gives the GIL to nobody
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
@@ -101,6 +106,7 @@ cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash,
     opened = (<SstableReader>out.reader).metas.peek(0)
     if opened == NULL or (<OpenedSstable>opened).bloom is None:
         return False
+    (<SstableReader>out.reader).door.meta_hits += 1
     (<OpenedSstable>opened).bloom.prefetch(hash)
     out.opened = opened
     return True
@@ -129,10 +135,34 @@ cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash
     block = index.find_block(key, newest)
     found = (<SstableReader>file.reader).shelf.peek(block)
     if found == NULL:
-        return NOT_AT_HAND
+        return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, block, key, newest, answer)
+    (<SstableReader>file.reader).door.hits += 1
     row = search(<void*>found, index, block, key, newest)
     if row >= 0:
         answer.value, answer.epoch = (<Block>found).value_at(row), (<Block>found).epoch_at(row)
+    return row
+
+
+cdef Py_ssize_t row_beside_cache(
+    SstableReader reader, OpenedSstable opened, Py_ssize_t block, Slice key, uint64_t newest, Answer* answer
+) noexcept:
+    """The same in a block that is not to be cached, if its bytes are in this machine's memory."""
+    cdef Py_ssize_t row
+    try:
+        if reader.file is None or reader.file.is_closing or reader.admits(opened, block) or (
+                scratch.read(reader.file, opened.index, block, False) == NOT_READ):
+            return NOT_AT_HAND
+    except (Corruption, MemoryError):
+        return NOT_AT_HAND                  # the ordinary way says what is wrong
+    row = scratch.row_of(key, newest)
+    if row == scratch.block.rows:
+        return NOT_AT_HAND
+    if row >= 0:
+        answer.value, answer.epoch = scratch.block.value_at(row), scratch.block.epoch_at(row)
+        if not scratch.show(answer.value):
+            return NOT_AT_HAND
+    reader.file.was_used = True
+    reader.door.misses += 1
     return row
 
 

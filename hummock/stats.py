@@ -33,7 +33,12 @@ class StorageStats:
     block_cache_bytes: int
     meta_cache_bytes: int
     open_scans: int
+    block_cache_hits: int  # of keys, by point reads, as are the misses
+    block_cache_misses: int
+    block_cache_admitted: int  # of the blocks that were missed
     block_cache_evictions: int
+    meta_cache_hits: int
+    meta_cache_misses: int
     meta_cache_evictions: int
     disk_cache_bytes: int
     disk_cache_hits: int  # of windows, as are the three below
@@ -54,7 +59,7 @@ COUNTED = frozenset(  # fields that only grow
     field.name
     for field in fields(StorageStats)
     if field.name.startswith(("ingested_", "get_", "scan_"))
-    or field.name.endswith(("_hits", "_misses", "_evictions", "_damaged"))
+    or field.name.endswith(("_hits", "_misses", "_admitted", "_evictions", "_damaged"))
 )
 
 
@@ -93,7 +98,12 @@ def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, op
         block_cache_bytes=files.block_cache.used_bytes,
         meta_cache_bytes=files.meta_cache.used_bytes,
         open_scans=open_scans,
+        block_cache_hits=files.door.hits,
+        block_cache_misses=files.door.misses,
+        block_cache_admitted=files.door.admitted,
         block_cache_evictions=files.block_cache.evictions,
+        meta_cache_hits=files.door.meta_hits,
+        meta_cache_misses=files.door.meta_misses,
         meta_cache_evictions=files.meta_cache.evictions,
         disk_cache_bytes=0 if disk is None else disk.used_bytes,
         disk_cache_hits=counts.hits,

@@ -23,8 +23,11 @@ cdef class OpenFile:
     cdef bint enter(self) noexcept              # False: it was closed, ask the store for another one
     cdef void leave(self) noexcept
     cdef void shut(self) noexcept
+    cdef void count(self, Py_ssize_t size) noexcept nogil
     cdef Py_ssize_t read(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil
     # bytes that were read, fewer where the object ends; -1: failed. REQUIRES `enter`; from several threads at once
+    cdef Py_ssize_t read_now(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil
+    # the same if it need not wait for the disk, else -1 or fewer bytes than there are
 
 
 cdef class OpenFiles:

@@ -24,6 +24,18 @@ cdef extern from "unistd.h" nogil:
     Py_ssize_t pread(int descriptor, void* target, size_t size, int64_t start) noexcept
 
 cdef extern from * nogil:
+    """
+    #include <sys/uio.h>
+    static ssize_t read_of_memory(int descriptor, void *target, size_t size, int64_t start) {
+    #ifdef RWF_NOWAIT
+        struct iovec part = {target, size};
+        return preadv2(descriptor, &part, 1, start, RWF_NOWAIT);
+    #else
+        return -1;
+    #endif
+    }
+    """
+    Py_ssize_t read_of_memory(int descriptor, void* target, size_t size, int64_t start) noexcept
     int64_t add_to "__atomic_add_fetch"(int64_t* counter, int64_t more, int order) noexcept
     int64_t exchange "__atomic_exchange_n"(int64_t* counter, int64_t value, int order) noexcept
     int __ATOMIC_RELAXED
@@ -76,9 +88,18 @@ cdef class OpenFile:
                 break
             elif errno != EINTR:
                 return -1
-        add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)
-        add_to(&self.reads.bytes, done, __ATOMIC_RELAXED)
+        self.count(done)
         return done
+
+    cdef Py_ssize_t read_now(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil:
+        cdef Py_ssize_t got = read_of_memory(self.descriptor, target, <size_t>size, <int64_t>start)
+        if got > 0:
+            self.count(got)
+        return got
+
+    cdef void count(self, Py_ssize_t size) noexcept nogil:
+        add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)
+        add_to(&self.reads.bytes, size, __ATOMIC_RELAXED)
 
     @property
     def is_open(self) -> bool:

@@ -3,9 +3,11 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.key cimport Slice
+from hummock.object_store.open_files cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.key_prefix cimport KeyPrefix
 
@@ -25,9 +27,11 @@ cdef class SstableReader:
     cdef readonly str data_path
     cdef readonly str meta_path
     cdef object object_store
-    cdef BlockCache block_cache
     cdef CacheShelf metas               # one place: the OpenedSstable
     cdef CacheShelf shelf               # of the blocks; None before the meta was first read
+    cdef CacheDoor door                 # of the block cache
+    cdef OpenFile file                  # `.data`, as far as it was asked for and is a file here
+    cdef uint64_t place                 # of the file among those at the door
     cdef dict flights                   # what a thread is fetching now: block index, or -1 for the meta
     cdef Slice smallest                 # first and last user key; owner: `info`
     cdef Slice largest
@@ -41,6 +45,8 @@ cdef class SstableReader:
     cdef OpenedSstable opened(self)                       # the meta, from the cache or read now
     cdef OpenedSstable load_meta(self)
     cdef OpenedSstable hold(self, object meta)
+    cdef bint has_file(self) except -1                    # whether `file` is open, by now
+    cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1     # whether a missed block is to be cached
     cdef Block block(self, Py_ssize_t index)            # from the cache, or read now and cached
     cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end)   # each block of [start, end), or None
     cdef list blocks(self, list indexes)                # the same for many; one read for neighbours

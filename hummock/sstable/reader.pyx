@@ -15,16 +15,19 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import SstableMeta
 
+from hummock.checksum cimport hash64
 from hummock.key cimport Slice, head_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.key_prefix cimport KeyPrefix
 
 META = -1
 FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier
 cdef Py_ssize_t GAP_BYTES = 64 << 10            # unwanted bytes that one read may span to fetch neighbours
 cdef Py_ssize_t RANGE_BYTES = 8 << 20           # and the most that one read asks for
+cdef uint64_t MIXED = 0x9E3779B97F4A7C15        # spreads neighbours
 cdef Py_ssize_t HELD_BLOCKS = 4                 # so few are decoded without releasing the GIL
 
 
@@ -77,8 +80,10 @@ cdef class OpenedSstable:
 cdef class SstableReader:
     """Made by an SstableStore, one for each file; shared by all views, iterators and threads."""
 
-    def __init__(self, info, object_store, BlockCache block_cache not None, BlockCache meta_cache not None):
-        self.info, self.object_store, self.block_cache = info, object_store, block_cache
+    def __init__(self, info, object_store, CacheDoor door not None, BlockCache meta_cache not None):
+        cdef bytes name = info.name.encode()
+        self.info, self.object_store, self.door = info, object_store, door
+        self.place = hash64(<const uint8_t*><const char*>name, len(name))
         self.data_path, self.meta_path = sstable_data_path(info.name), sstable_meta_path(info.name)
         self.metas = CacheShelf(meta_cache, 1)
         self.flights = {}
@@ -122,6 +127,7 @@ cdef class SstableReader:
         other = self.flights.get(META)
         if other is not None:
             return other.wait(self.meta_path)
+        self.door.meta_misses += 1
         with Flight(self.flights, [META]) as flight:
             encoded = self.object_store.get(self.meta_path)
             try:
@@ -137,9 +143,18 @@ cdef class SstableReader:
         """Caches the meta and makes the places of its blocks."""
         cdef OpenedSstable opened = OpenedSstable(meta)
         if self.shelf is None:
-            self.shelf = CacheShelf(self.block_cache, opened.index.blocks)
+            self.shelf = CacheShelf(self.door.cache, opened.index.blocks)
         self.metas.put(0, opened, meta.size_bytes)
         return opened
+
+    cdef bint has_file(self) except -1:
+        if self.file is None or self.file.is_closing:
+            self.file = self.object_store.open_file(self.data_path)
+        return self.file is not None
+
+    cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1:
+        cdef uint64_t hash = (self.place + <uint64_t>index) * MIXED
+        return self.door.admits(hash ^ (hash >> 32), opened.index.raw_sizes[index] + (opened.index.raw_sizes[index] >> 2))
 
     cdef Block block(self, Py_ssize_t index):
         cdef PyObject* found = NULL if self.shelf is None else self.shelf.peek(index)

@@ -14,6 +14,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.block_cache import BlockCache
 from hummock.sstable.builder import SstableOutput
+from hummock.sstable.cache_door import CacheDoor
 from hummock.sstable.cached_store import DiskCachedObjectStore
 from hummock.sstable.disk_cache import DiskCache
 from hummock.sstable.info import SstableInfo
@@ -33,6 +34,7 @@ class SstableStore:
         self.prefetch_bytes = options.prefetch_bytes
         self.block_cache = BlockCache(options.block_cache_bytes)
         self.meta_cache = BlockCache(options.meta_cache_bytes)
+        self.door = CacheDoor(self.block_cache)
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
     def put(self, output: SstableOutput) -> SstableReader:
@@ -51,7 +53,7 @@ class SstableStore:
         reader = self._readers.get(info.name)
         if reader is None:
             reader = self._readers.setdefault(
-                info.name, SstableReader(info, self.object_store, self.block_cache, self.meta_cache)
+                info.name, SstableReader(info, self.object_store, self.door, self.meta_cache)
             )
         return reader
 

@@ -327,6 +327,16 @@ ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset)
     return preadv64(fd, parts, count, offset);
 }
 
+ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags)
+{
+    return read_fails(fd) ? -1 : REAL(preadv64v2)(fd, parts, count, offset, flags);
+}
+
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    return preadv64v2(fd, parts, count, offset, flags);
+}
+
 /* -- names -------------------------------------------------------------------------------------------------- */
 
 static int opened(int directory, const char *path, int flags, mode_t mode)
