@@ -2,12 +2,15 @@
 
 A million groups, count and sum; a quarter of the changes retract an earlier row; a barrier each million
 changes. Beside it stands what an engine without state would do: pyarrow's group_by over the rows that are
-left, once.
+left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored.
+
+Run with POLARS_MAX_THREADS=1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from hummock.epoch import EpochGenerator, EpochPair
 from relational.chunk import StreamChunk
 from relational.expr.aggregates import AggCall, AggKind
 from relational.plan.logical import Aggregate, Scan
+from relational.state import AggGroups, AggSpec
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from stream.executor.base import Executor, ExecutorInfo
@@ -28,7 +32,8 @@ from stream.plan.planner import plan_view
 from tests.suites.catalogs import table_catalog
 
 SEED = 20130101
-GROUPS, CHANGES, EPOCH_CHANGES = 1_000_000, 4_000_000, 1_000_000
+GROUPS, CHANGES, EPOCH_CHANGES, ONCE_ROWS = 1_000_000, 4_000_000, 1_000_000, 10_000_000
+BIGINT = DataType.BIGINT
 SCHEMA = Schema.of(id="bigint", k="bigint", v="bigint")
 
 
@@ -116,3 +121,68 @@ def test_hash_agg(benchmark: Any, chunk_rows: int, engine: str) -> None:
     benchmark.group = f"1e6 groups, chunks of {chunk_rows}"
     benchmark.extra_info |= {"engine": engine, "rows": sum(chunk.capacity for chunk in chunks)}
     benchmark.pedantic(run, rounds=3, warmup_rounds=1)
+
+
+def grown_groups() -> AggGroups:
+    """A million live groups, none dirty."""
+    calls = [AggSpec("count", None, None, BIGINT), AggSpec("sum", 1, BIGINT, DataType.numeric(38, 0))]
+    groups = AggGroups([0], [BIGINT], calls)
+    rng = np.random.default_rng(SEED)
+    for keys in np.array_split(rng.permutation(GROUPS), GROUPS // 65_536):
+        chunk = StreamChunk([pa.array(keys), pa.array(keys)], np.zeros(len(keys), np.uint8))
+        groups.apply(chunk, groups.locate(chunk).ids)
+    list(groups.flush())
+    return groups
+
+
+def update(groups: AggGroups, chunks: list[StreamChunk]) -> None:
+    for chunk in chunks:
+        groups.apply(chunk, groups.locate(chunk).ids)
+
+
+def duckdb_once(rows: pa.Table) -> Callable[[], Any]:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.register("rows", rows)
+    connection.execute("CREATE TABLE t AS SELECT * FROM rows")
+    query = "SELECT sum(c), sum(s) FROM (SELECT k, count(*) AS c, sum(v) AS s FROM t GROUP BY k)"
+    return lambda: connection.execute(query).fetchall()
+
+
+def polars_once(rows: pa.Table) -> Callable[[], Any]:
+    pl = pytest.importorskip("polars")
+    frame = pl.from_arrow(rows)
+    return lambda: frame.group_by("k").agg(pl.len(), pl.col("v").sum())
+
+
+@pytest.mark.parametrize("chunk_rows", [4_096, 65_536])
+def test_update_step(benchmark: Any, chunk_rows: int) -> None:
+    """An epoch of a million changes on a million live groups: rows to groups, groups to their new states."""
+    groups, chunks = grown_groups(), [chunk.project((1, 2)) for chunk in changes(chunk_rows)[0]]
+    size = EPOCH_CHANGES // chunk_rows
+    epochs = cycle([chunks[first : first + size] for first in range(0, len(chunks) - size + 1, size)])
+
+    def setup() -> tuple[tuple[AggGroups, list[StreamChunk]], dict[str, Any]]:
+        list(groups.flush())
+        return (groups, next(epochs)), {}
+
+    benchmark.group = "update step, 1e6 live groups"
+    rows = size * chunk_rows
+    benchmark.extra_info |= {"engine": f"hummock {chunk_rows}" if chunk_rows > 4_096 else "hummock", "rows": rows}
+    benchmark.pedantic(update, setup=setup, rounds=20, warmup_rounds=4)
+
+
+@pytest.mark.parametrize("engine", ["duckdb once", "polars once", "pyarrow once"])
+def test_update_step_peers(benchmark: Any, engine: str) -> None:
+    """The same rows without retractions, grouped once from nothing."""
+    rng = np.random.default_rng(SEED)
+    rows = pa.table({"k": rng.integers(0, GROUPS, ONCE_ROWS), "v": rng.integers(-1000, 1000, ONCE_ROWS)})
+    run: dict[str, Callable[[pa.Table], Callable[[], Any]]] = {
+        "duckdb once": duckdb_once,
+        "polars once": polars_once,
+        "pyarrow once": lambda rows: lambda: regroup(rows),
+    }
+    benchmark.group = "update step, 1e6 live groups"
+    benchmark.extra_info |= {"engine": engine, "rows": ONCE_ROWS, "settings": "one thread, from nothing"}
+    benchmark.pedantic(run[engine](rows), rounds=3, warmup_rounds=1)

@@ -17,30 +17,21 @@ import pyarrow as pa
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
-from relational.encoding.memcomparable import KeyEncoder
 from relational.errors import ConsistencyError
-from relational.state.agg_kernels import AggKernel, CountKernel
+from relational.state.agg_kernels import CountKernel
 from relational.state.agg_spec import AggSpec
-from relational.state.dirty_groups import DirtyGroups, plan
 from relational.state.exact_sum import ExactSumKernel
 from relational.state.extreme import ExtremeKernel
 from relational.state.float_sum import FloatSumKernel
-from relational.state.key_index import KeyIndex
-from relational.types import DataType, OrderType
+from relational.state.flush_plan import plan
+from relational.state.group_states import AggKernel, GroupStates
+from relational.state.key_numbers import KeyNumbers
+from relational.state.located import Located
+from relational.types import DataType
 
 EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then stay in the cache
 MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """Where the rows of a chunk belong: `ids` int32[capacity], -1 for hidden rows, and the group numbers
-    that no earlier chunk has met, int32[n], ascending.
-    """
-
-    ids: np.ndarray
-    new_ids: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +63,30 @@ class AggGroups:
         """
         self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
         self.capacity_bytes = capacity_bytes
-        self._encoder = KeyEncoder(self.group_types, [OrderType()] * len(self.group_types))
-        self._index, self._dirty = KeyIndex(), DirtyGroups()
+        self._numbers = KeyNumbers(self.group_types)
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(
             self._rows if spec.counts_rows else _kernel(spec, strict) for spec in self.specs
         )
         self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
-        self._kernels = tuple(dict.fromkeys(self._stored))
+        self._states = GroupStates(dict.fromkeys(self._stored))
         self._had_row = False  # the group of an aggregation without group columns had one at the last flush
         self._vanished = 0  # groups in memory, about, that no longer exist
 
     @property
     def groups(self) -> int:
         """Groups in memory."""
-        return self._index.count
+        return self._numbers.count
 
     @property
     def dirty_groups(self) -> int:
         """Groups touched since the last flush."""
-        return self._dirty.count
+        return self._states.count
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by keys, marks and states."""
-        return sum(part.size_bytes for part in (self._index, self._dirty, *self._kernels))
+        """Memory held by keys, marks and states."""
+        return sum(part.size_bytes for part in (self._numbers, self._states, *self._states.kernels))
 
     @property
     def overflows(self) -> int:
@@ -122,10 +112,9 @@ class AggGroups:
 
     def locate(self, chunk: DataChunk) -> Located:
         """The groups of the visible rows; numbers for those not met before."""
-        before = self._index.count
-        columns = [chunk.columns[index] for index in self.group_by]
-        if columns:
-            ids = self._index.find(self._encoder.encode(columns), chunk.visibility)
+        before = self._numbers.count
+        if self.group_by:
+            ids = self._numbers.find([chunk.columns[index] for index in self.group_by], chunk.visibility)
         else:
             self.open_global()
             ids = np.zeros(chunk.capacity, np.int32)
@@ -140,16 +129,16 @@ class AggGroups:
         """
         if self.group_by:
             raise ValueError(f"there are group columns {self.group_by}")
-        before = self._index.count
+        before = self._numbers.count
         if before == 0:
-            self._index.find(self._encoder.encode([], rows=1))
+            self._numbers.find([], rows=1)
         new_ids = self._grow(before)
-        self._touch(new_ids)
+        self._states.touch(new_ids)
         return new_ids
 
     def keys(self, ids: np.ndarray) -> DataChunk:
         """The group columns of `ids`, one row each."""
-        return DataChunk(self._encoder.decode(self._index.keys(ids)), capacity=len(ids))
+        return DataChunk(self._numbers.keys(ids), capacity=len(ids))
 
     def load(self, ids: np.ndarray, rows: DataChunk, found: np.ndarray | None = None) -> None:
         """Gives new groups the states that were stored. `rows`: a row of `state_types` per id; where `found`
@@ -159,11 +148,11 @@ class AggGroups:
         at = len(self.group_types)
         for kernel in self._stored:
             width = len(kernel.spec.state_types)
-            kernel.load(ids, rows.columns[at : at + width], exists)
+            self._states.load(kernel, ids, rows.columns[at : at + width], exists)
             at += width
         if not self.group_by and len(ids):
             self._had_row = bool(exists[0])
-            self._resave()
+            self._states.resave()
 
     def apply(
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
@@ -172,20 +161,21 @@ class AggGroups:
         where its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call
         that has no FILTER.
         """
-        ops = getattr(chunk, "ops", None)
-        self._touch(ids)
-        self._rows.update(ids, None, ops, None)
-        for index, (kernel, spec) in enumerate(zip(self._calls, self.specs, strict=True)):
-            mask = None if masks is None else masks[index]
-            if mask is not None and not spec.is_filtered:
+        masks = [None] * len(self.specs) if masks is None else masks
+        for index, spec in enumerate(self.specs):
+            if masks[index] is not None and not spec.is_filtered:
                 raise ValueError(f"a mask for call {index}, {spec.kind}, which has no FILTER")
-            if kernel is not self._rows:
-                argument = None if spec.argument is None else chunk.columns[spec.argument]
-                kernel.update(ids, argument, ops, mask)
+        taken = {
+            kernel: (None if spec.argument is None else chunk.columns[spec.argument], mask)
+            for kernel, spec, mask in zip(self._calls, self.specs, masks, strict=True)
+        }
+        taken[self._rows] = (None, None)
+        arguments = [taken[kernel] for kernel in self._states.kernels]
+        self._states.apply(ids, arguments, getattr(chunk, "ops", None))
 
     def stale(self, call: int) -> np.ndarray:
         """The groups whose extreme of `call` has to be looked up before the next flush, int32[n]."""
-        return self._calls[call].stale(self._dirty.dirty_from(0))
+        return self._calls[call].stale(self._states.dirty_groups())
 
     def refill(self, call: int, ids: np.ndarray, values: Column) -> None:
         """Gives the stale groups `ids` their extremes of `call`. ConsistencyError for NULL: a group that has
@@ -199,55 +189,33 @@ class AggGroups:
 
         ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
         """
-        dirty, vanished = self._dirty.dirty_from(0), 0
+        dirty, vanished = self._states.dirty_groups(), 0
         for first in range(0, len(dirty), FLUSH_GROUPS):
             ids = dirty[first : first + FLUSH_GROUPS]
             exists = self._gather(ids, first)
             yield self._change(ids, exists)
             gone = ids[exists == 0]
-            for kernel in self._kernels:
-                kernel.reset(gone)
+            self._states.reset(gone)
             vanished += len(gone)
-        for kernel in self._kernels:
-            kernel.forget()
-        self._dirty.finish()
+        self._states.finish()
         self._had_row = True
         self._evict(vanished)
 
     def results(self) -> DataChunk:
         """The groups that exist with their results, in the order in which they appeared."""
-        ids = np.arange(self._index.count, dtype=np.int32)
+        ids = np.arange(self.groups, dtype=np.int32)
         picks = np.flatnonzero(self._gather(ids)).astype(np.int32)
         columns = [kernel.outputs(picks) for kernel in self._calls]
         return DataChunk([*self.keys(ids[picks]).columns, *columns], capacity=len(picks))
 
     def _grow(self, before: int) -> np.ndarray:
         """Room in every part for the groups numbered from `before` on; their numbers."""
-        count = self._index.count
-        if count > before:
-            self._dirty.grow(count)
-            for kernel in self._kernels:
-                kernel.grow(count)
-        return np.arange(before, count, dtype=np.int32)
-
-    def _touch(self, ids: np.ndarray) -> None:
-        """Saves the states of the groups that become dirty with `ids`."""
-        fresh = self._dirty.touch(ids)
-        if len(fresh):
-            for kernel in self._kernels:
-                kernel.save(fresh)
-
-    def _resave(self) -> None:
-        """The group without columns is dirty before it is loaded: what was loaded is its former state."""
-        dirty = self._dirty.dirty_from(0)
-        for kernel in self._kernels:
-            kernel.forget()
-            kernel.save(dirty)
+        self._states.grow(self.groups)
+        return np.arange(before, self.groups, dtype=np.int32)
 
     def _gather(self, ids: np.ndarray, first: int = 0) -> np.ndarray:
         """Gathers the states of `ids`, dirty groups from place `first` on; which of them exist, uint8[ids]."""
-        for kernel in self._kernels:
-            kernel.gather(ids, first)
+        self._states.gather(ids, first)
         counts = self._row_counts(np.arange(len(ids), dtype=np.int32))
         if len(counts) and counts.min() < 0:
             wrong = ids[int(counts.argmin())]
@@ -267,8 +235,8 @@ class AggGroups:
             else np.full(len(ids), self._had_row, np.uint8)
         )
         state_changed, output_changed, ignored = np.zeros((3, len(ids)), np.uint8)
-        for kernel in self._kernels:
-            kernel.compare(state_changed, output_changed if kernel in self._calls else ignored)
+        for kernel in self._states.kernels:
+            self._states.compare(kernel, state_changed, output_changed if kernel in self._calls else ignored)
         keys = self.keys(ids)
         picks, ops = plan(existed, exists, output_changed, False)
         output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
@@ -285,13 +253,12 @@ class AggGroups:
         elif self._vanished < max(MIN_VANISHED, self.groups // 2):
             return
         ids = np.arange(self.groups, dtype=np.int32)
-        self._rows.gather(ids)
-        kept = self._dirty.latest(wanted, self._row_counts(ids) > 0 if self.group_by else ids >= 0)
-        self._rows.forget()
+        self._states.gather(ids)
+        kept = self._states.latest(wanted, self._row_counts(ids) > 0 if self.group_by else ids >= 0)
         self._vanished = 0
         if len(kept) < self.groups:
-            for part in (self._index, self._dirty, *self._kernels):
-                part.keep(kept)
+            self._numbers.keep(kept)
+            self._states.keep(kept)
 
 
 def _kernel(spec: AggSpec, strict: bool) -> AggKernel:

@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, is_null
+from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, SMALLINT, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_int64, put_null
 from relational.state.int128 cimport (
@@ -18,16 +18,52 @@ from relational.state.int128 cimport (
 
 from relational.errors import EvaluationError
 
+
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    AHEAD = 16
+    STREAM = 64                 # arguments read ahead: blocks are too short for the processor to see the sequence
+
+
+ctypedef fused Integer:
+    int16_t
+    int32_t
+    int64_t
+
+
+cdef inline ExactSum* counted(uint8_t* states, int64_t group, Py_ssize_t width, int8_t weight) noexcept nogil:
+    """The state of a group, its count already changed."""
+    cdef ExactSum* state = <ExactSum*>(states + group * width)
+    state.count += weight
+    return state
+
+
+cdef Py_ssize_t add_integers(uint8_t* states, Py_ssize_t width, const int32_t* ids, const int8_t* weights,
+                             const Integer* values, Py_ssize_t rows) noexcept nogil:
+    """Adds value times weight, and the weight to the count. Returns the first row whose sum does not fit, else -1."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        __builtin_prefetch(values + row + STREAM)
+        if add_int64(counted(states, ids[row], width, weights[row]).sum, values[row], weights[row]):
+            return row
+    return -1
+
+
+cdef Py_ssize_t add_numerics(uint8_t* states, Py_ssize_t width, const int32_t* ids, const int8_t* weights,
+                             const uint8_t* values, Py_ssize_t rows) noexcept nogil:
+    """As above. The value of a NULL may be anything, so it is not looked at."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        if weights[row] != 0 and add_int128(counted(states, ids[row], width, weights[row]).sum, values + 16 * row,
+                                            weights[row]):
+            return row
+    return -1
 
 
 @cython.final
 cdef class ExactSumKernel(AggKernel):
-    """Record: ExactSum."""
+    """State: ExactSum."""
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
@@ -104,45 +140,33 @@ cdef class ExactSumKernel(AggKernel):
         memcpy(out.values + 16 * row, result, 16)
         return 0
 
-    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1:
-        cdef ExactSum* states = <ExactSum*>self.states.data
-        cdef const uint8_t* values = argument.view.values
-        cdef int kind = argument.view.kind, failed = 0
-        cdef Py_ssize_t row, wrong = -1
-        cdef ExactSum* state
-        if argument.data_type != self.spec.input_type:
-            raise ValueError(f"{self.spec.kind} of {self.spec.input_type} given {argument.data_type}")
-        with nogil:
-            for row in range(rows):
-                if row + AHEAD < rows and ids[row + AHEAD] >= 0:
-                    __builtin_prefetch(states + ids[row + AHEAD], 1)
-                if weights[row] == 0:
-                    continue
-                state = states + ids[row]
-                if kind == BIGINT:
-                    failed = add_int64(state.sum, (<const int64_t*>values)[row], weights[row])
-                elif kind == NUMERIC:
-                    failed = add_int128(state.sum, values + 16 * row, weights[row])
-                elif kind == INT:
-                    failed = add_int64(state.sum, (<const int32_t*>values)[row], weights[row])
-                else:
-                    failed = add_int64(state.sum, (<const int16_t*>values)[row], weights[row])
-                if failed:
-                    wrong = row
-                    break
-                state.count += weights[row]
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
+        cdef uint8_t* states = <uint8_t*>self.state(0)
+        cdef Py_ssize_t width = self.states.width, wrong
+        cdef const uint8_t* values = self.view.values
+        if self.view.kind == BIGINT:
+            wrong = add_integers(states, width, ids, weights, <const int64_t*>values + first, rows)
+        elif self.view.kind == INT:
+            wrong = add_integers(states, width, ids, weights, <const int32_t*>values + first, rows)
+        elif self.view.kind == SMALLINT:
+            wrong = add_integers(states, width, ids, weights, <const int16_t*>values + first, rows)
+        else:
+            wrong = add_numerics(states, width, ids, weights, values + 16 * first, rows)
         if wrong >= 0:
-            raise EvaluationError(f"{self.spec.kind} of {self.spec.input_type} leaves 128 bits", row=wrong)
+            with gil:
+                raise EvaluationError(
+                    f"{self.spec.kind} of {self.spec.input_type} leaves 128 bits", row=first + wrong)
         return 0
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
         cdef Column sums = columns[0], counts = columns[1]
-        cdef ExactSum* states = <ExactSum*>self.states.data
+        cdef ExactSum* state
         cdef Py_ssize_t row
         with nogil:
             for row in range(rows):
                 if (found == NULL or found[row]) and not is_null(&sums.view, row):
-                    memcpy(states[ids[row]].sum, sums.view.values + 16 * row, 16)
-                    states[ids[row]].count = int64_at(counts, row)
+                    state = <ExactSum*>self.state(ids[row])
+                    memcpy(state.sum, sums.view.values + 16 * row, 16)
+                    state.count = int64_at(counts, row)
         return 0

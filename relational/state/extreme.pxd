@@ -3,9 +3,10 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from hummock.binary_column cimport BinaryColumn
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
-from relational.state.agg_kernels cimport AggKernel
+from relational.state.group_states cimport AggKernel
 
 cdef enum ExtremeStatus:
     NONE = 0            # no arguments: the extreme is NULL
@@ -27,6 +28,7 @@ cdef class ExtremeKernel(AggKernel):
     cdef object encoder         # KeyEncoder of the argument, ascending
     cdef ByteBuffer arena       # encoded extremes; replaced ones are left behind for the saved records
     cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
+    cdef BinaryColumn keys      # encoded arguments of the chunk at hand, or None
 
     cdef Slice key(self, const Extreme* state) noexcept nogil       # lives until the arena grows
     cdef int order(self, const Extreme* state, Slice key, uint64_t head) noexcept nogil
@@ -34,4 +36,3 @@ cdef class ExtremeKernel(AggKernel):
     cdef int put_key(self, Extreme* state, Slice key, uint64_t head) except -1 nogil
     cdef int add_key(self, Extreme* state, Slice key) except -1 nogil
     cdef int retract_key(self, Extreme* state, Slice key) noexcept nogil
-    cdef int pack(self) except -1                                   # drops bytes that no record points to

@@ -22,11 +22,7 @@ from relational.encoding.memcomparable import KeyEncoder
 from relational.errors import ConsistencyError
 from relational.types import OrderType
 
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
-
 cdef enum:
-    AHEAD = 16
     WASTE_BYTES = 1 << 20       # left behind in the arena before packing is worth it
 
 cdef uint8_t NULL_TAG = 1       # the whole key of NULL in an ascending column
@@ -34,7 +30,7 @@ cdef uint8_t NULL_TAG = 1       # the whole key of NULL in an ascending column
 
 @cython.final
 cdef class ExtremeKernel(AggKernel):
-    """Record: Extreme."""
+    """State: Extreme."""
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
@@ -46,8 +42,8 @@ cdef class ExtremeKernel(AggKernel):
 
     @property
     def size_bytes(self):
-        """Memory taken by the records and the encoded extremes."""
-        return self.states.size + self.saved.size + self.gathered.size + self.arena.size
+        """Memory held by the encoded extremes."""
+        return self.arena.capacity
 
     def stale(self, const int32_t[::1] ids):
         """Those of `ids` whose extreme has to be looked up, as int32[n]."""
@@ -76,17 +72,6 @@ cdef class ExtremeKernel(AggKernel):
             if is_null(&values.view, row):
                 raise ConsistencyError(f"{self.spec.kind}: no input left for {state.count} arguments")
             self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
-
-    def forget(self):
-        """The epoch ended: nothing is saved or gathered any more, and replaced extremes may go."""
-        self.saved.size = self.gathered.size = 0
-        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
-            self.pack()
-
-    def keep(self, const int32_t[::1] ids):
-        """The records of `ids` become groups 0, 1, 2 …, others are forgotten. REQUIRES nothing saved."""
-        AggKernel.keep(self, ids)
-        self.pack()
 
     def outputs(self, const int32_t[::1] picks):
         """The extremes; NULL for no rows. ConsistencyError where one is stale."""
@@ -152,23 +137,26 @@ cdef class ExtremeKernel(AggKernel):
             state.status = STALE
         return 0
 
-    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1:
-        cdef BinaryColumn keys = self.encoder.encode([argument])
-        cdef Extreme* states = <Extreme*>self.states.data
-        cdef Py_ssize_t row, wrong = -1
-        with nogil:
-            for row in range(rows):
-                if row + AHEAD < rows and ids[row + AHEAD] >= 0:
-                    __builtin_prefetch(states + ids[row + AHEAD], 1)
-                if weights[row] > 0:
-                    self.add_key(states + ids[row], keys.at(row))
-                elif weights[row] < 0:
-                    if not self.is_retractable:
-                        wrong = row
-                        break
-                    self.retract_key(states + ids[row], keys.at(row))
-        if wrong >= 0:
-            raise ConsistencyError(f"retraction from an append-only {self.spec.kind} in row {wrong}")
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1:
+        AggKernel.begin(self, rows, argument, mask)
+        self.keys = self.encoder.encode([argument])
+        return 0
+
+    cdef void end(self) noexcept:
+        AggKernel.end(self)
+        self.keys = None
+
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
+        cdef Py_ssize_t row
+        for row in range(rows):
+            if weights[row] > 0:
+                self.add_key(<Extreme*>self.state(ids[row]), self.keys.at(first + row))
+            elif weights[row] < 0:
+                if not self.is_retractable:
+                    with gil:
+                        raise ConsistencyError(
+                            f"retraction from an append-only {self.spec.kind} in row {first + row}")
+                self.retract_key(<Extreme*>self.state(ids[row]), self.keys.at(first + row))
         return 0
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
@@ -180,7 +168,7 @@ cdef class ExtremeKernel(AggKernel):
         with nogil:
             for row in range(rows):
                 if (found == NULL or found[row]) and not is_null(&extremes.view, row):
-                    state = <Extreme*>self.states.data + ids[row]
+                    state = <Extreme*>self.state(ids[row])
                     state.count = int64_at(counts, row)
                     self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
         return 0
@@ -195,13 +183,18 @@ cdef class ExtremeKernel(AggKernel):
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
         return (<const Extreme*>a).count == (<const Extreme*>b).count and self.same_output(a, b)
 
+    cdef int end_epoch(self) except -1:
+        if self.arena.size > 2 * self.live_bytes + WASTE_BYTES:
+            self.pack()
+        return 0
+
     cdef int pack(self) except -1:
         cdef ByteBuffer packed = ByteBuffer()
         cdef Extreme* state
         cdef Py_ssize_t row
         cdef int64_t start
         with nogil:
-            for row in range(self.groups):
+            for row in range(self.states.groups):
                 state = <Extreme*>self.state(row)
                 if state.status != NONE:
                     start = packed.size

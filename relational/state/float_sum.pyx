@@ -15,12 +15,6 @@ from relational.chunk.column cimport Column, REAL, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_double, put_int64, put_null
 
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
-
-cdef enum:
-    AHEAD = 16
-
 
 cdef inline void add_value(FloatSum* state, double value, int weight) noexcept nogil:
     cdef double total, change = value if weight > 0 else -value
@@ -106,23 +100,17 @@ cdef class FloatSumKernel(AggKernel):
         cdef bint has_x = self.result(<const FloatSum*>a, &x), has_y = self.result(<const FloatSum*>b, &y)
         return has_x == has_y and (x == y or (isnan(x) and isnan(y)))
 
-    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t rows, Column argument) except -1:
-        cdef FloatSum* states = <FloatSum*>self.states.data
-        cdef const uint8_t* values = argument.view.values
-        cdef bint is_real = argument.view.kind == REAL
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
+        cdef const uint8_t* values = self.view.values
+        cdef bint is_real = self.view.kind == REAL
         cdef Py_ssize_t row
-        if argument.data_type != self.spec.input_type:
-            raise ValueError(f"{self.spec.kind} of {self.spec.input_type} given {argument.data_type}")
-        with nogil:
-            for row in range(rows):
-                if row + AHEAD < rows and ids[row + AHEAD] >= 0:
-                    __builtin_prefetch(states + ids[row + AHEAD], 1)
-                if weights[row] == 0:
-                    continue
-                if is_real:
-                    add_value(states + ids[row], (<const float*>values)[row], weights[row])
-                else:
-                    add_value(states + ids[row], (<const double*>values)[row], weights[row])
+        for row in range(rows):
+            if weights[row] == 0:
+                continue
+            if is_real:
+                add_value(<FloatSum*>self.state(ids[row]), (<const float*>values)[first + row], weights[row])
+            else:
+                add_value(<FloatSum*>self.state(ids[row]), (<const double*>values)[first + row], weights[row])
         return 0
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
@@ -134,7 +122,7 @@ cdef class FloatSumKernel(AggKernel):
         with nogil:
             for row in range(rows):
                 if (found == NULL or found[row]) and not is_null(&high.view, row):
-                    state = <FloatSum*>self.states.data + ids[row]
+                    state = <FloatSum*>self.state(ids[row])
                     state.high = (<const double*>high.view.values)[row]
                     state.low = (<const double*>low.view.values)[row]
                     state.finite, state.nans = int64_at(finite, row), int64_at(nans, row)
