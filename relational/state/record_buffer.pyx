@@ -1,61 +1,60 @@
 """RecordBuffer: memory for fixed-size records that are read at random. One writer, no locks."""
 
 cimport cython
-from libc.stdint cimport uint8_t
-from libc.stdlib cimport free
+from libc.stdint cimport uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-cdef extern from "stdlib.h" nogil:
-    int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
+from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
 
 cdef extern from * nogil:
     """
-    #include <stddef.h>
+    #include <stdint.h>
     #if defined(__linux__)
     #include <sys/mman.h>
     #endif
-    static inline void hummock_ask_huge_pages(void *memory, size_t bytes) {
+    static inline void hummock_ask_huge_pages(void *memory, int64_t bytes) {
     #if defined(MADV_HUGEPAGE)
-        madvise(memory, bytes, MADV_HUGEPAGE);      /* advice: an error changes nothing */
+        const uintptr_t page = (uintptr_t)2 << 20;
+        uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1);
+        uintptr_t last = ((uintptr_t)memory + (uintptr_t)bytes) & ~(page - 1);
+        if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);  /* advice: an error changes nothing */
     #else
         (void)memory; (void)bytes;
     #endif
     }
     """
-    void hummock_ask_huge_pages(void* memory, size_t bytes) noexcept
+    void hummock_ask_huge_pages(void* memory, Py_ssize_t bytes) noexcept
 
 cdef enum:
     LINE = 64
     SMALLEST = 1024
 
 
-cdef Py_ssize_t HUGE_PAGE = (<Py_ssize_t>2) << 20
-
-
 @cython.final
 cdef class RecordBuffer:
-    """Grows to twice its size; gives its memory back when it goes."""
+    """Grows to twice its size, in pooled memory."""
 
     def __dealloc__(self):
-        free(self.data)
+        pool_give(self.memory, self.held)
 
     cdef int reserve(self, Py_ssize_t more) except -1 nogil:
         cdef Py_ssize_t wanted = self.size + more
-        cdef void* made = NULL
+        cdef uint8_t* made
+        cdef uint8_t* start
         if wanted <= self.capacity:
             return 0
-        wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
-        if wanted >= HUGE_PAGE:
-            wanted = (wanted + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
-        if posix_memalign(&made, HUGE_PAGE if wanted >= HUGE_PAGE else LINE, <size_t>wanted) != 0:
+        wanted = pool_capacity(max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST) + LINE)
+        made = pool_take(wanted)
+        if made == NULL:
             with gil:
                 raise MemoryError(f"no memory for {wanted} bytes of records")
-        if wanted >= HUGE_PAGE:
-            hummock_ask_huge_pages(made, <size_t>wanted)
+        hummock_ask_huge_pages(made, wanted)
+        start = <uint8_t*>((<uintptr_t>made + LINE - 1) & ~<uintptr_t>(LINE - 1))
         if self.size:
-            memcpy(made, self.data, <size_t>self.size)
-        free(self.data)
-        self.data, self.capacity = <uint8_t*>made, wanted
+            memcpy(start, self.data, <size_t>self.size)
+        pool_give(self.memory, self.held)
+        self.memory, self.held, self.data = made, wanted, start
+        self.capacity = wanted - (start - made)
         return 0
 
     cdef int extend(self, Py_ssize_t more) except -1 nogil:

@@ -1,0 +1,103 @@
+"""JoinIndex on one core: a million rows with distinct BIGINT keys go in, ten million rows ask for their matches.
+
+`build` and `probe` are ours alone: changes into the index; rows to matches to two columns of the matching rows, in
+chunks. `join` is both, beside what engines do once with the whole tables in memory. Rows: those that went in plus those
+that asked.
+
+Run with POLARS_MAX_THREADS=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from relational.chunk import StreamChunk
+from relational.state.join_index import JoinIndex
+from relational.state.join_probe import JoinProbe
+from relational.types import DataType
+
+SEED = 20130101
+BUILT, ASKED = 1_000_000, 10_000_000
+BIGINT = DataType.BIGINT
+
+
+def tables(built: int = BUILT, asked: int = ASKED) -> tuple[pa.Table, pa.Table]:
+    """(id, k, v) with distinct k in any order, and (k) that all have a match."""
+    rng = np.random.default_rng(SEED)
+    rows = {"id": np.arange(built), "k": rng.permutation(built), "v": rng.integers(-1000, 1000, built)}
+    return pa.table(rows), pa.table({"k": rng.integers(0, built, asked)})
+
+
+def chunks(table: pa.Table, chunk_rows: int) -> list[StreamChunk]:
+    batches = table.to_batches(max_chunksize=chunk_rows)
+    return [StreamChunk(batch.columns, np.zeros(batch.num_rows, np.uint8)) for batch in batches]
+
+
+def build(rows: list[StreamChunk], stream_key: tuple[int, ...] = (0,)) -> JoinIndex:
+    index = JoinIndex([BIGINT] * 3, [1], stream_key)
+    for chunk in rows:
+        index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+    return index
+
+
+def probe(index: JoinIndex, rows: list[StreamChunk]) -> int:
+    matches = 0
+    for chunk in rows:
+        ids = index.locate([chunk.columns[0]], is_adding=False).ids
+        for probe_rows, row_ids in JoinProbe(index, ids):
+            index.gather(row_ids, (0, 2))
+            matches += len(probe_rows)
+    return matches
+
+
+def duckdb_join(built: pa.Table, asked: pa.Table) -> Callable[[], Any]:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    for name, table in (("b", built), ("a", asked)):
+        connection.register(f"{name}_arrow", table)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_arrow")
+    return lambda: connection.execute("SELECT count(*), sum(id), sum(v) FROM a JOIN b USING (k)").fetchall()
+
+
+def polars_join(built: pa.Table, asked: pa.Table) -> Callable[[], Any]:
+    pl = pytest.importorskip("polars")
+    left, right = pl.from_arrow(asked), pl.from_arrow(built)
+    return lambda: left.join(right, on="k").height
+
+
+@pytest.mark.parametrize("chunk_rows", [4_096, 65_536])
+@pytest.mark.parametrize("engine", ["hummock", "append-only"])
+def test_build(benchmark: Any, chunk_rows: int, engine: str) -> None:
+    rows = chunks(tables(asked=1)[0], chunk_rows)
+    benchmark.group = f"join index: build, chunks of {chunk_rows}"
+    benchmark.extra_info |= {"engine": engine, "rows": BUILT}
+    benchmark.pedantic(build, (rows, (0,) if engine == "hummock" else ()), rounds=7, warmup_rounds=2)
+
+
+@pytest.mark.parametrize("chunk_rows", [4_096, 65_536])
+def test_probe(benchmark: Any, chunk_rows: int) -> None:
+    built, asked = tables()
+    index, rows = build(chunks(built, 65_536)), chunks(asked, chunk_rows)
+    benchmark.group = f"join index: probe, chunks of {chunk_rows}"
+    benchmark.extra_info |= {"engine": "hummock", "rows": ASKED}
+    assert benchmark.pedantic(probe, (index, rows), rounds=3, warmup_rounds=1) == ASKED
+
+
+@pytest.mark.parametrize("engine", ["hummock", "duckdb", "polars"])
+def test_join(benchmark: Any, engine: str) -> None:
+    built, asked = tables()
+    rows = chunks(built, 65_536), chunks(asked, 65_536)
+    run: dict[str, Callable[[], Callable[[], Any]]] = {
+        "hummock": lambda: lambda: probe(build(rows[0]), rows[1]),
+        "duckdb": lambda: duckdb_join(built, asked),
+        "polars": lambda: polars_join(built, asked),
+    }
+    benchmark.group = "join of 1e6 and 1e7 rows"
+    benchmark.extra_info |= {"engine": engine, "rows": BUILT + ASKED}
+    benchmark.pedantic(run[engine](), rounds=3, warmup_rounds=1)

@@ -1,0 +1,46 @@
+"""RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
+
+    record   header | a bit per column: the value is there | values, side by side
+    value    as in Arrow; BOOLEAN a byte; VARCHAR its position (int64) and size (int32) in `arena`
+
+A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records. An
+all-zero record is a row of NULLs, and stands for row -1.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from hummock.byte_buffer cimport ByteBuffer
+from relational.chunk.column cimport ColumnView
+from relational.state.record_buffer cimport RecordBuffer
+
+cdef struct FieldPlace:
+    int kind            # of a column
+    int width           # bytes of its value in a record
+    Py_ssize_t offset   # of its value in a record
+
+
+@cython.final
+cdef class RowRecords:
+    cdef readonly tuple types
+    cdef readonly Py_ssize_t rows       # records, used or not
+    cdef readonly Py_ssize_t width      # bytes of a record
+    cdef FieldPlace* places             # owned; one per column
+    cdef int count                      # columns
+    cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
+    cdef RecordBuffer records           # that of row -1, then each row's
+    cdef ByteBuffer arena               # bytes of strings; those of replaced rows stay behind until `keep`
+    cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
+
+    cdef int grow(self, Py_ssize_t rows) except -1          # zero records up to `rows`
+    cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
+                   ) except -1 nogil
+    # the values of row `first + i` become those of record ids[i]; negative: none. REQUIRES ids below `rows`
+    cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns)
+    # one pa.Array per wanted column; NULL for id -1
+    cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1
+    # records of `ids`, headers included, become rows 0, 1, 2 …; the rest is forgotten
+
+    cdef inline uint8_t* record(self, int64_t row) noexcept nogil:
+        """Lives until `grow` or `keep`."""
+        return self.records.data + (row + 1) * self.width
