@@ -55,8 +55,10 @@ cdef class KeyNumbers:
     @property
     def size_bytes(self):
         """Memory held."""
-        index = self.words if self.words is not None else self.encoded
-        return index.size_bytes + self.scratch.capacity
+        cdef KeyIndex index = self.encoded
+        if index is None:
+            return self.words.size_bytes + self.scratch.capacity
+        return index.slots.capacity + index.ends.capacity + index.arena.capacity
 
     def find(self, columns, visibility=None, bint is_adding=True, Py_ssize_t rows=-1):
         """The number of each row's key as int32[rows]; -1 for a hidden row.

@@ -58,7 +58,7 @@ class Oracle:
                 out.append((Op.DELETE, old))
                 if rng.random() < 0.4:
                     new = random_row(rng, old[0])
-                    new = new[:2] + (old[2],) + new[3:] if 2 in self.stream_key else new
+                    new = (*new[:2], old[2], *new[3:]) if 2 in self.stream_key else new
                     self.rows[self.stream_key_of(new)] = new
                     out[-1] = (Op.UPDATE_DELETE, old)
                     out.append((Op.UPDATE_INSERT, new))
@@ -157,12 +157,12 @@ def test_matches_follow_the_oracle(seed, key, stream_key, budget):
 def test_gaps_strings_and_empty_keys_are_given_back(seed):
     rng = np.random.default_rng(seed)
     index = JoinIndex([DataType.BIGINT, DataType.VARCHAR], [0], [0])
-    held = []
+    held, before = [], None
     for epoch in range(20):
         names = pa.array([f"{epoch} {'x' * 50} {n}" for n in range(5_000)])
         chunk = StreamChunk([pa.array(np.arange(5_000) + 5_000 * epoch), names], np.zeros(5_000, np.uint8))
         index.apply(chunk, index.locate(chunk.columns[:1]).ids)
-        if epoch:
+        if before is not None:
             gone = rng.permutation(before.capacity)[:4_900].astype(np.int32)
             taken = StreamChunk(before.take(gone).columns, np.ones(len(gone), np.uint8))
             index.apply(taken, index.locate(taken.columns[:1]).ids)
@@ -202,7 +202,7 @@ def test_a_row_that_contradicts():
     row, moved = (1, 5, "a", True, 1, None), (1, 6, "a", True, 1, None)
     apply((Op.INSERT, row))
     with pytest.raises(ConsistencyError, match="inserted that is there") as caught:
-        apply((Op.INSERT, (2, 5, None, None, None, None)), (Op.INSERT, moved), (Op.INSERT, (3, 5, None, None, None, None)))
+        apply((Op.INSERT, (2, *row[1:])), (Op.INSERT, moved), (Op.INSERT, (3, *row[1:])))
     assert caught.value.key == (1,) and index.rows == 2
     with pytest.raises(ConsistencyError, match="deleted that is not there"):
         apply((Op.DELETE, moved))
@@ -246,7 +246,7 @@ def test_wrong_arguments():
 def test_an_input_that_only_appends():
     rng, rows = random.Random(4), []
     index = JoinIndex(SCHEMA.types, (1,), ())
-    for epoch in range(6):
+    for _ in range(6):
         fresh = [random_row(rng, number) for number in range(50)]
         chunk = StreamChunk.from_rows(SCHEMA, [(Op.INSERT, row) for row in fresh])
         index.apply(chunk, index.locate([chunk.columns[1]]).ids)

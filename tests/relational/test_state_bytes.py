@@ -1,0 +1,103 @@
+"""What state structures say they hold is what they took from malloc."""
+
+import ctypes
+import gc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hummock.binary_column import BinaryColumn
+from hummock.byte_buffer import set_pool_limit
+from relational.chunk.stream_chunk import StreamChunk
+from relational.state import AggGroups, AggSpec
+from relational.state.join_index import JoinIndex
+from relational.state.ordered_index import OrderedIndex
+from relational.types import DataType
+
+POOL_BYTES = 256 << 20  # the pool's own limit
+ROWS = 300_000
+FIELDS = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+)  # fmt: skip
+
+
+class Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
+
+
+@pytest.fixture
+def in_use():
+    """Asks how many bytes malloc has given out; the pool keeps none meanwhile."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("this C library does not count")
+    libc.mallinfo2.restype = Mallinfo
+
+    def count():
+        gc.collect()
+        told = libc.mallinfo2()
+        return told.uordblks + told.hblkhd
+
+    set_pool_limit(0)
+    yield count
+    set_pool_limit(POOL_BYTES)
+
+
+def changes():
+    rng = np.random.default_rng(7)
+    for first in range(0, ROWS, 10_000):
+        ids = np.arange(first, first + 10_000)
+        names = pa.array([f"name {number}" for number in ids])
+        columns = [pa.array(ids), pa.array(rng.integers(0, ROWS // 3, 10_000)), names]
+        yield StreamChunk(columns, np.zeros(10_000, np.uint8))
+
+
+def grown_groups(group_by):
+    calls = [AggSpec("count", None, None, DataType.BIGINT), AggSpec("max", 2, DataType.VARCHAR, DataType.VARCHAR)]
+    types = [DataType.BIGINT, DataType.BIGINT, DataType.VARCHAR]
+    groups = AggGroups(group_by, [types[column] for column in group_by], calls)
+    for chunk in changes():
+        groups.apply(chunk, groups.locate(chunk).ids)
+        list(groups.flush())
+    return groups
+
+
+def grown_join(stream_key):
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT, DataType.VARCHAR], (1,), stream_key)
+    for chunk in changes():
+        index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+    index.end_epoch()
+    return index
+
+
+def grown_order():
+    index = OrderedIndex()
+    rng = np.random.default_rng(7)
+    for _ in range(0, ROWS, 10_000):
+        keys = BinaryColumn.from_pylist([bytes(row) for row in rng.integers(0, 256, (10_000, 12), np.uint8)])
+        index.update(keys, keys)
+        index.update(keys.slice(0, 3_000), None, np.ones(3_000, np.uint8))
+    return index
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda: grown_groups((0,)),
+        lambda: grown_groups((2, 1)),
+        lambda: grown_join((0,)),
+        lambda: grown_join((2,)),
+        lambda: grown_join(()),
+        grown_order,
+    ],
+    ids=["groups", "groups by text", "join", "join by text", "join that appends", "order"],
+)
+def test_bytes_told_are_bytes_held(in_use, grow):
+    grow()
+    before = in_use()
+    held = grow()
+    taken = in_use() - before
+    assert abs(taken - held.size_bytes) < taken * 0.03 + 200_000
+    del held
+    assert abs(in_use() - before) < 300_000
