@@ -1,7 +1,7 @@
 """Keys, values and vnodes: rows to bytes and back, a chunk of 4,096 rows at a time, on one core.
 
-Peers do the nearest thing: polars' row format orders as keys do, but it is not for storing;
-numpy swaps the bytes of one column and writes no tags.
+Peers do the nearest thing: polars' row format and DuckDB's sort keys order as keys do, but are not for storing; numpy
+swaps the bytes of one column and writes no tags. pyarrow has no row format that Python can call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import Column, vnodes_of
-from relational.encoding import KeyEncoder, ValueEncoder
+from relational.encoding import CellEncoder, KeyEncoder, ValueEncoder
 from relational.types import DataType
 
 CHUNK_ROWS, CHUNKS, ROUNDS = 4_096, 50, 20
@@ -30,6 +30,15 @@ def columns() -> dict[str, Column]:
         "double": Column(pa.array(rng.normal(size=CHUNK_ROWS))),
         "varchar": Column(pa.array([letters[: int(size)] for size in rng.integers(1, 21, CHUNK_ROWS)])),
         "numeric": Column(pa.array(rng.integers(-(10**9), 10**9, CHUNK_ROWS)).cast(pa.decimal128(19, 0))),
+        "bigint[]": Column(
+            pa.array([list(range(size)) for size in rng.integers(0, 9, CHUNK_ROWS)], pa.list_(pa.int64()))
+        ),
+        "struct": Column(
+            pa.array([{"a": int(a), "b": letters[: int(a) % 20]} for a in rng.integers(0, 999, CHUNK_ROWS)])
+        ),
+        "jsonb": Column.from_pylist(
+            [f'{{"id":{i},"name":"{letters[: i % 20]}"}}' for i in range(CHUNK_ROWS)], DataType.JSONB
+        ),
     }
 
 
@@ -39,7 +48,11 @@ SHAPES = {
     "bigint, varchar": ("bigint", "varchar"),
     "numeric": ("numeric",),
     "bigint, double, varchar": ("bigint", "double", "varchar"),
+    "bigint[]": ("bigint[]",),
+    "struct<bigint, varchar>": ("struct",),
+    "jsonb": ("jsonb",),
 }
+WIDE = 20
 
 
 def measure(benchmark: Any, group: str, engine: str, work: Callable[[], object]) -> None:
@@ -65,6 +78,43 @@ def test_decode(benchmark: Any, form: str, shape: str) -> None:
     measure(benchmark, f"{form} decode ({shape})", "hummock", lambda: encoder.decode(encoded))
 
 
+@pytest.mark.parametrize("engine", ["hummock", "cells"])
+@pytest.mark.parametrize("verb", ["encode", "decode"])
+def test_rows_against_cells(benchmark: Any, verb: str, engine: str) -> None:
+    """What one entry a row wins over an entry a value: (BIGINT | BIGINT, DOUBLE, VARCHAR)."""
+    taken = [COLUMNS[name] for name in SHAPES["bigint, double, varchar"]]
+    types = [column.data_type for column in taken]
+    keys = KeyEncoder([DataType.BIGINT]).encode(taken[:1], table_id=1, vnodes=vnodes_of(taken[:1]))
+    cells, rows = CellEncoder(types), ValueEncoder(types)
+    entries, values = cells.encode(keys, taken), rows.encode(taken)
+    work = {
+        ("encode", "hummock"): lambda: rows.encode(taken),
+        ("encode", "cells"): lambda: cells.encode(keys, taken),
+        ("decode", "hummock"): lambda: rows.decode(values),
+        ("decode", "cells"): lambda: cells.decode(*entries),
+    }
+    stored = (keys, values) if engine == "hummock" else entries
+    count, size = len(stored[0]) / CHUNK_ROWS, sum(len(entry) for column in stored for entry in column) / CHUNK_ROWS
+    benchmark.extra_info["settings"] = f"{count:.0f} entries, {size:.0f} bytes a row"
+    measure(benchmark, f"row {verb} (one entry or many)", engine, work[verb, engine])
+
+
+@pytest.mark.parametrize("wanted", [[0], [WIDE - 1], [0, WIDE - 1]], ids=str)
+def test_projection(benchmark: Any, wanted: list[int]) -> None:
+    taken = [COLUMNS[("bigint", "double", "varchar")[i % 3]] for i in range(WIDE)]
+    encoder = ValueEncoder([column.data_type for column in taken])
+    encoded = encoder.encode(taken)
+    measure(benchmark, f"value decode (of {WIDE}: {wanted})", "hummock", lambda: encoder.decode(encoded, wanted))
+
+
+def test_a_column_that_was_added(benchmark: Any) -> None:
+    taken = [COLUMNS[name] for name in SHAPES["bigint, double, varchar"]]
+    types = [column.data_type for column in taken]
+    encoded = ValueEncoder(types, [0, 1, 2]).encode(taken)
+    reader = ValueEncoder([*types[1:], DataType.BIGINT], [1, 2, 3], [None, None, 7])
+    measure(benchmark, "value decode (other schema)", "hummock", lambda: reader.decode(encoded))
+
+
 @pytest.mark.parametrize("name", ["bigint", "varchar"])
 def test_vnodes(benchmark: Any, name: str) -> None:
     measure(benchmark, f"vnodes ({name})", "hummock", lambda: vnodes_of([COLUMNS[name]]))
@@ -83,8 +133,30 @@ def test_numpy_swaps_bytes(benchmark: Any) -> None:
     measure(benchmark, "key encode (bigint)", "numpy", lambda: (numbers ^ sign).byteswap())
 
 
-def test_polars_row_format(benchmark: Any) -> None:
+@pytest.mark.parametrize("shape", ["bigint", "bigint, varchar"])
+def test_polars_row_format(benchmark: Any, shape: str) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({name: polars.from_arrow(COLUMNS[name].array) for name in SHAPES[shape]})
+    measure(benchmark, f"key encode ({shape})", "polars", frame._row_encode)
+
+
+def test_polars_reads_its_row_format(benchmark: Any) -> None:
     polars = pytest.importorskip("polars")
     names = SHAPES["bigint, varchar"]
     frame = polars.DataFrame({name: polars.from_arrow(COLUMNS[name].array) for name in names})
-    measure(benchmark, "key encode (bigint, varchar)", "polars", frame._row_encode)
+    rows, types = frame._row_encode(), list(frame.dtypes)
+    measure(benchmark, "key decode (bigint, varchar)", "polars", lambda: rows._row_decode(list(names), types))
+
+
+@pytest.mark.parametrize("shape", ["bigint", "bigint, varchar"])
+def test_duckdb_sort_keys(benchmark: Any, shape: str) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect(config={"threads": 1})
+    chunk = pa.table({name: COLUMNS[name].array for name in SHAPES[shape]})
+    connection.register("chunk", pa.concat_tables([chunk] * CHUNKS))
+    connection.execute("CREATE TABLE rows AS SELECT * FROM chunk")
+    keys = ", ".join(f"{name}, 'ASC NULLS LAST'" for name in SHAPES[shape])
+    benchmark.group = f"key encode ({shape})"
+    benchmark.extra_info.update(engine="duckdb", rows=CHUNK_ROWS * CHUNKS)
+    query = f"SELECT sum(octet_length(create_sort_key({keys}))) FROM rows"
+    benchmark.pedantic(lambda: connection.execute(query).fetchall(), rounds=ROUNDS, warmup_rounds=2)

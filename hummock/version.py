@@ -105,7 +105,6 @@ class VersionDelta:
     removed: tuple[int, ...] = ()                       # file ids, wherever they are
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)    # by table id; None: no rules
     dropped_tables: tuple[int, ...] = ()
-    forgotten_tables: tuple[int, ...] = ()              # dropped ones of which no row is left, nor on its way
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -114,7 +113,6 @@ class VersionDelta:
             "added": [{"level": part.level, "run": part.run,
                        "sstables": [info.to_json() for info in part.sstables]} for part in self.added],
             "tables": tables_to_json(self.tables), "dropped_tables": list(self.dropped_tables),
-            "forgotten_tables": list(self.forgotten_tables),
         }
 
     @classmethod
@@ -125,8 +123,7 @@ class VersionDelta:
                       for part in record["added"])
         return cls(natural(record["id"]), Epoch(natural(record["max_committed_epoch"])),
                    Epoch(natural(record["safe_epoch"])), added, tuple(map(natural, record["removed"])),
-                   tables_from_json(record["tables"]), tuple(map(natural, record["dropped_tables"])),
-                   tuple(map(natural, record.get("forgotten_tables", ()))))
+                   tables_from_json(record["tables"]), tuple(map(natural, record["dropped_tables"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +172,7 @@ class HummockVersion:
         tables = next_tables(self.tables, delta.tables, delta.safe_epoch)
         return replace(
             self, id=delta.id, max_committed_epoch=delta.max_committed_epoch, safe_epoch=delta.safe_epoch,
-            levels=levels, tables=tables,
-            dropped_tables=self.dropped_tables.union(delta.dropped_tables).difference(delta.forgotten_tables))
-
-    @property
-    def table_ids(self) -> frozenset[int]:
-        """The tables of which some file may hold rows."""
-        return frozenset().union(*(run.table_ids for run in self.runs))
+            levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables), tables=tables)
 
     def keeps_runs(self, older: HummockVersion) -> bool:
         """Whether each run of an older version still stands here as it was, so that no file left since."""

@@ -42,7 +42,6 @@ class CommitRequest:
     operations: MetaOperations = NONE
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
-    dropped_before: frozenset[int] = frozenset()    # this writer took the role over: nothing of them is on its way
 
     def __post_init__(self) -> None:
         for table_id in (*self.tables, *self.dropped_tables):
@@ -101,7 +100,7 @@ class CommitRequest:
             added.append(RunAddition(0, file_id - 1, numbered))
         version = position.version
         delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
-                             dict(self.tables), self.dropped_tables, self._forgotten_tables(version))
+                             dict(self.tables), self.dropped_tables)
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)
         # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
         guard = MetaOperations(require={WRITER: encode(self.session)})
@@ -112,13 +111,6 @@ class CommitRequest:
         if after.head.checkpoint_id == after.version.id:
             remembered += _forgotten(meta_store, options.commits_remembered)
         return guard + logged + unvacuumed + self.operations + remembered, after
-
-    def _forgotten_tables(self, version: HummockVersion) -> tuple[int, ...]:
-        """Dropped tables that need no word any more: no file holds their rows, and none will."""
-        gone = (version.dropped_tables & self.dropped_before).difference(self.dropped_tables)
-        if gone:
-            gone = gone.difference(version.table_ids, *(info.table_ids for info in self.sstables))
-        return tuple(sorted(gone))
 
     def is_answered(self, meta_store: MetaStore) -> bool:
         """Whether this very commit happened. Raises `InvalidEpoch` if its epoch got other files by it."""

@@ -65,7 +65,6 @@ class HummockManager:
         self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
         self._compaction = CompactionManager(self._keeper, self._clock, compaction or CompactionOptions(),
                                              random_bytes)
-        self._dropped_before: dict[str, frozenset[int]] = {}        # by the token of the role as claimed last
         self._uploads = UploadTable(meta_store, self._clock, self.options, random_bytes)
 
     @property
@@ -109,7 +108,8 @@ class HummockManager:
             row = self._meta_store.get(WRITER)
             held = decode(WriterSession, WRITER, row) if row is not None else WriterSession(0, "", "")
             if held.token == token:
-                return self._claimed(held)
+                self.refresh()
+                return held
             session = WriterSession(held.generation + 1, node, token)
             claim = MetaOperations(require={WRITER: row}, put={WRITER: encode(session)})
             if self._keeper.position.head_bytes is None:
@@ -122,14 +122,10 @@ class HummockManager:
                 self.metrics.transaction_retries.labels("overtaken").inc()
                 self._keeper.catch_up()
             else:
-                return self._claimed(session)
+                self.refresh()
+                return session
         raise MetaStoreError(f"the writer role was claimed by others "
                              f"{self.options.transaction_attempts} times meanwhile")
-
-    def _claimed(self, session: WriterSession) -> WriterSession:
-        """What the writers before it had not committed is lost: of tables that they dropped no row will come."""
-        self._dropped_before = {session.token: self.refresh().dropped_tables}
-        return session
 
     # -- commits -------------------------------------------------------------------------------------------
 
@@ -146,7 +142,7 @@ class HummockManager:
         """
         began = monotonic_seconds()
         request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
-                                tuple(dropped_tables), self._dropped_before.get(session.token, frozenset()))
+                                tuple(dropped_tables))
         self._keeper.change(lambda position: self._plan_commit(request, position),
                             lambda error: self._refuse_commit(request, error))
         self.metrics.commit_seconds.observe(monotonic_seconds() - began)

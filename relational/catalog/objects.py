@@ -22,7 +22,7 @@ from relational.types.schema import Field, Schema
 FORMAT_VERSION = 1
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
-"""Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4)."""
+"""Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4), so also what holds one."""
 
 
 class TableKind(StrEnum):
@@ -170,7 +170,7 @@ def value_columns(columns: Sequence[ColumnCatalog], pk: Sequence[SortKey]) -> tu
     return tuple(
         index
         for index, column in enumerate(columns)
-        if index not in keyed or column.data_type.kind in KEY_FORM_LOSES
+        if index not in keyed or any(column.data_type.contains(kind) for kind in KEY_FORM_LOSES)
     )
 
 

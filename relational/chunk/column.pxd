@@ -2,7 +2,8 @@
 
 A kernel takes a `ColumnView` and never touches Python; whoever holds a view holds the Column it came from.
 Row i of a view stands at bit `offset + i` of the bitmaps and at element i of the other pointers, so slices
-of larger arrays need no further care.
+of larger arrays need no further care. A STRUCT's children have its rows; a LIST's one child has its elements, those
+of row i at positions offsets[i] to offsets[i + 1]. What a NULL row holds in a child means nothing.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -21,9 +22,13 @@ cdef enum Kind:                         # the numbers of relational.types.TypeKi
     TIMESTAMP = 10
     TIMESTAMPTZ = 11
     INTERVAL = 12
+    BYTEA = 13
+    JSONB = 14                          # canonical text
+    STRUCT = 15
+    LIST = 16
 
 cdef enum:
-    KINDS = 13
+    KINDS = 17
     LONG_WORK = 65_536                  # cells from which on a kernel is worth giving up the GIL (about 200 us)
 
 cdef struct ColumnView:                 # borrowed from a Column
@@ -32,10 +37,12 @@ cdef struct ColumnView:                 # borrowed from a Column
     Py_ssize_t rows
     Py_ssize_t offset                   # of row 0 in the bitmaps, in bits
     const uint8_t* validity             # bitmap, set = not NULL; NULL pointer: no row is NULL
-    const uint8_t* values               # fixed width: the value of row 0; BOOLEAN: the bitmap; VARCHAR: unused
-    const int32_t* offsets              # VARCHAR: rows + 1 positions in `data`, the first need not be 0
-    const uint8_t* data                 # VARCHAR
-    Py_ssize_t data_bytes               # VARCHAR: readable bytes from `data` on
+    const uint8_t* values               # fixed width: the value of row 0; BOOLEAN: the bitmap; else unused
+    const int32_t* offsets              # kinds with bytes, LIST: rows + 1 positions, the first need not be 0
+    const uint8_t* data                 # kinds with bytes
+    Py_ssize_t data_bytes               # kinds with bytes: readable ones from `data` on
+    const ColumnView* const* children   # STRUCT, LIST
+    int child_count
 
 
 cdef inline bint bit_at(const uint8_t* bitmap, Py_ssize_t bit) noexcept nogil:
@@ -46,23 +53,35 @@ cdef inline bint is_null(const ColumnView* view, Py_ssize_t row) noexcept nogil:
     return view.validity != NULL and not bit_at(view.validity, view.offset + row)
 
 
+cdef inline bint has_bytes(int kind) noexcept nogil:
+    """A value is bytes of any number."""
+    return kind == VARCHAR or kind == BYTEA or kind == JSONB
+
+
+cdef inline bint is_nested(int kind) noexcept nogil:
+    return kind >= STRUCT
+
+
 cdef inline int width_of(int kind) noexcept nogil:
-    """Bytes of a value of a fixed-width kind; 0 for BOOLEAN (bits) and VARCHAR."""
+    """Bytes of a value of a fixed-width kind; 0 for BOOLEAN (bits), kinds with bytes, STRUCT and LIST."""
     if kind == SMALLINT:
         return 2
     if kind == INT or kind == REAL or kind == DATE:
         return 4
     if kind == NUMERIC or kind == INTERVAL:
         return 16
-    return 0 if kind == BOOLEAN or kind == VARCHAR else 8
+    return 0 if kind == BOOLEAN or has_bytes(kind) or is_nested(kind) else 8
 
 
 cdef class Column:
     cdef readonly object array          # pa.Array of exactly `data_type.arrow`; owns every pointer of `view`
     cdef readonly object data_type      # DataType
+    cdef readonly tuple children        # Columns of a STRUCT's fields or a LIST's elements; empty elsewhere
     cdef ColumnView view
+    cdef const ColumnView** child_views # owned; of `children`
 
     cdef int point(self) except -1      # fills `view` from `array`
+    cdef int point_at_children(self) except -1
 
 
 cdef Column as_column(object source)    # a Column as it is, any Arrow array as a new one

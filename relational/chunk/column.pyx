@@ -1,18 +1,18 @@
 """Column: an Arrow array seen as pointers, so that compiled rooms read it without asking Python.
 
-A column is immutable. It has exactly the Arrow layout of its type: what arrives as large strings, a
-dictionary, another time unit or in several pieces is converted when the column is made.
+A column is immutable. It has exactly the Arrow layout of its type, its children too: what arrives as large strings,
+a dictionary, a list view, another time unit or in several pieces is converted when the column is made.
 """
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from libc.stdint cimport int32_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from relational.errors import EncodingError
-from relational.types import DataType, Interval, TypeKind
+from relational.chunk.layout import array_of_values, in_layout, python_values
+from relational.types import DataType
 
 cdef uint8_t NOTHING = 0                # what pointers of columns without bytes point to
 cdef int32_t NO_OFFSETS[1]
@@ -30,19 +30,6 @@ cdef object type_of(object arrow):
         if len(TYPE_OF_ARROW) < 1024:
             TYPE_OF_ARROW[arrow] = data_type
     return data_type
-
-
-cdef object converted(object array, object data_type):
-    """`array` in the one layout of `data_type`."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    elif pa.types.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
-    if array.type != data_type.arrow:
-        array = array.cast(data_type.arrow, safe=not pa.types.is_temporal(array.type))
-    return array
 
 
 cdef Column as_column(object source):
@@ -76,7 +63,7 @@ cdef class Column:
         known = type_of(arrow) if not isinstance(array, pa.ChunkedArray) else None
         if known is None or (data_type is not None and known != data_type):
             data_type = data_type or DataType.from_arrow(arrow)
-            array = converted(array, data_type)
+            array = in_layout(array, data_type)
         else:
             data_type = known
         self.array, self.data_type = array, data_type
@@ -85,17 +72,15 @@ cdef class Column:
     @staticmethod
     def from_pylist(values, data_type) -> Column:
         """One row per Python value, None for NULL. EncodingError where a value is not of the type."""
-        if data_type.kind is TypeKind.INTERVAL:
-            values = [value.to_arrow() if isinstance(value, Interval) else value for value in values]
-        try:
-            return Column(pa.array(values, type=data_type.arrow))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
-            raise EncodingError(f"not a value of {data_type}: {error}") from error
+        return Column(array_of_values(values, data_type), data_type)
 
     @staticmethod
     def nulls(data_type, rows) -> Column:
         """`rows` NULLs."""
         return Column(pa.nulls(rows, data_type.arrow))
+
+    def __dealloc__(self):
+        free(self.child_views)
 
     cdef int point(self) except -1:
         cdef ColumnView* view = &self.view
@@ -107,15 +92,37 @@ cdef class Column:
         view.offset = self.array.offset
         if buffers[0] is not None and self.array.null_count > 0:
             view.validity = address_of(buffers[0])
+        self.children = ()
+        if is_nested(view.kind):
+            self.point_at_children()
+        if view.kind == STRUCT:
+            return 0
         view.values = address_of(buffers[1])
-        if view.kind == VARCHAR:
+        if has_bytes(view.kind) or view.kind == LIST:
             view.offsets = <const int32_t*>view.values + view.offset
             if view.rows == 0:
                 view.offsets = NO_OFFSETS
-            view.data = address_of(buffers[2])
-            view.data_bytes = buffers[2].size if buffers[2] is not None else 0
+            if view.kind != LIST:
+                view.data = address_of(buffers[2])
+                view.data_bytes = buffers[2].size if buffers[2] is not None else 0
         elif view.kind != BOOLEAN and buffers[1] is not None:
             view.values += view.offset * width_of(view.kind)
+        return 0
+
+    cdef int point_at_children(self) except -1:
+        cdef Py_ssize_t i
+        cdef int count
+        if self.view.kind == LIST:
+            self.children = (Column(self.array.values, self.data_type.element),)
+        else:
+            self.children = tuple([Column(self.array.field(i)) for i in range(len(self.data_type.fields))])
+        count = len(self.children)
+        self.child_views = <const ColumnView**>malloc(count * sizeof(ColumnView*))
+        if self.child_views == NULL:
+            raise MemoryError("no memory for the children of a column")
+        for i in range(count):
+            self.child_views[i] = &(<Column>self.children[i]).view
+        self.view.children, self.view.child_count = self.child_views, count
         return 0
 
     @property
@@ -132,18 +139,14 @@ cdef class Column:
         return Column(self.array.slice(start, rows))
 
     def to_pylist(self) -> list:
-        """The values as Python has them; None for NULL, Interval for intervals."""
-        values = self.array.to_pylist()
-        if self.view.kind == INTERVAL:
-            return [None if value is None else Interval.from_arrow(value) for value in values]
-        return values
+        """The values as Python has them: None for NULL, an Interval, canonical text for JSONB, a dict for a STRUCT."""
+        return python_values(self.array.to_pylist(), self.data_type)
 
     def __len__(self) -> int:
         return self.view.rows
 
     def __getitem__(self, Py_ssize_t row):
-        value = self.array[row].as_py()
-        return Interval.from_arrow(value) if self.view.kind == INTERVAL and value is not None else value
+        return python_values([self.array[row].as_py()], self.data_type)[0]
 
     def __repr__(self) -> str:
         return f"Column({self.data_type}, {self.view.rows} rows)"

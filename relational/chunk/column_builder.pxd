@@ -1,10 +1,12 @@
 """ColumnBuilder: what a decoder or an aggregate writes, row by row and without the GIL, to become a Column.
 
 The writer reserves, then stores straight through the pointers and finally sets `rows`: `present[row]` is 1 or
-0, the value goes to `values` (one byte 0 or 1 for BOOLEAN; an int32 end position in `data` for VARCHAR, at
-row + 1). NULL rows need a value too, any value.
+0, the value goes to `values` (one byte 0 or 1 for BOOLEAN; an int32 end position in `data` for kinds with bytes, or
+in the child for LIST, at row + 1; nothing for STRUCT). NULL rows need a value too, any value; in each child of a
+STRUCT every row does.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
 from relational.chunk.column cimport Column
@@ -13,19 +15,23 @@ from relational.chunk.column cimport Column
 cdef class ColumnBuilder:
     cdef readonly object data_type      # DataType
     cdef int kind
-    cdef int width                      # bytes of a value in `values`: 1 for BOOLEAN, 4 for VARCHAR
+    cdef int width                      # bytes of a value in `values`: 1 for BOOLEAN, 4 for ends, 0 for STRUCT
     cdef readonly Py_ssize_t rows       # written
     cdef Py_ssize_t nulls               # NULL rows among them; the writer counts
     cdef Py_ssize_t data_size           # bytes written to `data`
     cdef uint8_t* present               # these three are pooled, owned, and move with `reserve`
     cdef uint8_t* values
-    cdef uint8_t* data                  # NULL unless VARCHAR
+    cdef uint8_t* data                  # NULL unless the kind has bytes
     cdef Py_ssize_t capacity_rows
     cdef Py_ssize_t capacity_bytes      # of `data`
+    cdef list parts                     # ColumnBuilders of the children of STRUCT and LIST
+    cdef PyObject** children            # owned array of borrowed references to `parts`
+    cdef int child_count
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
     cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
     cdef int append_null(self) except -1 nogil
+    cdef int clear(self) noexcept nogil # forgets what is written, keeps the memory
     cdef object finish(self)            # pa.Array; the builder is empty again
     cdef Column finish_column(self)

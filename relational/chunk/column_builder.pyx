@@ -6,13 +6,14 @@ packed into bitmaps at the end.
 
 import pyarrow as pa
 
+from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from hummock.arrow_c cimport ArrowArray
 from hummock.byte_buffer cimport pool_give, pool_grow, pool_take
-from relational.chunk.column cimport BOOLEAN, Column, VARCHAR, as_column, width_of
+from relational.chunk.column cimport BOOLEAN, Column, LIST, STRUCT, as_column, has_bytes, is_nested, width_of
 from relational.chunk.scalar cimport store32
 
 
@@ -34,6 +35,9 @@ cdef struct Exported:                   # what Arrow holds of a finished column;
     uint8_t* memory[3]                  # pooled: bitmap or NULL, values, data or NULL
     Py_ssize_t bytes[3]
     const void* buffers[3]
+    ArrowArray* arrays                  # of the children
+    ArrowArray** children
+    int child_count
 
 
 cdef void release_exported(ArrowArray* array) noexcept nogil:
@@ -42,6 +46,11 @@ cdef void release_exported(ArrowArray* array) noexcept nogil:
     cdef int i
     for i in range(3):
         pool_give(exported.memory[i], exported.bytes[i])
+    for i in range(exported.child_count):
+        if exported.arrays[i].release != NULL:
+            exported.arrays[i].release(&exported.arrays[i])
+    free(exported.arrays)
+    free(exported.children)
     free(exported)
     array.release = NULL
 
@@ -57,12 +66,28 @@ cdef class ColumnBuilder:
     def __cinit__(self, data_type):
         self.data_type = data_type
         self.kind = data_type.kind
-        self.width = 1 if self.kind == BOOLEAN else 4 if self.kind == VARCHAR else width_of(self.kind)
+        self.width = 1 if self.kind == BOOLEAN else width_of(self.kind)
+        if has_bytes(self.kind) or self.kind == LIST:
+            self.width = 4
+        self.parts = []
+        if is_nested(self.kind):
+            self.add_children(data_type.children)
+
+    def add_children(self, types):
+        cdef int i
+        self.parts = [ColumnBuilder(child) for child in types]
+        self.child_count = len(self.parts)
+        self.children = <PyObject**>malloc(self.child_count * sizeof(PyObject*))
+        if self.children == NULL:
+            raise MemoryError("no memory for the children of a column")
+        for i in range(self.child_count):
+            self.children[i] = <PyObject*>self.parts[i]
 
     def __dealloc__(self):
         pool_give(self.present, self.capacity_rows)
         pool_give(self.values, (self.capacity_rows + 1) * self.width)
         pool_give(self.data, self.capacity_bytes)
+        free(self.children)
 
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil:
         cdef uint8_t* present
@@ -74,7 +99,8 @@ cdef class ColumnBuilder:
             pool_give(present, wanted)
             pool_give(values, (wanted + 1) * self.width)
             raise_no_memory((wanted + 1) * (self.width + 1))
-        store32(values, 0)                  # where the first string begins
+        if self.width >= 4:
+            store32(values, 0)              # where the first string or list begins
         if self.values != NULL:
             memcpy(present, self.present, <size_t>self.rows)
             memcpy(values, self.values, <size_t>((self.rows + 1) * self.width))
@@ -99,37 +125,75 @@ cdef class ColumnBuilder:
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil:
         if self.values == NULL or self.rows + rows > self.capacity_rows:
             self.grow_rows(self.rows + rows)
-        if self.kind == VARCHAR and (self.data == NULL or self.data_size + data_bytes > self.capacity_bytes):
+        if has_bytes(self.kind) and (self.data == NULL or self.data_size + data_bytes > self.capacity_bytes):
             self.grow_data(self.data_size + data_bytes)
         return 0
 
     cdef int append_null(self) except -1 nogil:
         self.reserve(1, 0)
         self.present[self.rows] = 0
-        if self.kind == VARCHAR:
+        if has_bytes(self.kind):
             store32(self.values + 4 * (self.rows + 1), <uint32_t>self.data_size)
+        elif self.kind == LIST:
+            store32(self.values + 4 * (self.rows + 1), <uint32_t>(<ColumnBuilder>self.children[0]).rows)
         else:
             memset(self.values + self.rows * self.width, 0, <size_t>self.width)
+        if self.kind == STRUCT:
+            append_nulls(self)
         self.rows += 1
         self.nulls += 1
         return 0
 
+    cdef int clear(self) noexcept nogil:
+        cdef int i
+        self.rows = self.nulls = self.data_size = 0
+        for i in range(self.child_count):
+            (<ColumnBuilder>self.children[i]).clear()
+        return 0
+
     cdef object finish(self):
-        cdef Exported* exported
         cdef ArrowArray array
-        self.reserve(0, 0)
-        exported = <Exported*>calloc(1, sizeof(Exported))
-        if exported == NULL:
-            raise MemoryError("no memory for a column")
-        memset(&array, 0, sizeof(ArrowArray))
-        array.length, array.null_count = self.rows, self.nulls
-        array.n_buffers, array.buffers = 3 if self.kind == VARCHAR else 2, exported.buffers
-        array.private_data, array.release = exported, release_exported
-        hand_over(self, exported)
+        export_to(self, &array)
         return pa.Array._import_from_c(<uintptr_t>&array, self.data_type.arrow)
 
     cdef Column finish_column(self):
         return as_column(self.finish())
+
+
+cdef int append_nulls(ColumnBuilder builder) except -1 nogil:
+    """A row of NULL in each child."""
+    cdef int i
+    for i in range(builder.child_count):
+        (<ColumnBuilder>builder.children[i]).append_null()
+    return 0
+
+
+cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
+    """Moves what is written into an Arrow array that the importer releases, with its children."""
+    cdef Exported* exported
+    cdef int i
+    builder.reserve(0, 0)
+    memset(array, 0, sizeof(ArrowArray))
+    exported = <Exported*>calloc(1, sizeof(Exported))
+    if exported == NULL:
+        raise MemoryError("no memory for a column")
+    array.length, array.null_count = builder.rows, builder.nulls
+    array.n_buffers = 3 if has_bytes(builder.kind) else 1 if builder.kind == STRUCT else 2
+    array.buffers = exported.buffers
+    array.private_data, array.release = exported, release_exported
+    if builder.child_count > 0:
+        exported.arrays = <ArrowArray*>calloc(builder.child_count, sizeof(ArrowArray))
+        exported.children = <ArrowArray**>calloc(builder.child_count, sizeof(ArrowArray*))
+        if exported.arrays == NULL or exported.children == NULL:
+            release_exported(array)
+            raise MemoryError("no memory for the children of a column")
+        exported.child_count = builder.child_count
+        array.n_children, array.children = builder.child_count, exported.children
+        for i in range(builder.child_count):
+            exported.children[i] = &exported.arrays[i]
+            export_to(<ColumnBuilder>builder.children[i], &exported.arrays[i])
+    hand_over(builder, exported)
+    return 0
 
 
 cdef void hand_over(ColumnBuilder builder, Exported* exported) noexcept nogil:

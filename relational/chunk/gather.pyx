@@ -3,10 +3,13 @@
 Ours rather than pyarrow's because a call of its compute registry costs more than gathering a small chunk.
 """
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from relational.chunk.column cimport Column, ColumnView, LONG_WORK, VARCHAR, bit_at, is_null, width_of
+from relational.chunk.column cimport (
+    Column, ColumnView, LIST, LONG_WORK, STRUCT, bit_at, has_bytes, is_null, width_of,
+)
 from relational.chunk.column_builder cimport ColumnBuilder
 
 
@@ -23,17 +26,51 @@ cdef Column gather(Column column, const int32_t* indices, Py_ssize_t rows):
 cdef int gather_into(
     ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
 ) except -1 nogil:
-    builder.reserve(rows, gathered_bytes(view, indices, rows) if view.kind == VARCHAR else 0)
+    """Fills an empty builder."""
+    cdef int i
+    builder.reserve(rows, spanned(view, indices, rows) if has_bytes(view.kind) else 0)
     builder.nulls = gather_present(view, indices, rows, builder.present)
-    if view.kind == VARCHAR:
+    if has_bytes(view.kind):
         builder.data_size = gather_strings(view, indices, rows, <int32_t*>builder.values, builder.data)
+    elif view.kind == LIST:
+        gather_lists(builder, view, indices, rows)
+    elif view.kind == STRUCT:
+        for i in range(view.child_count):
+            gather_into(<ColumnBuilder>builder.children[i], view.children[i], indices, rows)
     else:
         gather_fixed(view, indices, rows, builder.values)
     builder.rows = rows
     return 0
 
 
-cdef Py_ssize_t gathered_bytes(const ColumnView* view, const int32_t* indices, Py_ssize_t rows) noexcept nogil:
+cdef int gather_lists(
+    ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
+) except -1 nogil:
+    """The ends of the lists, and in the child the elements of those that are not NULL."""
+    cdef Py_ssize_t total = spanned(view, indices, rows), row, at = 0
+    cdef int32_t* ends = <int32_t*>builder.values
+    cdef int32_t* elements = NULL
+    cdef int32_t element
+    if total <= INT32_MAX:
+        elements = <int32_t*>malloc(<size_t>(total + 1) * sizeof(int32_t))
+    if elements == NULL:
+        with gil:
+            raise MemoryError(f"no memory to gather {total} elements of lists")
+    for row in range(rows):
+        if builder.present[row]:
+            for element in range(view.offsets[indices[row]], view.offsets[indices[row] + 1]):
+                elements[at] = element
+                at += 1
+        ends[row + 1] = <int32_t>at
+    try:
+        gather_into(<ColumnBuilder>builder.children[0], view.children[0], elements, at)
+    finally:
+        free(elements)
+    return 0
+
+
+cdef Py_ssize_t spanned(const ColumnView* view, const int32_t* indices, Py_ssize_t rows) noexcept nogil:
+    """Bytes, or elements, between the offsets of the rows."""
     cdef Py_ssize_t row, total = 0
     for row in range(rows):
         if indices[row] >= 0:

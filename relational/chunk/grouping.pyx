@@ -9,36 +9,14 @@ import numpy as np
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from hummock.checksum cimport hash64
-from relational.chunk.column cimport Column, ColumnView, INTERVAL, NUMERIC, VARCHAR, is_null
+from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
-from relational.chunk.normal_form cimport equal_rows, pair_of, word_of
-from relational.chunk.scalar cimport uint128_t
-
-cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
-cdef uint64_t NULL_HASH = <uint64_t>0xD1B54A32D192ED03
-
-
-cdef inline uint64_t mixed(uint64_t hash, uint64_t word) noexcept nogil:
-    """Folds a word into a hash by one full multiplication."""
-    cdef uint128_t product = <uint128_t>(hash ^ word) * (SPREAD ^ (word >> 32))
-    return <uint64_t>product ^ <uint64_t>(product >> 64) ^ SPREAD
-
+from relational.chunk.normal_form cimport equal_rows, hash_of
 
 cdef void add_hashes(const ColumnView* view, Py_ssize_t rows, uint64_t* hashes) noexcept nogil:
     cdef Py_ssize_t row
-    cdef uint128_t pair
     for row in range(rows):
-        if is_null(view, row):
-            hashes[row] = mixed(hashes[row], NULL_HASH)
-        elif view.kind == VARCHAR:
-            hashes[row] = mixed(hashes[row], hash64(
-                view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row]))
-        elif view.kind == NUMERIC or view.kind == INTERVAL:
-            pair = pair_of(view, row)
-            hashes[row] = mixed(mixed(hashes[row], <uint64_t>pair), <uint64_t>(pair >> 64))
-        else:
-            hashes[row] = mixed(hashes[row], word_of(view, row))
+        hashes[row] = hash_of(view, row, hashes[row])
 
 
 cdef inline bint same_key(const ColumnView** views, int count, Py_ssize_t a, Py_ssize_t b) noexcept nogil:

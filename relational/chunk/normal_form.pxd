@@ -7,11 +7,17 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from relational.chunk.column cimport (
-    BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, VARCHAR, bit_at, is_null,
+    BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, bit_at, has_bytes, is_nested, is_null,
 )
 from relational.chunk.scalar cimport (
     ArrowInterval, double_of_ordered64, length_of_interval, load16, load32, load64, ordered64_of_double, uint128_t,
 )
+
+
+cdef bint equal_nested(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil
+# two rows of a STRUCT or a LIST, neither NULL, have equal parts, NULL being equal to NULL
+cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil
+# folds the value of a row of any kind into a hash; equal values give equal hashes
 
 
 cdef inline uint64_t word_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:
@@ -50,7 +56,9 @@ cdef inline bint equal_rows(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) 
     cdef Py_ssize_t size
     if view.validity != NULL and (is_null(view, a) or is_null(view, b)):
         return is_null(view, a) and is_null(view, b)
-    if view.kind == VARCHAR:
+    if is_nested(view.kind):
+        return equal_nested(view, a, b)
+    if has_bytes(view.kind):
         size = view.offsets[a + 1] - view.offsets[a]
         return (size == view.offsets[b + 1] - view.offsets[b]
                 and memcmp(view.data + view.offsets[a], view.data + view.offsets[b], <size_t>size) == 0)

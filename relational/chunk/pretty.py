@@ -3,11 +3,13 @@
 One change a line: `+`, `-`, `U-` or `U+`, then the values, parted by blanks; `.` is NULL, and a last `D`
 beyond the columns marks a hidden row. A first line may name the types by letters: I BIGINT, i INT, F DOUBLE,
 f REAL, D NUMERIC, T VARCHAR, B BOOLEAN. Without it each column is the first of BIGINT, DOUBLE, BOOLEAN and
-VARCHAR that reads all its values.
+VARCHAR that reads all its values. STRUCT, LIST and JSONB are JSON without blanks, BYTEA is hexadecimal; their types
+come from a schema.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
@@ -38,6 +40,10 @@ _READERS: dict[TypeKind, Callable[[str], object]] = {
     TypeKind.DOUBLE: float,
     TypeKind.NUMERIC: Decimal,
     TypeKind.VARCHAR: str,
+    TypeKind.BYTEA: bytes.fromhex,
+    TypeKind.JSONB: str,
+    TypeKind.STRUCT: json.loads,
+    TypeKind.LIST: json.loads,
 }
 
 
@@ -84,4 +90,8 @@ def format_changes(changes: Iterable[tuple[object, tuple]]) -> str:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_cell)
+    if isinstance(value, bytes):
+        return value.hex()
     return str(value).lower() if isinstance(value, bool) else str(value)

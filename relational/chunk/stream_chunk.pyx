@@ -12,7 +12,9 @@ import numpy as np
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp
 
-from relational.chunk.column cimport BOOLEAN, Column, ColumnView, VARCHAR, bit_at, check_mask, is_null, width_of
+from relational.chunk.column cimport (
+    BOOLEAN, Column, ColumnView, LIST, STRUCT, bit_at, check_mask, has_bytes, is_null, width_of,
+)
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
 
@@ -186,10 +188,23 @@ cdef object ops_where_targets_differ(StreamChunk chunk, object targets):
 cdef bint same_value(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     """The rows hold the same bytes, or both NULL."""
     cdef int width = width_of(view.kind)
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, i
     if is_null(view, a) or is_null(view, b):
         return is_null(view, a) and is_null(view, b)
-    if view.kind == VARCHAR:
+    if view.kind == STRUCT:
+        for i in range(view.child_count):
+            if not same_value(view.children[i], a, b):
+                return False
+        return True
+    if view.kind == LIST:
+        size = view.offsets[a + 1] - view.offsets[a]
+        if size != view.offsets[b + 1] - view.offsets[b]:
+            return False
+        for i in range(size):
+            if not same_value(view.children[0], view.offsets[a] + i, view.offsets[b] + i):
+                return False
+        return True
+    if has_bytes(view.kind):
         size = view.offsets[a + 1] - view.offsets[a]
         return (size == view.offsets[b + 1] - view.offsets[b]
                 and memcmp(view.data + view.offsets[a], view.data + view.offsets[b], <size_t>size) == 0)

@@ -10,7 +10,10 @@ values of SQL have equal bytes:
     REAL, DOUBLE         the double, LE; -0.0 as 0.0, every NaN as 7ff8000000000000
     NUMERIC              int128 LE mantissa, then u8 scale, without trailing zeros behind the point
     INTERVAL             int128 LE microseconds of its length
-    VARCHAR              the bytes, then ff
+    VARCHAR, BYTEA       the bytes, then ff
+    JSONB                its canonical text, then ff
+    STRUCT               its fields one after the other
+    LIST                 its elements one after the other, then their count as int64 LE
     NULL                 fe
 
 A row without a key has vnode 0. `encoding/FORMAT.md` lists examples.
@@ -22,7 +25,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from relational.chunk.column cimport (
-    BIGINT, Column, ColumnView, INTERVAL, LONG_WORK, NUMERIC, VARCHAR, as_column, is_null,
+    BIGINT, Column, ColumnView, INTERVAL, LIST, LONG_WORK, NUMERIC, STRUCT, as_column, has_bytes, is_null,
 )
 from relational.chunk.normal_form cimport pair_of, word_of
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
@@ -92,6 +95,29 @@ cdef inline uint32_t crc_decimal(uint32_t crc, const uint8_t* value, int scale) 
     return crc_byte(crc, <uint8_t>scale)
 
 
+cdef uint32_t crc_value(const ColumnView* view, Py_ssize_t row, uint32_t crc) noexcept nogil:
+    """Continues a CRC with the bytes of a value of any kind."""
+    cdef int kind = view.kind
+    cdef Py_ssize_t i
+    if is_null(view, row):
+        return crc_byte(crc, NULL_BYTE)
+    if has_bytes(kind):
+        return crc_text(crc, view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row])
+    if kind == NUMERIC:
+        return crc_decimal(crc, view.values + row * 16, view.scale)
+    if kind == INTERVAL:
+        return crc_pair(crc, pair_of(view, row))
+    if kind == STRUCT:
+        for i in range(view.child_count):
+            crc = crc_value(view.children[i], row, crc)
+        return crc
+    if kind == LIST:
+        for i in range(view.offsets[row], view.offsets[row + 1]):
+            crc = crc_value(view.children[0], i, crc)
+        return crc_word(crc, <uint64_t>(view.offsets[row + 1] - view.offsets[row]))
+    return crc_word(crc, word_of(view, row))
+
+
 cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) noexcept nogil:
     """Continues the CRC of each row with the bytes of its value."""
     cdef Py_ssize_t row
@@ -101,17 +127,7 @@ cdef void add_column(const ColumnView* view, Py_ssize_t rows, uint32_t* crcs) no
             crcs[row] = crc_word(crcs[row], load64(view.values + row * 8))
         return
     for row in range(rows):
-        if is_null(view, row):
-            crcs[row] = crc_byte(crcs[row], NULL_BYTE)
-        elif kind == VARCHAR:
-            crcs[row] = crc_text(
-                crcs[row], view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row])
-        elif kind == NUMERIC:
-            crcs[row] = crc_decimal(crcs[row], view.values + row * 16, view.scale)
-        elif kind == INTERVAL:
-            crcs[row] = crc_pair(crcs[row], pair_of(view, row))
-        else:
-            crcs[row] = crc_word(crcs[row], word_of(view, row))
+        crcs[row] = crc_value(view, row, crcs[row])
 
 
 cdef void fold(const uint32_t* crcs, Py_ssize_t rows, uint32_t count, uint16_t* vnodes) noexcept nogil:

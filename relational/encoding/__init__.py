@@ -1,6 +1,7 @@
-"""Rows as bytes: keys that order as the rows do, values that lose nothing. See FORMAT.md."""
+"""Rows as bytes: keys that order as the rows do, values that lose nothing and outlive schemas. See FORMAT.md."""
 
+from relational.encoding.cells import CellEncoder
 from relational.encoding.memcomparable import KeyEncoder, is_lossy
 from relational.encoding.value import ValueEncoder
 
-__all__ = ["KeyEncoder", "ValueEncoder", "is_lossy"]
+__all__ = ["CellEncoder", "KeyEncoder", "ValueEncoder", "is_lossy"]

@@ -1,18 +1,10 @@
-"""How one column of a row is written, and what can be wrong with what is read.
+"""How one column of a row is written, what can be wrong with what is read, and the fields that both encoders have."""
 
-Both encodings write a row as its columns one after the other, each a tag byte and, unless NULL, a payload.
-They differ in their kernels, which work on a block of rows of one column at a time: `cursors[i]` is where row
-i of the block continues, and every kernel leaves it behind its column.
-"""
-
-from libc.stdint cimport int32_t, uint8_t
-
-from relational.chunk.column cimport ColumnView
-from relational.chunk.column_builder cimport ColumnBuilder
+from libc.stdint cimport uint8_t
 
 cdef enum:
     BLOCK_ROWS = 1024                   # rows whose cursors fit the first-level cache
-    DECIMAL_SLOT = 24                   # scratch bytes per row of a NUMERIC key: size, then the payload
+    SLACK = 16                          # bytes that a kernel may write beyond the last string
 
 cdef enum Reason:                       # why bytes are no encoding, or a value has none
     FINE = 0
@@ -23,27 +15,35 @@ cdef enum Reason:                       # why bytes are no encoding, or a value 
     BAD_UTF8 = 5
     TRAILING = 6
     ABSENT = 7
+    OLD_FORM = 8
+    NO_JSON = 9
 
 cdef struct Field:
     int kind                            # of relational.chunk.column.Kind
     int scale                           # of NUMERIC
     int precision                       # of NUMERIC
-    int fixed_bytes                     # tag and payload; 0 where the size depends on the value
-    uint8_t flip                        # 0xFF: every byte of the column is inverted (DESC)
-    uint8_t value_tag                   # both tags as they are written, already inverted
+    int fixed_bytes                     # of a key: tag and payload; of a value: payload; 0: depends on the value
+    uint8_t flip                        # keys; 0xFF: every byte of the column is inverted (DESC)
+    uint8_t value_tag                   # keys; both tags as they are written, already inverted
     uint8_t null_tag
+    Field* children                     # owned; of STRUCT and LIST
+    int child_count
+    int section                         # STRUCT: bytes of all children that have `fixed_bytes`
+    int variable                        # STRUCT: how many have none
 
-# adds the bytes of each row to `sizes`; for kinds without `fixed_bytes`
-ctypedef void (*SizeKernel)(
-    const Field*, const ColumnView*, Py_ssize_t start, Py_ssize_t count, int32_t* sizes, uint8_t* scratch
-) noexcept nogil
 
-# returns -1, or the row of the block whose value cannot be written
-ctypedef Py_ssize_t (*WriteKernel)(
-    const Field*, const ColumnView*, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors, const uint8_t* scratch
-) noexcept nogil
+cdef inline Py_ssize_t bitmap_bytes(Py_ssize_t count) noexcept nogil:
+    return (count + 7) >> 3
 
-# appends to the builder, which has room; a NULL cursor is a NULL row. Returns -1, or the row where `reason` arose
-ctypedef Py_ssize_t (*ReadKernel)(
-    const Field*, ColumnBuilder, Py_ssize_t count, const uint8_t** cursors, const uint8_t** limits, Reason* reason
-) noexcept nogil
+
+cdef class RowFormat:
+    """The fields of a row. Immutable, usable from several threads at once."""
+    cdef readonly tuple types           # DataType of each field
+    cdef Field* fields                  # owned; len(types) of them
+    cdef int count
+
+    cdef int plant(self, const int* fixed_bytes) except -1      # fills `fields`, `fixed_bytes` being those of each kind
+
+
+cdef int raise_encoding(Reason reason, Py_ssize_t row, Py_ssize_t column, Py_ssize_t offset) except -1 nogil
+# EncodingError; column and offset -1: none

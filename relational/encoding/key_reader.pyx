@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from relational.chunk.column cimport BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, TIME
-from relational.chunk.column cimport TIMESTAMP, TIMESTAMPTZ, VARCHAR
+from relational.chunk.column cimport TIMESTAMP, TIMESTAMPTZ, has_bytes
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.decimal_key cimport decode_decimal
 from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
@@ -27,7 +27,7 @@ cdef Py_ssize_t read_keys(
     Reason* reason
 ) noexcept nogil:
     cdef Py_ssize_t failed
-    if field.kind == VARCHAR:
+    if has_bytes(field.kind):
         failed = read_strings(field, sink, count, cursors, limits, reason)
     elif field.kind == NUMERIC:
         failed = read_decimals(field, sink, count, cursors, limits, reason)
@@ -194,29 +194,6 @@ cdef Py_ssize_t read_decimals(
         if cursors[i] == NULL:
             return i
     return -1
-
-
-cdef inline const uint8_t* take_groups(
-    const uint8_t* at, const uint8_t* limit, uint64_t flip, uint8_t** out, Reason* reason
-) noexcept nogil:
-    """Copies the bytes of a non-empty string to `out`, which has 8 bytes to spare; returns what follows it."""
-    cdef uint64_t group
-    cdef uint8_t marker = 9
-    while marker == 9:
-        if limit - at < 9:
-            reason[0] = TRUNCATED
-            return NULL
-        group = load64(at) ^ flip
-        marker = <uint8_t>(at[8] ^ flip)
-        store64(out[0], group)
-        out[0] += 8
-        at += 9
-    out[0] -= 8
-    if marker == 0 or marker > 9 or (marker < 8 and group >> (8 * marker) != 0):
-        reason[0] = BAD_FORM
-        return NULL
-    out[0] += marker
-    return at
 
 
 cdef Py_ssize_t read_strings(

@@ -2,13 +2,14 @@
 
     integers      big-endian with the sign bit flipped
     REAL, DOUBLE  IEEE bits, -0.0 as 0.0, one NaN; sign bit set if it was clear, else all bits inverted
-    VARCHAR       00 if empty; else 01 and groups of 8 bytes, each followed by 09 if more follow, or by the
+    VARCHAR, BYTEA  00 if empty; else 01 and groups of 8 bytes, each followed by 09 if more follow, or by the
                   number of bytes that count in it, the rest of the group being zero
     DATE          int32 days, 0001-01-01 is 1       TIMESTAMPTZ  int64 microseconds since 1970
     TIME          u32 seconds, u32 nanoseconds      TIMESTAMP    int64 seconds, u32 nanoseconds
     INTERVAL      int128 microseconds of its length NUMERIC      see decimal_key
 
-All under the tag of the column, and all inverted where it descends. FORMAT.md has the examples.
+All under the tag of the column, and all inverted where it descends. FORMAT.md has the examples; composed kinds (STRUCT,
+LIST, JSONB) are in `key_cells`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -16,10 +17,10 @@ from libc.string cimport memcpy
 
 from relational.chunk.column cimport (
     BIGINT, BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ,
-    VARCHAR, bit_at, is_null,
+    bit_at, has_bytes, is_null,
 )
 from relational.encoding.decimal_key cimport encode_decimal
-from relational.encoding.field cimport DECIMAL_SLOT, Field
+from relational.encoding.field cimport Field
 from relational.chunk.scalar cimport (
     ArrowInterval, __builtin_bswap16, __builtin_bswap32, __builtin_bswap64, clock_of_time, day_number, int128_t,
     length_of_interval, load16, load32, load64, ordered32_of_float, ordered64_of_double, split_timestamp, store16,
@@ -30,13 +31,13 @@ cdef uint64_t SIGN64 = (<uint64_t>1) << 63
 
 
 cdef void add_key_sizes(
-    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, int32_t* sizes, uint8_t* scratch
+    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, Py_ssize_t* sizes, uint8_t* scratch
 ) noexcept nogil:
-    """VARCHAR and NUMERIC; the latter leaves its payloads in `scratch`, one slot a row, for the writer."""
+    """Kinds with bytes, and NUMERIC; the latter leaves its payloads in `scratch`, one slot a row, for the writer."""
     cdef Py_ssize_t i
     cdef int32_t size
     cdef uint8_t* slot
-    if field.kind == VARCHAR:
+    if has_bytes(field.kind):
         for i in range(count):
             size = view.offsets[start + i + 1] - view.offsets[start + i]
             sizes[i] += 1 if is_null(view, start + i) else 2 + ((size + 7) >> 3) * 9
@@ -61,7 +62,7 @@ cdef Py_ssize_t write_keys(
         write_small(field, view, start, count, cursors)
     elif kind == DOUBLE or kind == REAL:
         write_floats(field, view, start, count, cursors)
-    elif kind == VARCHAR:
+    elif has_bytes(kind):
         write_strings(field, view, start, count, cursors)
     elif kind == NUMERIC:
         write_decimals(field, view, start, count, cursors, scratch)

@@ -8,20 +8,21 @@ begins another of the same encoder, so a key of the leading columns is a prefix 
 
 import numpy as np
 
-from libc.stdint cimport int64_t, uint16_t
+from cpython.object cimport PyObject
+from libc.stdint cimport uint16_t
+from libc.stdlib cimport free, malloc
 
-from hummock.binary_column cimport BinaryColumn
-from hummock.key cimport Slice
-from relational.chunk.column cimport Column, KINDS, as_column
-from relational.encoding.field cimport Field
-from relational.encoding.key_reader cimport read_keys
-from relational.encoding.key_writer cimport add_key_sizes, write_keys
-from relational.encoding.row_blocks cimport RowFormat
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from relational.chunk.column cimport Column, ColumnView, KINDS, as_column
+from relational.chunk.column_builder cimport ColumnBuilder
+from relational.encoding.field cimport Field, RowFormat
+from relational.encoding.key_blocks cimport read_key_rows, write_key_rows
+from relational.encoding.key_cells cimport pass_flip_on
 
 from relational.types import ASCENDING, TypeKind
 
 cdef int KEY_BYTES[KINDS]               # tag and payload; 0: depends on the value
-KEY_BYTES[:] = [2, 3, 5, 9, 0, 5, 9, 0, 5, 9, 13, 9, 17]
+KEY_BYTES[:] = [2, 3, 5, 9, 0, 5, 9, 0, 5, 9, 13, 9, 17, 0, 0, 0, 0]
 
 cdef object LOSSY = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 
@@ -29,9 +30,15 @@ cdef object LOSSY = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL
 def is_lossy(data_type) -> bool:
     """A key of this type may decode to another, SQL-equal value, so a table keeps the column in its value too.
 
-    -0.0 and the NaNs, and intervals. NUMERIC is not: the scale is the type's, not the value's.
+    -0.0 and the NaNs, and intervals, also inside a nested type. NUMERIC is not: the scale is the type's, not the value's.
     """
-    return data_type.kind in LOSSY
+    return any([data_type.contains(kind) for kind in LOSSY])
+
+
+cdef const ColumnView* view_of(Column column, object data_type, Py_ssize_t rows, int place) except NULL:
+    if column.data_type != data_type or column.view.rows != rows:
+        raise ValueError(f"column {place} is {column!r}, not {rows} rows of {data_type}")
+    return &column.view
 
 
 cdef class KeyEncoder(RowFormat):
@@ -40,25 +47,34 @@ cdef class KeyEncoder(RowFormat):
     def __init__(self, types, orders=None):
         cdef int i
         cdef Field* field
+        self.plant(KEY_BYTES)
         self.orders = tuple(orders) if orders is not None else (ASCENDING,) * self.count
         if len(self.orders) != self.count:
             raise ValueError(f"{len(self.orders)} orders for {self.count} types")
-        self.add_sizes, self.write, self.read = add_key_sizes, write_keys, read_keys
         self.fixed_bytes = 0
         for i in range(self.count):
             field = &self.fields[i]
-            field.fixed_bytes = KEY_BYTES[field.kind]
             field.flip = 0xFF if self.orders[i].descending else 0
             field.value_tag = (0 if self.orders[i].nulls_are_largest else 1) ^ field.flip
             field.null_tag = field.value_tag ^ 1
+            pass_flip_on(field)
             if self.fixed_bytes >= 0:
                 self.fixed_bytes = self.fixed_bytes + field.fixed_bytes if field.fixed_bytes > 0 else -1
 
-    cdef BinaryColumn encode_columns(self, tuple columns, Py_ssize_t rows, int64_t table_id, const uint16_t* vnodes):
-        return self.write_rows(columns, rows, table_id, vnodes)
-
-    cdef list decode_slices(self, const Slice* keys, Py_ssize_t rows, Py_ssize_t skip):
-        return self.read_rows(None, keys, rows, skip, False, NULL)
+    cdef list read(self, BinaryColumn keys, Py_ssize_t skip):
+        cdef list sinks = [ColumnBuilder(data_type) for data_type in self.types]
+        cdef PyObject** borrowed = <PyObject**>malloc((self.count + 1) * sizeof(PyObject*))
+        cdef ColumnBuilder sink
+        cdef int i
+        if borrowed == NULL:
+            raise MemoryError("no memory to decode a block of rows")
+        try:
+            for i, sink in enumerate(sinks):
+                borrowed[i] = <PyObject*>sink
+            read_key_rows(self.fields, self.count, borrowed, keys, skip)
+        finally:
+            free(borrowed)
+        return [sink.finish() for sink in sinks]
 
     def encode(self, columns, *, table_id=None, vnodes=None, rows=None) -> BinaryColumn:
         """The key of each row of `columns` (of all types, or of the leading ones: prefixes of keys).
@@ -67,9 +83,12 @@ cdef class KeyEncoder(RowFormat):
         `vnodes` (uint16[rows]). `rows` is needed only where there is neither a column nor vnodes. EncodingError
         for a value without a key (a date beyond int32 days, a time of day outside 24 hours).
         """
+        cdef BinaryColumnBuilder out = BinaryColumnBuilder()
         cdef tuple taken = tuple([as_column(source) for source in columns])
+        cdef const ColumnView** views
         cdef const uint16_t[::1] view
         cdef const uint16_t* numbers = NULL
+        cdef int i, count = len(taken)
         if rows is None:
             rows = len(taken[0]) if taken else len(vnodes) if vnodes is not None else 0
         if table_id is not None and not 0 <= table_id <= 0xFFFFFFFF:
@@ -79,7 +98,18 @@ cdef class KeyEncoder(RowFormat):
             if view.shape[0] != rows:
                 raise ValueError(f"{view.shape[0]} vnodes for {rows} rows")
             numbers = &view[0] if rows > 0 else NULL
-        return self.encode_columns(taken, rows, -1 if table_id is None else table_id, numbers)
+        if count > self.count:
+            raise ValueError(f"{count} columns for a row of {self.count}")
+        views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
+        if views == NULL:
+            raise MemoryError("no memory to encode a block of rows")
+        try:
+            for i in range(count):
+                views[i] = view_of(taken[i], self.types[i], rows, i)
+            write_key_rows(self.fields, views, count, rows, -1 if table_id is None else table_id, numbers, out)
+        finally:
+            free(views)
+        return out.finish()
 
     def encode_row(self, row, *, table_id=None, vnode=0) -> bytes:
         """The key of one row of Python values, or of its leading ones."""
@@ -95,7 +125,7 @@ cdef class KeyEncoder(RowFormat):
         EncodingError naming row, column and byte for anything that `encode` did not write.
         """
         cdef BinaryColumn column = BinaryColumn.from_arrow(keys)
-        return self.read_rows(column, NULL, column.rows, skip, False, NULL)
+        return self.read(column, skip)
 
     def decode_row(self, bytes key, Py_ssize_t skip=0) -> tuple:
         """The Python values of one key."""

@@ -1,13 +1,15 @@
 """Kernels that write and read one column of a block of rows in value form.
 
-A tag, 00 for NULL or 01, and then, little-endian and without loss:
+Payloads are little-endian and lose nothing:
 
     integers, REAL, DOUBLE  as in memory            BOOLEAN    00 or 01
     NUMERIC                 int128, the value times 10 ** scale of the type
-    VARCHAR                 u32 bytes, then the bytes
+    VARCHAR, BYTEA          the bytes               JSONB      canonical text
     DATE                    int32 days, 0001-01-01 is 1        TIMESTAMPTZ  int64 microseconds since 1970
     TIME                    u32 seconds, u32 nanoseconds       TIMESTAMP    int64 seconds, u32 nanoseconds
     INTERVAL                int32 months, int32 days, int64 microseconds
+
+Where they stand in a row is said in `value`; STRUCT and LIST are in `value_cells`.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -15,92 +17,81 @@ from libc.string cimport memcpy, memset
 
 from relational.chunk.column cimport (
     BIGINT, BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ,
-    VARCHAR, bit_at, is_null, width_of,
+    bit_at, is_null, width_of,
 )
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
 from relational.chunk.scalar cimport (
     ArrowInterval, arrow_day, clock_of_time, day_number, floor_divide, int128_t, join_timestamp, load32, load64,
     split_timestamp, store32, store64, time_of_clock, uint128_t,
 )
-
-cdef enum:
-    NULL_TAG = 0
-    VALUE_TAG = 1
+from relational.encoding.field cimport BAD_FORM, FINE, Field, OUT_OF_RANGE, Reason
 
 cdef int64_t MOST_MICROSECONDS = INT64_MAX // 1000      # of an interval: Arrow's are int64 nanoseconds
 
 
-cdef inline bint is_plain(int kind) noexcept nogil:
-    """The payload is the value as it lies in memory."""
+cdef bint is_plain(int kind) noexcept nogil:
     return (kind == SMALLINT or kind == INT or kind == BIGINT or kind == REAL or kind == DOUBLE
             or kind == TIMESTAMPTZ or kind == NUMERIC)
 
 
-cdef void add_value_sizes(
-    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, int32_t* sizes, uint8_t* scratch
+cdef bint write_fixed(
+    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** rows, Py_ssize_t at,
+    Py_ssize_t null_byte, uint8_t null_bit, Py_ssize_t* failed
 ) noexcept nogil:
-    """VARCHAR, the only kind whose size depends on the value."""
-    cdef const int32_t* offsets = view.offsets + start
     cdef Py_ssize_t i
-    for i in range(count):
-        sizes[i] += 1 if is_null(view, start + i) else 5 + offsets[i + 1] - offsets[i]
-
-
-cdef Py_ssize_t write_values(
-    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors,
-    const uint8_t* scratch
-) noexcept nogil:
-    cdef int payload = field.fixed_bytes - 1
-    if field.kind == VARCHAR:
-        write_text(view, start, count, cursors)
-    elif payload == 8 and is_plain(field.kind):
-        write_plain(view, start, count, cursors, 8)
-    elif payload == 4 and is_plain(field.kind):
-        write_plain(view, start, count, cursors, 4)
-    elif is_plain(field.kind):
-        write_plain(view, start, count, cursors, payload)
+    if not is_plain(field.kind) or view.validity != NULL:
+        for i in range(count):
+            if is_null(view, start + i):
+                rows[i][null_byte] |= null_bit
+                memset(rows[i] + at, 0, <size_t>field.fixed_bytes)
+            elif not put_one(field, view, start + i, rows[i] + at):
+                failed[0] = i
+                return False
+    elif field.fixed_bytes == 8:
+        scatter(view.values + start * 8, count, rows, at, 8)
+    elif field.fixed_bytes == 4:
+        scatter(view.values + start * 4, count, rows, at, 4)
     else:
-        return write_converted(field, view, start, count, cursors)
-    return -1
+        scatter(view.values + start * field.fixed_bytes, count, rows, at, field.fixed_bytes)
+    return True
 
 
-cdef inline void write_plain(
-    const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors, int width
-) noexcept nogil:
-    cdef const uint8_t* values = view.values + start * width
-    cdef uint8_t* out
+cdef inline void scatter(const uint8_t* values, Py_ssize_t count, uint8_t** rows, Py_ssize_t at, int width) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(count):
-        out = cursors[i]
-        if is_null(view, start + i):
-            out[0] = NULL_TAG
-            cursors[i] = out + 1
-        else:
-            out[0] = VALUE_TAG
-            memcpy(out + 1, values + i * width, <size_t>width)
-            cursors[i] = out + 1 + width
+        memcpy(rows[i] + at, values + i * width, <size_t>width)
 
 
-cdef void write_text(
-    const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors
+cdef bint put_one(const Field* field, const ColumnView* view, Py_ssize_t row, uint8_t* out) noexcept nogil:
+    cdef int width = width_of(field.kind)
+    if field.kind == BOOLEAN:
+        out[0] = bit_at(view.values, view.offset + row)
+        return True
+    if is_plain(field.kind):
+        memcpy(out, view.values + row * width, <size_t>width)
+        return True
+    return put_time(field.kind, view.values + row * width, out)
+
+
+cdef void write_texts(
+    const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** rows, Py_ssize_t end_at, Py_ssize_t head,
+    uint8_t** tails, Py_ssize_t null_byte, uint8_t null_bit
 ) noexcept nogil:
-    # Exact copies: the next row's earlier columns already stand behind this one.
+    # Exact copies: the next row's shape already stands behind this one.
     cdef const int32_t* offsets = view.offsets + start
-    cdef uint8_t* out
+    cdef uint8_t* tail
     cdef int32_t size
     cdef Py_ssize_t i
     for i in range(count):
-        out = cursors[i]
+        tail = tails[i]
         if is_null(view, start + i):
-            out[0] = NULL_TAG
-            cursors[i] = out + 1
-            continue
-        size = offsets[i + 1] - offsets[i]
-        out[0] = VALUE_TAG
-        store32(out + 1, <uint32_t>size)
-        copy_exact(out + 5, view.data + offsets[i], size)
-        cursors[i] = out + 5 + size
+            rows[i][null_byte] |= null_bit
+        else:
+            size = offsets[i + 1] - offsets[i]
+            copy_exact(tail, view.data + offsets[i], size)
+            tail += size
+            tails[i] = tail
+        store32(rows[i] + end_at, <uint32_t>(tail - rows[i] - head))
 
 
 cdef inline void copy_exact(uint8_t* out, const uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -120,27 +111,6 @@ cdef inline void copy_exact(uint8_t* out, const uint8_t* data, Py_ssize_t size) 
         out[0] = data[0]
         out[size >> 1] = data[size >> 1]
         out[size - 1] = data[size - 1]
-
-
-cdef Py_ssize_t write_converted(
-    const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors
-) noexcept nogil:
-    cdef int width = width_of(field.kind)
-    cdef Py_ssize_t i
-    cdef uint8_t* out
-    for i in range(count):
-        out = cursors[i]
-        if is_null(view, start + i):
-            out[0] = NULL_TAG
-            cursors[i] = out + 1
-            continue
-        out[0] = VALUE_TAG
-        if field.kind == BOOLEAN:
-            out[1] = bit_at(view.values, view.offset + start + i)
-        elif not put_time(field.kind, view.values + (start + i) * width, out + 1):
-            return i
-        cursors[i] = out + field.fixed_bytes
-    return -1
 
 
 cdef inline bint put_time(int kind, const uint8_t* value, uint8_t* out) noexcept nogil:
@@ -169,40 +139,62 @@ cdef inline bint put_time(int kind, const uint8_t* value, uint8_t* out) noexcept
     return fine
 
 
-cdef Py_ssize_t read_values(
-    const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** cursors, const uint8_t** limits,
-    Reason* reason
+cdef Reason read_fixed(
+    const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** rows, Py_ssize_t at,
+    Py_ssize_t null_byte, uint8_t null_bit, Py_ssize_t* failed
 ) noexcept nogil:
-    cdef Py_ssize_t failed
-    if field.kind == VARCHAR:
-        failed = read_text(sink, count, cursors, limits, reason)
-    elif field.fixed_bytes == 9 and is_plain(field.kind):
-        failed = read_plain(field, sink, count, cursors, limits, 8, reason)
-    elif field.fixed_bytes == 5 and is_plain(field.kind):
-        failed = read_plain(field, sink, count, cursors, limits, 4, reason)
-    elif is_plain(field.kind):
-        failed = read_plain(field, sink, count, cursors, limits, field.fixed_bytes - 1, reason)
+    cdef Reason reason = FINE
+    cdef uint8_t* present = sink.present + sink.rows
+    cdef int width = sink.width
+    cdef uint8_t* values = sink.values + sink.rows * width
+    cdef Py_ssize_t i, nulls = 0
+    for i in range(count):
+        present[i] = rows[i][null_byte] & null_bit == 0
+        nulls += not present[i]
+    if is_plain(field.kind) and field.kind != NUMERIC:
+        if width == 8:
+            collect(values, count, rows, at, 8)
+        elif width == 4:
+            collect(values, count, rows, at, 4)
+        else:
+            collect(values, count, rows, at, width)
     else:
-        failed = read_converted(field, sink, count, cursors, limits, reason)
-    if failed < 0:
-        sink.rows += count
-    return failed
+        for i in range(count):
+            if not present[i]:
+                memset(values + i * width, 0, <size_t>width)
+                continue
+            reason = take_one(field, rows[i] + at, values + i * width)
+            if reason != FINE:
+                failed[0] = i
+                return reason
+    sink.rows += count
+    sink.nulls += nulls
+    return FINE
 
 
-cdef inline int take_tag(const uint8_t** cursor, const uint8_t* limit, Reason* reason) noexcept nogil:
-    """1: a payload follows, 0: NULL or no row at all, -1: neither."""
-    cdef int tag
-    if cursor[0] >= limit:
-        if cursor[0] == NULL:
-            return 0
-        reason[0] = TRUNCATED
-        return -1
-    tag = cursor[0][0]
-    cursor[0] += 1
-    if tag > VALUE_TAG:
-        reason[0] = BAD_TAG
-        return -1
-    return tag
+cdef inline void collect(
+    uint8_t* values, Py_ssize_t count, const uint8_t** rows, Py_ssize_t at, int width
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        memcpy(values + i * width, rows[i] + at, <size_t>width)
+
+
+cdef void read_bytes(ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops) noexcept nogil:
+    cdef int32_t* ends = <int32_t*>sink.values + sink.rows + 1
+    cdef uint8_t* present = sink.present + sink.rows
+    cdef uint8_t* out = sink.data + sink.data_size
+    cdef Py_ssize_t i, size, nulls = 0
+    for i in range(count):
+        size = stops[i] - starts[i]
+        present[i] = starts[i] != NULL
+        nulls += not present[i]
+        copy_exact(out, starts[i], size)
+        out += size
+        ends[i] = <int32_t>(out - sink.data)
+    sink.data_size = out - sink.data
+    sink.rows += count
+    sink.nulls += nulls
 
 
 cdef inline bint fits(const uint8_t* value, int precision) noexcept nogil:
@@ -219,93 +211,11 @@ cdef inline bint fits(const uint8_t* value, int precision) noexcept nogil:
     return magnitude < bound
 
 
-cdef inline Py_ssize_t read_plain(
-    const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** cursors, const uint8_t** limits,
-    int width, Reason* reason
-) noexcept nogil:
-    cdef uint8_t* values = sink.values + sink.rows * width
-    cdef uint8_t* present = sink.present + sink.rows
-    cdef const uint8_t* at
-    cdef Py_ssize_t i
-    cdef int tag
-    for i in range(count):
-        at = cursors[i]
-        if limits[i] - at > width and at[0] == VALUE_TAG:
-            memcpy(values + i * width, at + 1, <size_t>width)
-            present[i] = 1
-            cursors[i] = at + 1 + width
-            if field.kind == NUMERIC and not fits(values + i * width, field.precision):
-                reason[0] = OUT_OF_RANGE
-                return i
-            continue
-        tag = take_tag(&cursors[i], limits[i], reason)
-        if tag != 0:
-            reason[0] = TRUNCATED if tag > 0 else reason[0]
-            return i
-        present[i] = 0
-        memset(values + i * width, 0, <size_t>width)
-        sink.nulls += 1
-    return -1
-
-
-cdef Py_ssize_t read_text(
-    ColumnBuilder sink, Py_ssize_t count, const uint8_t** cursors, const uint8_t** limits, Reason* reason
-) noexcept nogil:
-    """REQUIRES 16 bytes to spare behind the room for all strings."""
-    cdef int32_t* ends = <int32_t*>sink.values + sink.rows + 1
-    cdef uint8_t* present = sink.present + sink.rows
-    cdef uint8_t* out = sink.data + sink.data_size
-    cdef const uint8_t* at
-    cdef Py_ssize_t i, size
-    cdef int tag
-    for i in range(count):
-        tag = take_tag(&cursors[i], limits[i], reason)
-        if tag < 0:
-            return i
-        present[i] = <uint8_t>tag
-        sink.nulls += not tag
-        if tag == 1:
-            at = cursors[i]
-            if limits[i] - at < 4 or limits[i] - at - 4 < <Py_ssize_t>load32(at):
-                reason[0] = TRUNCATED
-                return i
-            size = load32(at)
-            if size <= 16 and limits[i] - at >= 20:
-                memcpy(out, at + 4, 16)
-            else:
-                memcpy(out, at + 4, <size_t>size)
-            out += size
-            cursors[i] = at + 4 + size
-        ends[i] = <int32_t>(out - sink.data)
-    sink.data_size = out - sink.data
-    return -1
-
-
-cdef Py_ssize_t read_converted(
-    const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** cursors, const uint8_t** limits,
-    Reason* reason
-) noexcept nogil:
-    cdef int width = sink.width, payload = field.fixed_bytes - 1, tag
-    cdef uint8_t* values = sink.values + sink.rows * width
-    cdef uint8_t* present = sink.present + sink.rows
-    cdef Py_ssize_t i
-    for i in range(count):
-        tag = take_tag(&cursors[i], limits[i], reason)
-        if tag < 0:
-            return i
-        present[i] = <uint8_t>tag
-        if tag == 0:
-            memset(values + i * width, 0, <size_t>width)
-            sink.nulls += 1
-            continue
-        if limits[i] - cursors[i] < payload:
-            reason[0] = TRUNCATED
-            return i
-        reason[0] = take_converted(field.kind, cursors[i], values + i * width)
-        if reason[0] != FINE:
-            return i
-        cursors[i] += payload
-    return -1
+cdef Reason take_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil:
+    if not is_plain(field.kind):
+        return take_converted(field.kind, at, value)
+    memcpy(value, at, <size_t>field.fixed_bytes)
+    return OUT_OF_RANGE if field.kind == NUMERIC and not fits(value, field.precision) else FINE
 
 
 cdef inline Reason take_converted(int kind, const uint8_t* at, uint8_t* value) noexcept nogil:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.chunk.json_text import canonical_json
 from relational.expr import arithmetic, text_values
 from relational.expr.coercion import WIDE, digits
 from relational.expr.evaluation import (
@@ -41,6 +42,10 @@ _LONG_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,4})
 def can_cast(source: DataType, target: DataType) -> bool:
     """Whether CAST(source AS target) has a meaning at all."""
     kinds = (source.kind, target.kind)
+    if source.is_nested or target.is_nested:
+        pairs = zip(source.children, target.children, strict=False)
+        is_fitting = source.kind is target.kind is TypeKind.STRUCT and len(source.fields) == len(target.fields)
+        return source == target or (is_fitting and all(can_cast(*pair) for pair in pairs))
     if source.kind == target.kind or TypeKind.VARCHAR in kinds or (source.is_numeric and target.is_numeric):
         return True
     if TypeKind.BOOLEAN in kinds:
@@ -59,6 +64,8 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
     if source == target:
         return value
     array = evaluation.column(value)
+    if source.kind is TypeKind.STRUCT:
+        return _struct(evaluation, array, source, target)
     if source.kind is TypeKind.VARCHAR:
         return _FROM_TEXT[target.kind](evaluation, pc.utf8_trim_whitespace(array), target)
     if target.kind is TypeKind.VARCHAR:
@@ -78,6 +85,13 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
         days = np.floor_divide(numbers(array, "<i8"), MICROSECONDS_PER_DAY).astype(np.int32)
         return from_numbers(days, target.arrow, valid_rows(array))
     return array.cast(target.arrow)
+
+
+def _struct(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+    """Field by field, by their places."""
+    types = zip(array.flatten(), source.children, target.children, strict=True)
+    fields = [evaluation.column(cast(evaluation, part, *pair)) for part, *pair in types]
+    return pa.StructArray.from_arrays(fields, fields=list(target.arrow), mask=array.is_null())
 
 
 def _to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
@@ -209,6 +223,20 @@ def _moment_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -
     return value
 
 
+def _json_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    bad = np.zeros(len(array), np.uint8)
+    texts = canonical_json(array, bad)
+    evaluation.fail(bad.view(np.bool_), f"invalid text for {target}")
+    return pa.ExtensionArray.from_storage(target.arrow, texts)
+
+
+def _bytes_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    good = booleans(pc.match_substring_regex(array, r"^\\x([0-9a-fA-F]{2})*$"))
+    evaluation.fail(~good & valid_rows(array), f"invalid text for {target}")
+    texts = zip(array.to_pylist(), good, strict=True)
+    return pa.array([bytes.fromhex(text[2:]) if fits else None for text, fits in texts], pa.binary())
+
+
 def _same(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
     return array
 
@@ -226,4 +254,6 @@ _FROM_TEXT: dict[TypeKind, Callable[[Evaluation, pa.Array, DataType], pa.Array]]
     TypeKind.TIMESTAMP: _moment_of_text,
     TypeKind.TIMESTAMPTZ: _moment_of_text,
     TypeKind.INTERVAL: _moment_of_text,
+    TypeKind.BYTEA: _bytes_of_text,
+    TypeKind.JSONB: _json_of_text,
 }

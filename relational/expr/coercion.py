@@ -70,7 +70,7 @@ def can_assign(source: DataType, target: DataType) -> bool:
     """Whether a value of `source` may be stored in a column of `target`: widening, narrowing with a
     check, or as text.
     """
-    if target.kind is TypeKind.VARCHAR or (source.is_numeric and target.is_numeric):
+    if (target.kind is TypeKind.VARCHAR and not source.is_nested) or (source.is_numeric and target.is_numeric):
         return True
     return can_widen(source, target) or (source.kind in _MOMENTS and target.kind in _MOMENTS)
 

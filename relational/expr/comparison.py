@@ -1,8 +1,8 @@
 """Comparison, equality and membership in SQL's own order, whatever Arrow thinks of it (ruling R4).
 
 NaN equals NaN and stands above every number, -0.0 equals 0.0, NUMERIC compares by value across scales,
-an interval by its length with months of 30 days. Text compares by its bytes. Both operands have one
-type family when they get here.
+an interval by its length with months of 30 days. Text compares by its bytes, composed values as their parts do. Both
+operands have one type family when they get here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.chunk.column import Column
+from relational.chunk.row_order import compare_columns
 from relational.expr.evaluation import Evaluation, Value, booleans, valid_rows
 from relational.expr.kernels import decimal_compare
 from relational.types.data_type import DataType
@@ -41,11 +43,16 @@ _SIGNS = {
 def compare(operation: str, evaluation: Evaluation, left: Value, right: Value) -> Value:
     """BOOLEAN of `operation`, NULL where a side is."""
     arrow = left.type
-    if pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _has_nan(left) or _has_nan(right):
+    is_special = pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _is_composed(arrow)
+    if is_special or _has_nan(left) or _has_nan(right):
         left, right = evaluation.column(left), evaluation.column(right)
         valid = valid_rows(left) & valid_rows(right)
         return pa.array(_SIGNS[operation](_signs(left, right), 0), mask=~valid)
     return _ARROW[operation](left, right)
+
+
+def _is_composed(arrow: pa.DataType) -> bool:
+    return pa.types.is_nested(arrow) or isinstance(arrow, pa.BaseExtensionType)
 
 
 def _has_nan(value: Value) -> bool:
@@ -58,6 +65,8 @@ def _as_array(value: Value) -> pa.Array:
 
 def _signs(left: pa.Array, right: pa.Array) -> np.ndarray:
     """int8[rows]: -1, 0 or 1; arbitrary where a side is NULL."""
+    if _is_composed(left.type):
+        return compare_columns(Column(left), Column(right))
     if pa.types.is_decimal(left.type):
         return decimal_compare(left, right, len(left), left.type.scale, right.type.scale)
     if pa.types.is_interval(left.type):
@@ -108,7 +117,8 @@ def is_member(evaluation: Evaluation, args: list[Value], data_type: DataType) ->
 
 def _arrow_equality(arrow: pa.DataType) -> bool:
     """Whether Arrow's equality is SQL's for the type."""
-    return not (pa.types.is_floating(arrow) or pa.types.is_decimal(arrow) or pa.types.is_interval(arrow))
+    special = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_interval, _is_composed)
+    return not any(is_it(arrow) for is_it in special)
 
 
 def extreme(operation: str, evaluation: Evaluation, args: list[Value]) -> pa.Array:

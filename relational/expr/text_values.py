@@ -54,6 +54,10 @@ def to_text(array: pa.Array, source: DataType) -> pa.Array:
     if source.kind is TypeKind.INTERVAL:
         texts = [None if v is None else str(Interval.from_arrow(v)) for v in array.to_pylist()]
         return pa.array(texts, pa.string())
+    if source.kind is TypeKind.BYTEA:
+        return pa.array([None if v is None else "\\x" + v.hex() for v in array.to_pylist()], pa.string())
+    if source.kind is TypeKind.JSONB:
+        return array.storage
     text = array.cast(pa.string())
     if source.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ, TypeKind.TIME):
         text = pc.replace_substring_regex(text, r"\.?0+(Z?)$", r"\1") if _has_fraction(text) else text

@@ -22,7 +22,7 @@ from relational.types.ordering import SortKey
 
 ROW_ID = "_row_id"
 CONNECTOR_OPTION = "connector"
-_OPENING, _CLOSING = (TokenType.L_PAREN,), (TokenType.R_PAREN,)
+_OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
 
 
 def _read_type(reader: TokenReader) -> DataType:
-    """A type: words, and digits in parentheses."""
+    """A type: words, digits in parentheses, fields in angle brackets, square brackets."""
     start, end = reader.place
     depth = 0
     while (token := reader.peek()) is not None:

@@ -38,7 +38,10 @@ class RowSerde:
         self.key_encoder = KeyEncoder(
             [self.types[index] for index in self.pk], [key.order for key in catalog.pk]
         )
-        self.value_encoder = ValueEncoder([self.types[index] for index in catalog.value_indices])
+        stored = [catalog.columns[index] for index in catalog.value_indices]
+        self.value_encoder = ValueEncoder(
+            [column.data_type for column in stored], [column.column_id for column in stored]
+        )
         self._places = tuple(self._place(column) for column in self.columns)
 
     @property

@@ -1,9 +1,9 @@
 """Types, schemas, orders and intervals: what a column is, before there are any rows."""
 
-from relational.types.data_type import DataType, TypeKind
+from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.interval import Interval
 from relational.types.ordering import ASCENDING, DESCENDING, OrderType, SortKey
-from relational.types.schema import Field, Schema
+from relational.types.schema import Schema
 
 __all__ = [
     "ASCENDING",

@@ -1,19 +1,23 @@
-"""SQL's primitive types and their Arrow twins.
+"""SQL's types and their Arrow twins.
 
 Every column of a type has exactly one Arrow layout here, so that kernels meet one layout per type; other
-Arrow layouts of the same values (large strings, dictionaries, other time units) are converted at the door.
+Arrow layouts of the same values (large strings, dictionaries, list views, other time units) are converted at
+the door.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar
 
 import pyarrow as pa
 
 from relational.errors import BindError
+from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
 
 MAX_PRECISION = 38
 DEFAULT_SCALE = 10
@@ -35,15 +39,34 @@ class TypeKind(IntEnum):
     TIMESTAMP = 10
     TIMESTAMPTZ = 11
     INTERVAL = 12
+    BYTEA = 13
+    JSONB = 14
+    STRUCT = 15
+    LIST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a row or a field of a STRUCT: its name and its type. It may always hold NULL."""
+
+    name: str
+    data_type: DataType
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.data_type}"
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type. `precision` and `scale` (0 <= scale <= precision <= 38) are NUMERIC's and None elsewhere."""
+    """A type. `precision` and `scale` (0 <= scale <= precision <= 38) are NUMERIC's, `fields` are STRUCT's (one at
+    least, no two of one name), `element` is LIST's; None or empty elsewhere.
+    """
 
     kind: TypeKind
     precision: int | None = None
     scale: int | None = None
+    fields: tuple[Field, ...] = ()
+    element: DataType | None = None
 
     BOOLEAN: ClassVar[DataType]
     SMALLINT: ClassVar[DataType]
@@ -58,8 +81,17 @@ class DataType:
     TIMESTAMP: ClassVar[DataType]
     TIMESTAMPTZ: ClassVar[DataType]
     INTERVAL: ClassVar[DataType]
+    BYTEA: ClassVar[DataType]
+    JSONB: ClassVar[DataType]
 
     def __post_init__(self) -> None:
+        if bool(self.fields) != (self.kind is TypeKind.STRUCT):
+            raise BindError("a STRUCT has at least one field, and no other type has any")
+        if (self.element is None) == (self.kind is TypeKind.LIST):
+            raise BindError("a LIST has an element type, and no other type has one")
+        names = [field.name for field in self.fields]
+        if len(set(names)) < len(names):
+            raise BindError(f"two fields of a STRUCT have one name: {', '.join(names)}")
         if self.kind is not TypeKind.NUMERIC:
             if self.precision is not None or self.scale is not None:
                 raise BindError(f"{self.kind.name} has neither precision nor scale")
@@ -80,40 +112,52 @@ class DataType:
         return cls(TypeKind.NUMERIC, precision, scale)
 
     @classmethod
+    def struct(cls, fields: Iterable[Field]) -> DataType:
+        """STRUCT of `fields`, in their order."""
+        return cls(TypeKind.STRUCT, fields=tuple(fields))
+
+    @classmethod
+    def list_of(cls, element: DataType) -> DataType:
+        """LIST of `element`."""
+        return cls(TypeKind.LIST, element=element)
+
+    @classmethod
     def parse(cls, text: str) -> DataType:
-        """The type that SQL writes so, e.g. `numeric(10, 2)`; BindError where there is none."""
-        match = _SPELLING.fullmatch(text.strip().lower())
-        kind = _KIND_OF_NAME.get(" ".join(match["name"].split())) if match else None
-        if match is None or kind is None:
-            raise BindError(f"there is no type {text.strip()!r}")
-        if match["precision"] is None:
-            return cls(kind)
-        if kind is not TypeKind.NUMERIC:
-            raise BindError(f"{kind.name} takes no length: {text.strip()!r}")
-        return cls(kind, int(match["precision"]), int(match["scale"] or 0))
+        """The type that SQL writes so, e.g. `numeric(10, 2)[]` or `struct<a int, "b c" text>`; BindError where
+        there is none.
+        """
+        return _Spelling(text).whole()
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
-        """The type for columns of an Arrow type (times are cut to microseconds), or BindError."""
-        if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
+        """The type for columns of an Arrow type (times are cut to microseconds), or BindError, which says what to
+        do. A map is a list of structs of key and value.
+        """
+        types = pa.types
+        if types.is_dictionary(arrow) or types.is_run_end_encoded(arrow):
             return cls.from_arrow(arrow.value_type)
-        if pa.types.is_decimal(arrow):
+        if types.is_decimal(arrow) and arrow.precision <= MAX_PRECISION and 0 <= arrow.scale <= arrow.precision:
             return cls.numeric(arrow.precision, arrow.scale)
-        if pa.types.is_timestamp(arrow):
+        if types.is_timestamp(arrow):
             return cls.TIMESTAMP if arrow.tz is None else cls.TIMESTAMPTZ
-        kind = _KIND_OF_ARROW.get(arrow)
-        if kind is not None:
-            return cls(kind)
+        if types.is_struct(arrow) and arrow.num_fields:
+            return cls.struct(Field(field.name, cls.from_arrow(field.type)) for field in arrow)
+        if types.is_map(arrow):
+            pair = (Field("key", cls.from_arrow(arrow.key_type)), Field("value", cls.from_arrow(arrow.item_type)))
+            return cls.list_of(cls.struct(pair))
+        if any(is_list(arrow) for is_list in _LISTS):
+            return cls.list_of(cls.from_arrow(arrow.value_type))
         if arrow == pa.uint64():
             return cls.numeric(20, 0)
-        raise BindError(f"no SQL type holds Arrow's {arrow}")
+        name = plain_kind(arrow)
+        if name is None:
+            raise BindError(f"no SQL type holds Arrow's {arrow}: {what_to_do(arrow)}")
+        return cls(TypeKind[name])
 
     @property
     def arrow(self) -> pa.DataType:
         """The one Arrow type of columns of this type."""
-        if self.kind is TypeKind.NUMERIC:
-            return pa.decimal128(self.precision, self.scale)
-        return _ARROW_OF_KIND[self.kind]
+        return _arrow_of(self)
 
     @property
     def is_numeric(self) -> bool:
@@ -128,14 +172,39 @@ class DataType:
     def is_float(self) -> bool:
         return self.kind in (TypeKind.REAL, TypeKind.DOUBLE)
 
+    @property
+    def is_nested(self) -> bool:
+        return self.kind in (TypeKind.STRUCT, TypeKind.LIST)
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        """The types of a STRUCT's fields or of a LIST's element; empty elsewhere."""
+        return (self.element,) if self.element is not None else tuple(field.data_type for field in self.fields)
+
+    def contains(self, kind: TypeKind) -> bool:
+        """Whether it or a type inside it is of `kind`."""
+        return self.kind is kind or any(child.contains(kind) for child in self.children)
+
     def __str__(self) -> str:
         if self.kind is TypeKind.NUMERIC:
             return f"NUMERIC({self.precision}, {self.scale})"
+        if self.kind is TypeKind.LIST:
+            return f"{self.element}[]"
+        if self.kind is TypeKind.STRUCT:
+            return f"STRUCT<{', '.join(f'{_quoted(field.name)} {field.data_type}' for field in self.fields)}>"
         return self.kind.name
 
     def __repr__(self) -> str:
         return f"DataType({str(self)!r})"
 
+
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 
 _ARROW_OF_KIND = {
     TypeKind.BOOLEAN: pa.bool_(),
@@ -150,21 +219,21 @@ _ARROW_OF_KIND = {
     TypeKind.TIMESTAMP: pa.timestamp("us"),
     TypeKind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
     TypeKind.INTERVAL: pa.month_day_nano_interval(),
+    TypeKind.BYTEA: pa.binary(),
+    TypeKind.JSONB: JSONB_ARROW,
 }
 
-_KIND_OF_ARROW = {arrow: kind for kind, arrow in _ARROW_OF_KIND.items()} | {
-    pa.int8(): TypeKind.SMALLINT,
-    pa.uint8(): TypeKind.SMALLINT,
-    pa.uint16(): TypeKind.INT,
-    pa.uint32(): TypeKind.BIGINT,
-    pa.float16(): TypeKind.REAL,
-    pa.large_utf8(): TypeKind.VARCHAR,
-    pa.string_view(): TypeKind.VARCHAR,
-    pa.date64(): TypeKind.DATE,
-    pa.time32("s"): TypeKind.TIME,
-    pa.time32("ms"): TypeKind.TIME,
-    pa.time64("ns"): TypeKind.TIME,
-}
+
+@lru_cache(1024)
+def _arrow_of(data_type: DataType) -> pa.DataType:
+    if data_type.kind is TypeKind.NUMERIC:
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if data_type.element is not None:
+        return pa.list_(data_type.element.arrow)
+    if data_type.kind is TypeKind.STRUCT:
+        return pa.struct([pa.field(field.name, field.data_type.arrow) for field in data_type.fields])
+    return _ARROW_OF_KIND[data_type.kind]
+
 
 _KIND_OF_NAME = {
     name: kind
@@ -182,13 +251,90 @@ _KIND_OF_NAME = {
         TypeKind.TIMESTAMP: ("timestamp", "timestamp without time zone"),
         TypeKind.TIMESTAMPTZ: ("timestamptz", "timestamp with time zone"),
         TypeKind.INTERVAL: ("interval",),
+        TypeKind.BYTEA: ("bytea",),
+        TypeKind.JSONB: ("jsonb",),
     }.items()
     for name in names
 }
 
-_SPELLING = re.compile(
-    r"(?P<name>[a-z][a-z0-9 ]*?)\s*(?:\(\s*(?P<precision>\d+)\s*(?:,\s*(?P<scale>\d+)\s*)?\))?"
-)
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_TOKEN = re.compile(r'\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<quoted>"(?:[^"]|"")*")|(?P<rest>\d+|.))', re.DOTALL)
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+class _Spelling:
+    """A type's text, read from left to right."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tokens = [match.group().strip() for match in _TOKEN.finditer(text.strip())]
+        self.tokens.append("")
+        self.at = 0
+
+    def fail(self) -> BindError:
+        return BindError(f"there is no type {self.text.strip()!r}")
+
+    def next(self) -> str:
+        token = self.tokens[self.at]
+        self.at += token != ""
+        return token
+
+    def accept(self, token: str) -> bool:
+        found = self.tokens[self.at].lower() == token
+        self.at += found
+        return found
+
+    def whole(self) -> DataType:
+        data_type = self.one()
+        if self.at != len(self.tokens) - 1:
+            raise self.fail()
+        return data_type
+
+    def one(self) -> DataType:
+        data_type = self.struct() if self.accept("struct") else self.plain()
+        while self.accept("["):
+            if not self.accept("]"):
+                raise self.fail()
+            data_type = DataType.list_of(data_type)
+        return data_type
+
+    def struct(self) -> DataType:
+        fields: list[Field] = []
+        if not self.accept("<"):
+            raise self.fail()
+        while not fields or self.accept(","):
+            name = self.next()
+            if name.startswith('"') and len(name) > 1:
+                name = name[1:-1].replace('""', '"')
+            elif _PLAIN_NAME.fullmatch(name := name.lower()) is None:
+                raise self.fail()
+            fields.append(Field(name, self.one()))
+        if not self.accept(">"):
+            raise self.fail()
+        return DataType.struct(fields)
+
+    def plain(self) -> DataType:
+        words = []
+        while _PLAIN_NAME.fullmatch(self.tokens[self.at].lower()):
+            words.append(self.next().lower())
+        kind = _KIND_OF_NAME.get(" ".join(words))
+        if kind is None:
+            raise self.fail()
+        if not self.accept("("):
+            return DataType(kind)
+        digits = [self.next()]
+        if self.accept(","):
+            digits.append(self.next())
+        if not self.accept(")") or not all(each.isdecimal() for each in digits):
+            raise self.fail()
+        if kind is not TypeKind.NUMERIC:
+            raise BindError(f"{kind.name} takes no length: {self.text.strip()!r}")
+        return DataType.numeric(*map(int, digits))
+
 
 for _kind in TypeKind:
-    setattr(DataType, _kind.name, DataType(_kind))
+    if _kind not in (TypeKind.STRUCT, TypeKind.LIST):
+        setattr(DataType, _kind.name, DataType(_kind))

@@ -9,18 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from relational.errors import BindError
-from relational.types.data_type import DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One column: its name and its type. Every column may hold NULL."""
-
-    name: str
-    data_type: DataType
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.data_type}"
+from relational.types.data_type import DataType, Field
 
 
 @dataclass(frozen=True)
@@ -62,9 +51,7 @@ class Schema:
         count = self.names.count(name)
         if count != 1:
             known = ", ".join(self.names)
-            raise BindError(
-                f"column {name!r} is ambiguous" if count else f"there is no column {name!r}, only {known}"
-            )
+            raise BindError(f"column {name!r} is ambiguous" if count else f"there is no column {name!r}, only {known}")
         return self.names.index(name)
 
     def project(self, indices: Iterable[int]) -> Schema:

@@ -1,7 +1,6 @@
 """Commits: one transaction each, ascending, fenced, idempotent, and readable by whoever opens the log."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -20,12 +19,10 @@ from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
-from hummock.meta.version_log import append, load
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.table_rules import KeyWatermark, PrefixRule, TableRules
-from hummock.version import RunAddition, VersionDelta
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
 
 
@@ -433,23 +430,3 @@ class TestFaults:
         with pytest.raises(OutcomeUnknown):
             manager.commit_epoch(writer, epoch_of(1), [files.make(1)])
         assert plan.hits == 5
-
-
-class TestDroppedTables:
-    def test_a_drop_is_remembered_until_no_file_holds_the_table_and_another_writer_commits(self, meta_store, manager,
-                                                                                          writer, files):
-        """Until then rows that were written before the drop may still be on their way."""
-        both = files.make(1, table_ids=(1, 3))
-        manager.commit_epoch(writer, epoch_of(1), [both])
-        version = manager.commit_epoch(writer, epoch_of(2), [], dropped_tables=[3, 4])
-        assert version.dropped_tables == {3, 4}
-        assert manager.commit_epoch(writer, epoch_of(3), []).dropped_tables == {3, 4}
-        other = open_manager(meta_store, seed=1)
-        session = other.claim_writer()
-        late = files.make(4, b"za", b"zb", table_ids=(5,))
-        assert other.commit_epoch(session, epoch_of(4), [late], dropped_tables=[5]).dropped_tables == {3, 5}
-        replaced = VersionDelta(5, epoch_of(4), 0, (RunAddition(1, 0, (replace(both, id=9, table_ids=(1,)),)),), (1,))
-        meta_store.transaction(append(load(meta_store, MemoryObjectStore()), replaced, 10, 64)[0])
-        other.refresh()
-        assert other.commit_epoch(session, epoch_of(5), []).dropped_tables == {5}
-        assert manager.refresh().dropped_tables == {5} == open_manager(meta_store).version.dropped_tables

@@ -43,7 +43,7 @@ class World(Reads):
         if is_local or self.rng.random() < 0.05:
             drawn |= {LOCAL + key for key in drawn}
         keys = [key for key in sorted(drawn)
-                if key.startswith(LOCAL) == is_local and table_id_of(key) not in self.drops]
+                if key.startswith(LOCAL) == is_local and table_id_of(key) not in self.writer.version.dropped_tables]
         sizes = [self.rng.choice((None, 0, 1, 9, 60)) for _ in keys]
         values = [None if size is None else self.rng.randbytes(size) for size in sizes]
         epoch = Epoch((max(self.epoch, self.sealed) + self.rng.randint(1, 3)) << 16)
@@ -157,7 +157,7 @@ class World(Reads):
         self.follow()
         epoch = self.pinner.pin_snapshot(NODE, Epoch(self.epoch << 16))
         self.pins[epoch >> 16] += 1
-        self.model.dropped = self.dropped_in(self.writer.version)
+        self.model.dropped = self.writer.version.dropped_tables
         rows = rows_of(self.model, EVERYTHING, epoch, None)
         with Beside([self.writer, self.reader], epoch, rows) as beside:
             for _ in range(3):

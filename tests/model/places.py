@@ -23,7 +23,6 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions
 from hummock.scan import HummockScan
 from hummock.storage import HummockStorage
-from hummock.version import HummockVersion
 from tests.model.ruled_model import Keys, RuledModel, first_rules
 from tests.suites.manager_parts import StandingClock
 
@@ -82,7 +81,6 @@ class Places:
         self.shape = CompactionOptions(history_ms=0, stale_percent=rng.choice((10, 40)), **rng.choice(SHAPES))
         self.model, self.keys = RuledModel(), Keys(rng)
         self.epoch = 0                      # number of the committed epoch
-        self.drops: dict[int, int] = {}     # tables, and the versions that dropped them
         self.pins: Counter[int] = Counter()
         self.snapshots: list[Snapshot] = []
         self.scans: list[OpenScan] = []
@@ -99,12 +97,6 @@ class Places:
         self.model.commit(Epoch(number << 16))
         self.model.commit_rules(tables)
         self.writer.commit(Epoch(number << 16), tables=tables, dropped_tables=dropped)
-        for table in dropped:
-            self.drops.setdefault(table, self.writer.version.id)
-
-    def dropped_in(self, version: HummockVersion) -> frozenset[int]:
-        """The tables that have no rows from a version on, whether or not it still says so."""
-        return frozenset(table for table, since in self.drops.items() if version.id >= since)
 
     def manager(self) -> HummockManager:
         return HummockManager(self.meta, self.objects, self.clock, options=MetaOptions(lease_ms=LEASE_MS),

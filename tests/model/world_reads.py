@@ -33,7 +33,7 @@ class Reads(Places):
                 with refused(InvalidEpoch):
                     read(store, epoch)
                 epoch = version.max_committed_epoch
-            self.model.dropped = self.dropped_in(version)
+            self.model.dropped = version.dropped_tables
             found, expected = read(store, epoch), read(self.model, epoch)
             who = "the writer" if store is self.writer else "the reader"
             same(found, expected, f"{who} at {epoch >> 16}")
@@ -96,7 +96,7 @@ class Reads(Places):
             epoch = min(epoch, store.committed_epoch)
         if epoch >= store.version.safe_epoch and len(self.scans) < 4:
             reverse = self.rng.random() < 0.5
-            self.model.dropped = self.dropped_in(store.version)
+            self.model.dropped = store.version.dropped_tables
             expected = rows_of(self.model, EVERYTHING, epoch, None, reverse=reverse)
             self.scans.append(OpenScan(store, store.scan(EVERYTHING, epoch, reverse=reverse), expected))
 

@@ -52,7 +52,8 @@ def test_a_catalog_survives_its_json():
 
 
 def test_columns_whose_key_loses_are_those_of_the_encoding():
-    assert {kind for kind in TypeKind if is_lossy(DataType(kind))} == KEY_FORM_LOSES
+    plain = [kind for kind in TypeKind if kind not in (TypeKind.STRUCT, TypeKind.LIST)]
+    assert {kind for kind in plain if is_lossy(DataType(kind))} == KEY_FORM_LOSES
 
 
 def test_value_holds_what_the_key_does_not_give_back():

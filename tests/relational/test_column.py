@@ -28,6 +28,13 @@ SAMPLES = [
         DataType.TIMESTAMPTZ,
         [dt.datetime(2022, 1, 1, tzinfo=UTC), None, dt.datetime(1, 1, 1, tzinfo=UTC), None],
     ),
+    (DataType.BYTEA, [b"", None, b"\0\xff", b"a longer piece of bytes"]),
+    (DataType.JSONB, ["null", None, '{"a":[1.5]}', '"a"']),
+    (DataType.parse("int[]"), [[], None, [1, None], [3]]),
+    (
+        DataType.parse("struct<a int, b varchar[]>"),
+        [{"a": 1, "b": []}, None, {"a": None, "b": None}, {"a": 2, "b": ["x"]}],
+    ),
     (DataType.INTERVAL, [Interval(1, 2, 3), None, Interval(-1, 0, -5), Interval()]),
 ]
 
@@ -70,7 +77,7 @@ def test_other_time_units_are_cut_to_microseconds():
 
 def test_what_is_no_sql_type_and_what_does_not_fit_is_refused():
     with pytest.raises(BindError):
-        Column(pa.array([[1]]))
+        Column(pa.array([None]))
     with pytest.raises(EncodingError, match="SMALLINT"):
         Column.from_pylist([2**15], DataType.SMALLINT)
     with pytest.raises(EncodingError, match="NUMERIC"):

@@ -13,8 +13,8 @@ from relational.encoding import KeyEncoder, is_lossy
 from relational.errors import EncodingError
 from relational.types import DataType, Interval, OrderType
 from tests.relational.random_rows import (
+    ALL,
     ORDERS,
-    TYPES,
     columns_of,
     compare_rows,
     mutated,
@@ -56,6 +56,14 @@ VECTORS = [
     (DataType.TIMESTAMPTZ, dt.datetime(1970, 1, 1, tzinfo=dt.UTC), "8000000000000000"),
     (DataType.INTERVAL, Interval(months=1), "80000000000000000000025b7f3d4000"),
     (DataType.INTERVAL, Interval(days=30), "80000000000000000000025b7f3d4000"),
+    (DataType.BYTEA, b"baaaar", "016261616161720000" + "06"),
+    (DataType.parse("struct<a int, b varchar>"), {"a": 1, "b": None}, "0080000001" + "01"),
+    (DataType.parse("int[]"), [], "00"),
+    (DataType.parse("int[]"), [1, None], "01" + "0080000001010000" + "06"),
+    (DataType.JSONB, "null", "01"),
+    (DataType.JSONB, '"abc"', "0201616263000000000003"),
+    (DataType.JSONB, "-12.5", "0314" + "7ffffffd" + "e6" + "9b"),
+    (DataType.JSONB, '{"a":[true]}', "0700000001" + "01610000000000000001" + "0600000001" + "05"),
 ]
 
 
@@ -86,20 +94,18 @@ def test_a_whole_row_is_its_columns_one_after_the_other():
     ]
     orders = [OrderType(), descending, OrderType(), OrderType(), descending, OrderType()]
     encoder = KeyEncoder(types, orders)
-    expected = (
-        "008000002a ff7fffffffffffffd5 01 00c1baa3d7 fffe999090909090fffff9 0001626161616172000006".replace(
-            " ", ""
-        )
+    expected = "008000002a ff7fffffffffffffd5 01 00c1baa3d7 fffe999090909090fffff9 0001626161616172000006".replace(
+        " ", ""
     )
     assert encoder.encode_row((42, 42, None, 23.33, "fooooo", "baaaar")).hex() == expected
 
 
 def random_encoder(rng):
-    types = rng.sample(TYPES, rng.randrange(1, 5))
+    types = rng.sample(ALL, rng.randrange(1, 5))
     return KeyEncoder(types, [rng.choice(ORDERS) for _ in types])
 
 
-@pytest.mark.parametrize("data_type", TYPES, ids=str)
+@pytest.mark.parametrize("data_type", ALL, ids=str)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_bytes_order_as_sql_does_for_one_column(data_type, order, rng):
     encoder = KeyEncoder([data_type], [order])
@@ -117,10 +123,10 @@ def check_order(encoder, rows, rng):
     for _ in range(400):
         i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
         order = (keys[i] > keys[j]) - (keys[i] < keys[j])
-        assert order == compare_rows(rows[i], rows[j], encoder.orders), (rows[i], rows[j])
+        assert order == compare_rows(rows[i], rows[j], encoder.orders, encoder.types), (rows[i], rows[j])
     by_bytes = [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: pair[0])]
     assert [sql_row(row) for row in by_bytes] == [
-        sql_row(row) for row in sorted(rows, key=sort_key(encoder.orders))
+        sql_row(row) for row in sorted(rows, key=sort_key(encoder.orders, encoder.types))
     ]
 
 
@@ -216,6 +222,21 @@ def test_mutated_keys_are_refused_or_are_the_key_of_what_they_decode_to(rng):
                 continue
             assert encoder.encode([Column(array) for array in arrays], rows=1)[0] == key
     assert refused > 5000
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_mutated_keys_of_every_type(rng):
+    for round_ in range(1000):
+        data_type, order = ALL[round_ % len(ALL)], ORDERS[round_ // len(ALL) % 4]
+        encoder = KeyEncoder([data_type], [order])
+        keys = list(encoder.encode(columns_of([data_type], random_rows(rng, [data_type], 20))))
+        for _ in range(100):
+            key = mutated(rng, rng.choice(keys))
+            try:
+                arrays = encoder.decode(BinaryColumn.from_pylist([key]))
+            except EncodingError:
+                continue
+            assert encoder.encode([Column(array) for array in arrays], rows=1)[0] == key
 
 
 def test_an_error_names_row_column_and_byte():

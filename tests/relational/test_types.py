@@ -1,13 +1,18 @@
 """Types, schemas, orders and intervals."""
 
+import pickle
+
 import pyarrow as pa
 import pytest
 
 from relational.errors import BindError
 from relational.types import DataType, Field, Interval, OrderType, Schema, TypeKind
+from tests.relational.random_rows import COMPOSED
+
+PLAIN = [kind for kind in TypeKind if kind not in (TypeKind.STRUCT, TypeKind.LIST)]
 
 
-@pytest.mark.parametrize("kind", list(TypeKind))
+@pytest.mark.parametrize("kind", PLAIN)
 def test_every_type_survives_the_trip_through_arrow_and_through_text(kind):
     data_type = DataType(kind)
     assert DataType.from_arrow(data_type.arrow) == data_type
@@ -24,13 +29,37 @@ def test_every_type_survives_the_trip_through_arrow_and_through_text(kind):
         ("double  precision", DataType.DOUBLE),
         ("timestamp with time zone", DataType.TIMESTAMPTZ),
         ("Text", DataType.VARCHAR),
+        ("int[]", DataType.list_of(DataType.INT)),
+        (
+            'struct<A numeric(4, 1)[], "odd ""name" jsonb>[]',
+            DataType.list_of(
+                DataType.struct(
+                    [Field("a", DataType.list_of(DataType.numeric(4, 1))), Field('odd "name', DataType.JSONB)]
+                )
+            ),
+        ),
     ],
 )
 def test_sql_spellings_are_understood(text, expected):
     assert DataType.parse(text) == expected
 
 
-NO_TYPES = ["", "blob", "varchar(10)", "numeric(39)", "numeric(3,4)", "numeric(0,0)", "int("]
+NO_TYPES = [
+    "struct<>",
+    "struct<a>",
+    "struct<a int",
+    "int[3]",
+    "[]",
+    "struct<a int, a int>",
+    "struct",
+    "",
+    "blob",
+    "varchar(10)",
+    "numeric(39)",
+    "numeric(3,4)",
+    "numeric(0,0)",
+    "int(",
+]
 
 
 @pytest.mark.parametrize("text", NO_TYPES)
@@ -50,15 +79,41 @@ def test_a_spelling_that_names_no_type_is_a_bind_error(text):
         (pa.uint32(), DataType.BIGINT),
         (pa.uint64(), DataType.numeric(20, 0)),
         (pa.time32("ms"), DataType.TIME),
+        (pa.binary(8), DataType.BYTEA),
+        (pa.binary_view(), DataType.BYTEA),
+        (pa.json_(), DataType.JSONB),
+        (pa.list_(pa.int64(), 3), DataType.parse("bigint[]")),
+        (pa.map_(pa.utf8(), pa.list_view(pa.int8())), DataType.parse("struct<key text, value smallint[]>[]")),
     ],
 )
 def test_other_arrow_layouts_find_their_sql_type(arrow, expected):
     assert DataType.from_arrow(arrow) == expected
 
 
-def test_an_arrow_type_without_a_sql_type_is_named():
-    with pytest.raises(BindError, match="list"):
-        DataType.from_arrow(pa.list_(pa.int8()))
+@pytest.mark.parametrize("data_type", [*COMPOSED, DataType.parse('struct<"" int[][], "a b" struct<c jsonb>>')], ids=str)
+def test_composed_types_survive_the_trip_through_arrow_and_through_text(data_type):
+    assert DataType.from_arrow(data_type.arrow) == data_type
+    assert DataType.parse(str(data_type)) == data_type
+    assert hash(DataType.parse(str(data_type))) == hash(data_type)
+    assert pickle.loads(pickle.dumps(data_type.arrow)) == data_type.arrow
+
+
+@pytest.mark.parametrize(
+    ("arrow", "advice"),
+    [
+        (pa.null(), "null: cast"),
+        (pa.list_(pa.duration("s")), "int64"),
+        (pa.uuid(), "storage"),
+        (pa.decimal256(60, 2), "38 digits"),
+        (pa.decimal128(10, -2), "scale"),
+        (pa.struct([]), "one field"),
+        (pa.dense_union([pa.field("a", pa.int8())]), "struct"),
+    ],
+    ids=str,
+)
+def test_an_arrow_type_without_a_sql_type_is_named_with_what_to_do(arrow, advice):
+    with pytest.raises(BindError, match=advice):
+        DataType.from_arrow(arrow)
 
 
 def test_a_schema_finds_columns_by_name_and_names_what_it_cannot_find():

@@ -30,7 +30,7 @@ READERS = {
 
 def documented(heading):
     """The rows of the table under a heading of FORMAT.md, as lists of cells."""
-    section = FORMAT.read_text().split(f"### {heading}")[1].split("\n## ")[0]
+    section = FORMAT.read_text().split(f"### {heading}")[1].split("\n#")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -47,9 +47,27 @@ def test_documented_keys_and_values():
         assert len(examples) > 10
         for spelled, literal, expected in examples:
             data_type = DataType.parse(spelled)
-            assert encoder_of([data_type]).encode_row((value_of(data_type, literal),)).hex() == expected, (
-                spelled
-            )
+            assert encoder_of([data_type]).encode_row((value_of(data_type, literal),)).hex() == expected, spelled
+
+
+def columns_of_text(text):
+    """(ids, types, defaults) of `id type = default` parted by semicolons."""
+    parts = [part.split(" = ") for part in text.split("; ")]
+    ids = [int(part[0].split(" ")[0]) for part in parts]
+    types = [DataType.parse(part[0].split(" ", 1)[1]) for part in parts]
+    defaults = [value_of(kind, part[1]) if len(part) > 1 else None for kind, part in zip(types, parts, strict=True)]
+    return types, ids, defaults
+
+
+def test_documented_rows_under_other_schemas():
+    examples = documented("Examples of rows under other schemas")
+    assert len(examples) >= 4
+    for written, literals, raw, asked, found in examples:
+        writer, reader = ValueEncoder(*columns_of_text(written)), ValueEncoder(*columns_of_text(asked))
+        row = tuple(value_of(*pair) for pair in zip(writer.types, literals.split("; "), strict=True))
+        assert writer.encode_row(row).hex() == raw
+        expected = tuple(value_of(*pair) for pair in zip(reader.types, found.split("; "), strict=True))
+        assert reader.decode_row(bytes.fromhex(raw)) == expected
 
 
 def test_documented_vnodes():

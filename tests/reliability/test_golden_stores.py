@@ -36,7 +36,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden_stores"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir()) if GOLDEN.exists() else []
 WANTED = os.environ.get("HUMMOCK_WRITE_GOLDEN_STORE")
 EVERYTHING = KeyRange(b"", None)
-EPOCHS, COMPACTED, DROPPED = 10, 6, 8
+EPOCHS, COMPACTED, DROPPED = 10, 6, 5
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(KeyColumn(1, 2),))), 3: TableRules()}
 HOW = ({"codec": "none"}, {"codec": "lz4"}, {"codec": "zstd", "filter_policy": "pybloom"}, {"filter_policy": "none"})
 SHAPE = CompactionOptions(history_ms=2, sstable_bytes=1_500, block_bytes=300, base_level_bytes=2_000,

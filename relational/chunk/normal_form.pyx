@@ -1,0 +1,53 @@
+"""Normal forms of what is too large for a number: nested values, and hashes of any value."""
+
+from libc.stdint cimport uint64_t
+
+from hummock.checksum cimport hash64
+from relational.chunk.column cimport ColumnView, INTERVAL, LIST, NUMERIC, STRUCT, has_bytes, is_null
+from relational.chunk.scalar cimport uint128_t
+
+cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
+cdef uint64_t NULL_HASH = <uint64_t>0xD1B54A32D192ED03
+
+
+cdef bint equal_nested(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    cdef Py_ssize_t i, count
+    if view.kind == STRUCT:
+        for i in range(view.child_count):
+            if not equal_rows(view.children[i], a, b):
+                return False
+        return True
+    count = view.offsets[a + 1] - view.offsets[a]
+    if count != view.offsets[b + 1] - view.offsets[b]:
+        return False
+    for i in range(count):
+        if not equal_rows(view.children[0], view.offsets[a] + i, view.offsets[b] + i):
+            return False
+    return True
+
+
+cdef inline uint64_t mixed(uint64_t hash, uint64_t word) noexcept nogil:
+    """Folds a word into a hash by one full multiplication."""
+    cdef uint128_t product = <uint128_t>(hash ^ word) * (SPREAD ^ (word >> 32))
+    return <uint64_t>product ^ <uint64_t>(product >> 64) ^ SPREAD
+
+
+cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil:
+    cdef uint128_t pair
+    cdef Py_ssize_t i
+    if is_null(view, row):
+        return mixed(hash, NULL_HASH)
+    if has_bytes(view.kind):
+        return mixed(hash, hash64(view.data + view.offsets[row], view.offsets[row + 1] - view.offsets[row]))
+    if view.kind == NUMERIC or view.kind == INTERVAL:
+        pair = pair_of(view, row)
+        return mixed(mixed(hash, <uint64_t>pair), <uint64_t>(pair >> 64))
+    if view.kind == STRUCT:
+        for i in range(view.child_count):
+            hash = hash_of(view.children[i], row, hash)
+        return hash
+    if view.kind == LIST:
+        for i in range(view.offsets[row], view.offsets[row + 1]):
+            hash = hash_of(view.children[0], i, hash)
+        return mixed(hash, <uint64_t>(view.offsets[row + 1] - view.offsets[row]))
+    return mixed(hash, word_of(view, row))

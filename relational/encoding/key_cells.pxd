@@ -1,0 +1,28 @@
+"""Values that are made of others, in key form: STRUCT, LIST and JSONB."""
+
+from libc.stdint cimport uint8_t
+
+from hummock.byte_buffer cimport ByteBuffer
+from relational.chunk.column cimport ColumnView, JSONB
+from relational.chunk.column_builder cimport ColumnBuilder
+from relational.chunk.json_text cimport JsonText
+from relational.encoding.field cimport Field
+
+
+cdef inline bint is_composed(int kind) noexcept nogil:
+    """Written value by value."""
+    return kind >= JSONB
+
+
+cdef int append_cell(const Field* field, const ColumnView* view, Py_ssize_t row, ByteBuffer out) except -1 nogil
+# a Reason; appends the tag and the payload of a row of any kind
+
+cdef int read_cell(
+    const Field* field, ColumnBuilder sink, const uint8_t** cursor, const uint8_t* limit, JsonText json
+) except -1 nogil
+# a Reason; appends what stands at the cursor, which moves behind it, to the builder
+
+cdef int close_groups(ByteBuffer out, Py_ssize_t start, uint8_t flip) except -1 nogil
+# turns the bytes from `start` of `out` on into the payload of a string of them
+cdef void pass_flip_on(Field* field) noexcept nogil
+# gives the fields inside a STRUCT or a LIST their tags, and the inversion of what they stand in

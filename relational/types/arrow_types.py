@@ -1,0 +1,84 @@
+"""Arrow's side of the types: which plain Arrow type is which kind, what JSONB is there, and advice for the rest."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+class JsonbType(pa.ExtensionType):
+    """UTF-8 text that is canonical JSON (see chunk/json_text). The name vouches for the form: JSON from elsewhere is
+    plain text or `pa.json_()`, and becomes canonical at the door.
+    """
+
+    NAME = "hummock.jsonb"
+
+    def __init__(self) -> None:
+        super().__init__(pa.utf8(), self.NAME)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> JsonbType:
+        return cls()
+
+    def __hash__(self) -> int:
+        return hash(self.NAME)
+
+    def __reduce__(self) -> tuple:
+        return JsonbType, ()
+
+
+JSONB_ARROW = JsonbType()
+pa.register_extension_type(JSONB_ARROW)
+
+_KIND_OF_ARROW = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "SMALLINT",
+    pa.int16(): "SMALLINT",
+    pa.uint8(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.uint16(): "INT",
+    pa.int64(): "BIGINT",
+    pa.uint32(): "BIGINT",
+    pa.float16(): "REAL",
+    pa.float32(): "REAL",
+    pa.float64(): "DOUBLE",
+    pa.utf8(): "VARCHAR",
+    pa.large_utf8(): "VARCHAR",
+    pa.string_view(): "VARCHAR",
+    pa.binary(): "BYTEA",
+    pa.large_binary(): "BYTEA",
+    pa.binary_view(): "BYTEA",
+    pa.date32(): "DATE",
+    pa.date64(): "DATE",
+    pa.time32("s"): "TIME",
+    pa.time32("ms"): "TIME",
+    pa.time64("us"): "TIME",
+    pa.time64("ns"): "TIME",
+    pa.month_day_nano_interval(): "INTERVAL",
+}
+
+_ADVICE = (
+    (pa.types.is_null, "cast the column to the type that its values would have"),
+    (pa.types.is_duration, "cast it to int64, or to an interval"),
+    (pa.types.is_union, "make it a struct with a field per member"),
+    (pa.types.is_decimal, "cast it to a decimal of at most 38 digits and a scale between 0 and its precision"),
+    (pa.types.is_struct, "a STRUCT has at least one field"),
+)
+
+
+def plain_kind(arrow: pa.DataType) -> str | None:
+    """The name of the kind of a plain Arrow type, whatever its layout; None where there is none."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return "JSONB" if arrow.extension_name in (JsonbType.NAME, "arrow.json") else None
+    if pa.types.is_fixed_size_binary(arrow):
+        return "BYTEA"
+    return _KIND_OF_ARROW.get(arrow)
+
+
+def what_to_do(arrow: pa.DataType) -> str:
+    """How values of an Arrow type without a kind can be brought here."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return "take its storage, or cast it to text"
+    return next((text for is_it, text in _ADVICE if is_it(arrow)), "cast it to a type that has a kind")
