@@ -21,7 +21,7 @@ from relational.chunk.json_text cimport JsonText
 from relational.chunk.scalar cimport __builtin_bswap32, load32, store32
 from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, RowFormat, TRUNCATED, raise_encoding
 from relational.encoding.value cimport VALUE_BYTES
-from relational.encoding.value_cells cimport payload_size, read_payload, write_payload
+from relational.encoding.value_cells cimport payload_size, read_cells, write_payload
 
 
 
@@ -58,7 +58,7 @@ cdef class CellEncoder(RowFormat):
                     raise ValueError(f"column {i} is {columns[i]!r}, not {keys.rows} rows of {self.types[i]}")
                 views[i] = &(<Column>columns[i]).view
             with nogil:
-                write_cells(self, views, keys, cell_keys, cell_values)
+                write_entries(self, views, keys, cell_keys, cell_values)
         finally:
             free(views)
         return cell_keys.finish(), cell_values.finish()
@@ -76,7 +76,7 @@ cdef class CellEncoder(RowFormat):
             for i, sink in enumerate(sinks):
                 borrowed[i] = <PyObject*>sink
             with nogil:
-                read_cells(self, keys, values, row_keys, borrowed, json)
+                read_entries(self, keys, values, row_keys, borrowed, json)
         finally:
             free(borrowed)
         return row_keys.finish(), [sink.finish() for sink in sinks]
@@ -116,7 +116,7 @@ cdef int put_key(BinaryColumnBuilder out, Slice key, uint32_t cell) except -1 no
     return 0
 
 
-cdef int write_cells(
+cdef int write_entries(
     CellEncoder format, const ColumnView** views, BinaryColumn keys, BinaryColumnBuilder cell_keys,
     BinaryColumnBuilder cell_values
 ) except -1 nogil:
@@ -147,12 +147,14 @@ cdef int put_value(BinaryColumnBuilder out, Py_ssize_t size) except -1 nogil:
     return 0
 
 
-cdef int read_cells(
+cdef int read_entries(
     CellEncoder format, BinaryColumn keys, BinaryColumn values, BinaryColumnBuilder row_keys, PyObject** sinks,
     JsonText json
 ) except -1 nogil:
     cdef Py_ssize_t row
     cdef Slice key, row_key, value
+    cdef const uint8_t* stop
+    cdef Py_ssize_t failed = 0
     cdef int64_t cell, last = -1
     cdef int next = format.count, reason
     row_key.data, row_key.size = NULL, 0
@@ -174,9 +176,10 @@ cdef int read_cells(
         else:
             fill_up(format, sinks, &next, cell - 1)
             if next < format.count and format.ids[format.order[next]] == cell - 1:
-                reason = read_payload(
-                    &format.fields[format.order[next]], <ColumnBuilder>sinks[format.order[next]], value.data,
-                    value.data + value.size, json)
+                stop = value.data + value.size
+                reason = read_cells(
+                    &format.fields[format.order[next]], <ColumnBuilder>sinks[format.order[next]], 1, &value.data, &stop,
+                    json, &failed)
                 if reason != FINE:
                     raise_encoding(<Reason>reason, row, format.order[next], -1)
                 next += 1

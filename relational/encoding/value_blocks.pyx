@@ -12,17 +12,16 @@ from libc.string cimport memcmp, memcpy, memset
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.key cimport Slice
-from relational.chunk.column cimport ColumnView, JSONB, LONG_WORK, VARCHAR, has_bytes, is_null
+from relational.chunk.column cimport ColumnView, LONG_WORK, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_text cimport JsonText
 from relational.chunk.scalar cimport load32, store32, store64
 from relational.encoding.field cimport (
-    ABSENT, BAD_UTF8, BLOCK_ROWS, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRAILING, TRUNCATED, bitmap_bytes,
+    ABSENT, BLOCK_ROWS, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRAILING, TRUNCATED, bitmap_bytes,
     raise_encoding,
 )
-from relational.encoding.utf8 cimport first_bad_text
-from relational.encoding.value_cells cimport payload_size, read_payload, write_payload
-from relational.encoding.value_kernels cimport read_bytes, read_fixed, write_fixed, write_texts
+from relational.encoding.value_cells cimport payload_size, read_cells, write_payload
+from relational.encoding.value_kernels cimport read_fixed, write_fixed, write_texts
 from relational.encoding.value_shape cimport Place, Shape, read_shape
 
 
@@ -285,10 +284,10 @@ cdef inline bint has_shape(const Shape* shape, Slice row) noexcept nogil:
 cdef int read_column(const ValueLayout* format, int i, ColumnBuilder sink, Read* part, JsonText json) except -1 nogil:
     cdef const Field* field = &format.fields[i]
     cdef Place* place = &part.places[i]
-    cdef Py_ssize_t failed = -1, row, room, first = sink.rows
+    cdef Py_ssize_t failed = -1
     cdef int reason = FINE
     if place.column < 0:
-        add_defaults(format, i, sink, part.count, json)
+        add_defaults(format, i, sink, part, json)
         return 0
     if field.fixed_bytes:
         sink.reserve(part.count, 0)
@@ -298,27 +297,18 @@ cdef int read_column(const ValueLayout* format, int i, ColumnBuilder sink, Read*
         if reason != FINE:
             raise_encoding(<Reason>reason, part.start + failed, i, place.at)
         return 0
-    room = find_cells(part, place, &failed)
-    if room < 0:
+    failed = find_cells(part, place)
+    if failed >= 0:
         raise_encoding(TRUNCATED, part.start + failed, i, part.shape.ends + 4 * place.at)
-    if has_bytes(field.kind) and field.kind != JSONB:
-        sink.reserve(part.count, room + SLACK)
-        read_bytes(sink, part.count, part.cells, part.cell_stops)
-        if field.kind == VARCHAR:
-            failed = first_bad_text(sink.data, <int32_t*>sink.values + first, part.count)
-            if failed >= 0:
-                raise_encoding(BAD_UTF8, part.start + failed, i, part.cells[failed] - part.rows[failed])
-        return 0
-    for row in range(part.count):
-        reason = read_payload(field, sink, part.cells[row], part.cell_stops[row], json)
-        if reason != FINE:
-            raise_encoding(<Reason>reason, part.start + row, i, part.cells[row] - part.rows[row])
+    reason = read_cells(field, sink, part.count, part.cells, part.cell_stops, json, &failed)
+    if reason != FINE:
+        raise_encoding(<Reason>reason, part.start + failed, i, part.cells[failed] - part.rows[failed])
     return 0
 
 
-cdef Py_ssize_t find_cells(Read* part, const Place* place, Py_ssize_t* failed) noexcept nogil:
-    """Where the column begins and stops in each row; returns the bytes of all, -1 where ends do not ascend."""
-    cdef Py_ssize_t end_at = part.shape.ends + 4 * <Py_ssize_t>place.at, head = part.shape.head, begin, end, i, total = 0
+cdef Py_ssize_t find_cells(Read* part, const Place* place) noexcept nogil:
+    """Where the column begins and stops in each row; returns -1, or the row whose ends do not ascend."""
+    cdef Py_ssize_t end_at = part.shape.ends + 4 * <Py_ssize_t>place.at, head = part.shape.head, begin, end, i
     cdef Py_ssize_t null_byte = part.shape.bytes + (place.column >> 3)
     cdef uint8_t null_bit = <uint8_t>(1 << (place.column & 7))
     cdef const uint8_t* row
@@ -327,22 +317,18 @@ cdef Py_ssize_t find_cells(Read* part, const Place* place, Py_ssize_t* failed) n
         begin = load32(row + end_at - 4) if place.at > 0 else 0
         end = load32(row + end_at)
         if begin > end or end > part.stops[i] - row - head:
-            failed[0] = i
-            return -1
+            return i
         if row[null_byte] & null_bit:
             part.cells[i] = part.cell_stops[i] = NULL
             continue
         part.cells[i] = row + head + begin
         part.cell_stops[i] = row + head + end
-        total += end - begin
-    return total
+    return -1
 
 
-cdef int add_defaults(const ValueLayout* format, int i, ColumnBuilder sink, Py_ssize_t count, JsonText json) except -1 nogil:
-    cdef const uint8_t* stop = NULL
-    cdef Py_ssize_t row
-    if format.default_at[i] != NULL:
-        stop = format.default_at[i] + format.default_sizes[i]
-    for row in range(count):
-        read_payload(&format.fields[i], sink, format.default_at[i], stop, json)
-    return 0
+cdef int add_defaults(const ValueLayout* format, int i, ColumnBuilder sink, Read* part, JsonText json) except -1 nogil:
+    cdef Py_ssize_t row, failed = 0
+    for row in range(part.count):
+        part.cells[row] = format.default_at[i]
+        part.cell_stops[row] = format.default_at[i] + format.default_sizes[i] if format.default_at[i] != NULL else NULL
+    return read_cells(&format.fields[i], sink, part.count, part.cells, part.cell_stops, json, &failed)

@@ -13,7 +13,8 @@ cdef Py_ssize_t payload_size(const Field* field, const ColumnView* view, Py_ssiz
 cdef uint8_t* write_payload(const Field* field, const ColumnView* view, Py_ssize_t row, uint8_t* out) noexcept nogil
 # writes a value that is not NULL; returns what follows it, NULL for a value without a form
 
-cdef int read_payload(
-    const Field* field, ColumnBuilder sink, const uint8_t* at, const uint8_t* stop, JsonText json
+cdef int read_cells(
+    const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops,
+    JsonText json, Py_ssize_t* failed
 ) except -1 nogil
-# a Reason; appends the value that is exactly [at, stop), or NULL where `at` is NULL
+# a Reason, and which of the values it is about; appends the values that are exactly [start, stop), NULL where both are
