@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from hummock.compaction.crew import Crew
 from hummock.compaction.departure import Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
@@ -23,7 +25,6 @@ from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
-from hummock.sstable.info import SstableInfo
 from hummock.sstable.split_builder import SplitSstableBuilder
 
 MintName = Callable[[], str]            # a new object name each time
@@ -116,25 +117,25 @@ class _RangeWork:
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
-        self._departure = Departure(store, self._submit, PIECES)
+        self._departure = Departure(store, PIECES * piece_bytes)
         self._builder = SplitSstableBuilder(
-            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._leave)
+            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._begin)
+        self._crew, self._putting = Crew(), 0
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
-        self._puts: list[Future[SstableInfo]] = []
 
     def run(self) -> RangeResult:
         self._check_cancelled()
-        self._pool = ThreadPoolExecutor(READER_THREADS + PUT_THREADS, thread_name_prefix="compact-io")
         try:
             for _ in range(min(READER_THREADS, READERS_OF_A_RUN * len(self._runs))):
-                self._pool.submit(self._timed, self._ahead.serve, self._tick)
+                self._crew.start(partial(self._timed, self._ahead.serve, self._tick))
             rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
-            sstables = tuple(put.result() for put in self._puts)
+            sstables = tuple(output.info for output in self._departure.wait())
         finally:
             self._ahead.stop()
-            self._pool.shutdown(cancel_futures=True)
-            self._departure.abort()
+            self._departure.stop()
+            self._crew.join()
+            self._departure.close()
             del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
         rows_read = sum(run.rows_read for run in self._runs)
         assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)
@@ -152,23 +153,17 @@ class _RangeWork:
         if self._is_cancelled is not None and self._is_cancelled():
             raise TaskCancelled(self._spec.task.id)
 
-    def _leave(self, name: str, piece: Any) -> None:
-        self._raise_first()
-        self._departure.leave(name, piece)
+    def _begin(self, name: str) -> object:
+        """Where the pieces of a new file go."""
+        if self._putting < PUT_THREADS:
+            self._putting += 1
+            self._crew.start(partial(self._timed, self._departure.serve))
+        return self._departure.file(name)
 
     def _take(self, output: SstableOutput) -> None:
         """A finished file's rest leaves."""
         self._tick()
-        self._raise_first()
-        self._puts.append(self._departure.finish(output))
-
-    def _raise_first(self) -> None:
-        for put in self._puts:
-            if put.done():
-                put.result()            # a store that fails ends the attempt now
-
-    def _submit(self, work: Callable[[], None]) -> None:
-        self._pool.submit(self._timed, work)
+        self._departure.finish(output)
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """`work(*arguments)`, its CPU time added to the attempt's."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClosed
 
 if TYPE_CHECKING:
+    from hummock.object_store.file_writer import FileWriter
     from hummock.object_store.open_files import OpenFile
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
@@ -47,6 +48,7 @@ class ObjectWriter(ABC):
     """
 
     seconds: float | None = None        # how long the next call may last, where the store can tell
+    file: FileWriter | None = None      # where the object is a file here: compiled rooms append to it between calls
 
     @abstractmethod
     def write(self, data: Buffer) -> None:

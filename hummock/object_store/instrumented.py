@@ -162,6 +162,7 @@ class _RetriedWriter(ObjectWriter):
 
     def __init__(self, store: InstrumentedObjectStore, path: str, writer: ObjectWriter):
         self._store, self._path, self._writer = store, path, writer
+        self.file = writer.file
 
     def write(self, data: Buffer) -> None:
         def once(seconds: float) -> None:
@@ -177,6 +178,8 @@ class _RetriedWriter(ObjectWriter):
             self._writer.close()
 
         self._store.call("close", self._path, once)
+        if self.file is not None:
+            self._store.count_written(self.file.take_appended())
 
     def abort(self) -> None:
         self._writer.abort()

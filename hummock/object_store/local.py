@@ -9,7 +9,6 @@ file system lets them: a fresh page of it costs more than the write, and most fi
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,14 +25,13 @@ from hummock.object_store.base import (
     check_path,
     check_range,
 )
+from hummock.object_store.file_writer import PUBLISH, SYNC, WRITE, FileWriter
 from hummock.object_store.open_files import OpenFile, OpenFiles
 
 TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
 KNOWN_FILES_LIMIT = 8_192
 KNOWN_DIRECTORIES_LIMIT = 4096
-PAGE_BYTES = 4096
-DIRECT_BYTES = 1 << 20                  # at least so much passes the page cache by
 
 
 class LocalObjectStore(ObjectStore):
@@ -59,12 +57,16 @@ class LocalObjectStore(ObjectStore):
 
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
         try:
-            with self.create(path, if_absent=if_absent) as writer:
-                writer.write(data)
+            writer = self.create(path, if_absent=if_absent)
+            try:
+                writer.close(data)
+            except BaseException:
+                writer.abort()
+                raise
         except UploadLost as error:             # of one object in one call: it may be written again
             raise ObjectStoreError(path, error.reason) from error
 
-    def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
+    def create(self, path: str, *, if_absent: bool = True) -> _LocalWriter:
         check_path(path)
         with _typed(path):
             return _LocalWriter(self, path, self._temporary / self._random_bytes(16).hex(), if_absent)
@@ -192,116 +194,63 @@ class _LocalWriter(ObjectWriter):
     A file that could not be synced is lost: a kernel may have dropped the pages and call a second fsync a success.
     """
 
+    file: FileWriter
+
     def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool):
         self._store, self._path, self._temporary, self._if_absent = store, path, temporary, if_absent
         self._target = store.locate(path, create=True)
-        self._size = 0
-        self._is_published = self._has_ended = self._has_failed = False
-        self._is_direct, self._may_be_direct = False, hasattr(os, "O_DIRECT")
-        self._descriptor: int | None = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._has_ended = False
+        self.file = FileWriter(os.fsencode(temporary))
 
     def write(self, data: Buffer) -> None:
-        if self._descriptor is None:
+        if self._has_ended or self.file.was_synced:
             raise StoreClosed(f"the writer of {self._path}")
-        rest, position = memoryview(data).cast("B"), self._size
-        try:
-            with _typed(self._path):
-                while rest:
-                    taken = self._write_some(self._descriptor, rest, position)
-                    rest, position = rest[taken:], position + taken
-        except ObjectStoreError:
-            self._has_failed = True             # the file may be longer than what was taken
-            raise
-        self._size = position
+        if failure := self.file.write(memoryview(data).cast("B")):
+            self._refuse(WRITE, failure)
 
-    def _write_some(self, descriptor: int, data: memoryview, position: int) -> int:
-        """Writes the beginning of `data`; whole pages of a large piece directly, unless that is refused."""
-        is_large = len(data) >= DIRECT_BYTES and position % PAGE_BYTES == 0
-        if not (self._may_be_direct and is_large and self._set_direct(descriptor, True)):
-            self._set_direct(descriptor, False)
-            return os.pwrite(descriptor, data, position)
-        try:
-            return os.pwrite(descriptor, data[:len(data) // PAGE_BYTES * PAGE_BYTES], position)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            self._may_be_direct = False         # the memory, or the disk, wants another alignment
-            return 0
-
-    def _set_direct(self, descriptor: int, wanted: bool) -> bool:
-        """Whether writes are direct, or not, as wanted; some file systems refuse."""
-        if wanted != self._is_direct:
-            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-            try:
-                fcntl.fcntl(descriptor, fcntl.F_SETFL, flags ^ os.O_DIRECT)
-            except OSError:
-                self._may_be_direct = False
-                return False
-            self._is_direct = wanted
-        return True
-
-    def close(self) -> None:
+    def close(self, data: Buffer = b"") -> None:
+        """Ends the object with `data`."""
         if self._has_ended:
-            if self._is_published:
+            if self.file.was_published:
                 return
             raise StoreClosed(f"the writer of {self._path}")
-        if self._descriptor is not None:
-            self._sync()
-        if not self._is_published:
-            self._publish()
-        with _typed(self._path):
-            _sync_directory(self._target.parent)
+        rest = memoryview(data).cast("B")
+        while failed := self.file.finish(
+                os.fsencode(self._target), os.fsencode(self._target.parent), self._if_absent, rest):
+            self._refuse(*failed)
         self._has_ended = True
 
     def abort(self) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._release()
-            self._remove()
+            self.file.discard()
 
-    def _sync(self) -> None:
-        try:
-            if self._has_failed:
-                os.ftruncate(self._descriptor, self._size)  # type: ignore[arg-type]
-            os.fsync(self._descriptor)                      # type: ignore[arg-type]
-        except OSError as error:
-            self.abort()
-            raise UploadLost(self._path, f"could not be synced: {error.strerror or error}") from error
-        self._release()
-
-    def _publish(self) -> None:
+    def _refuse(self, step: str, number: int) -> None:
+        """Raises what a failed step means, or returns where it has happened all the same."""
         try:
             with _typed(self._path):
-                if self._if_absent:
-                    self._link()
-                else:
-                    self._temporary.replace(self._target)
-        except ObjectNotFound as error:         # a directory was removed under us: the next try makes it again
-            self._store.forget_directories()
-            self._target = self._store.locate(self._path, create=True)
-            raise ObjectStoreError(self._path, f"its directory is missing: {error.reason}") from error
-        self._is_published = True
-        self._remove()
-
-    def _link(self) -> None:
-        try:
-            os.link(self._temporary, self._target)
-        except FileExistsError:
-            # A network file system may have linked and lost its answer: then both names are one file.
-            if not self._temporary.samefile(self._target):
+                raise OSError(number, os.strerror(number))
+        except ObjectStoreError as error:
+            if step == SYNC:
                 self.abort()
-                raise ObjectExists(self._path) from None
+                raise UploadLost(self._path, f"could not be synced: {os.strerror(number)}") from error
+            if step == PUBLISH and number == errno.EEXIST:
+                self._recognise(error)
+                return
+            if step == PUBLISH and isinstance(error, ObjectNotFound):   # its directory was removed under us
+                self._store.forget_directories()
+                self._target = self._store.locate(self._path, create=True)      # for the next try
+                raise ObjectStoreError(self._path, f"its directory is missing: {error.reason}") from error
+            raise
 
-    def _release(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):             # it is gone either way, and what matters was synced
-                os.close(descriptor)
-
-    def _remove(self) -> None:
-        with suppress(OSError):                 # a leftover is removed by a later opening
-            self._temporary.unlink()
+    def _recognise(self, error: ObjectStoreError) -> None:
+        """A network file system may have linked and lost its answer: then both names are one file."""
+        with _typed(self._path):
+            is_ours = self._temporary.samefile(self._target)
+        if not is_ours:
+            self.abort()
+            raise ObjectExists(self._path) from error
+        self.file.note_published()
 
 
 @contextmanager

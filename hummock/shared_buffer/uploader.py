@@ -2,18 +2,18 @@
 
 All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
 wrote; of several operations on a key within one pure epoch only the newest is written. Files are built on the
-caller's thread, without the GIL, and put on others as they are finished; building waits while as many bytes as
-`upload_bytes` are on their way.
+caller's thread, without the GIL, and leave in pieces meanwhile as those of a compaction do; building waits while
+its share of `upload_bytes` is on its way.
 """
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
+from hummock.compaction.crew import Crew
+from hummock.compaction.departure import Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
 from hummock.errors import HummockError
@@ -30,29 +30,12 @@ from hummock.sstable.store import SstableStore
 from hummock.table_rules import Tables
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
+PIECE_BYTES = 5 << 20  # of a file, that leave together
 NO_RULES: Tables = {}
 
 
 class UploadCancelled(Exception):
     """The upload ended between two files because nobody wants it any more."""
-
-
-class _Room:
-    """Bytes of which at most `limit` are taken at a time; a single taker of more is let in alone."""
-
-    def __init__(self, limit: int):
-        self._limit, self._taken = limit, 0
-        self._changed = threading.Condition()
-
-    def take(self, size: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._taken == 0 or self._taken + size <= self._limit)
-            self._taken += size
-
-    def give(self, size: int) -> None:
-        with self._changed:
-            self._taken -= size
-            self._changed.notify_all()
 
 
 class Uploader:
@@ -69,7 +52,7 @@ class Uploader:
         give_up: Callable[[list[str]], None] = lambda names: None,
     ):
         self._store, self._options, self._mint_name, self._give_up = store, options, mint_name, give_up
-        self._room = _Room(options.upload_bytes)
+        self._room_bytes = options.upload_bytes // options.uploads_in_flight
 
     def upload(
         self, task: UploadTask, tables: Tables = NO_RULES, is_cancelled: Callable[[], bool] = lambda: False
@@ -81,22 +64,30 @@ class Uploader:
         with self._names() as mint_name:
             policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
             prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-            builder = SplitSstableBuilder(self._options, policy, mint_name, prefixes)
-            with ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="upload") as pool:
-                puts: list[Future[SstableReader]] = []
+            departure, crew = Departure(self._store.object_store, self._room_bytes), Crew()
+            putting = 0
 
-                def take(output: SstableOutput) -> None:
-                    if is_cancelled():
-                        raise UploadCancelled
-                    _raise_first(puts)
-                    self._room.take(_bytes_of(output))
-                    puts.append(pool.submit(self._put, output))
+            def begin(name: str) -> object:
+                nonlocal putting
+                if putting < PUT_THREADS:
+                    putting += 1
+                    crew.start(departure.serve)
+                return departure.file(name)
 
-                try:
-                    run_pipeline(_rows_of(task), builder, take, flush=task.flush)
-                    return [put.result() for put in puts]
-                finally:
-                    puts.clear()  # a put's error refers to this frame: together they would keep files in memory
+            def take(output: SstableOutput) -> None:
+                if is_cancelled():
+                    raise UploadCancelled
+                departure.finish(output)
+
+            data_bytes = min(PIECE_BYTES, task.size_bytes + 4 * self._options.block_bytes)
+            builder = SplitSstableBuilder(self._options, policy, mint_name, prefixes, (), data_bytes, begin)
+            try:
+                run_pipeline(_rows_of(task), builder, take, flush=task.flush)
+                return [self._store.hold(output) for output in departure.wait()]
+            finally:
+                departure.stop()
+                crew.join()
+                departure.close()
 
     @contextmanager
     def _names(self) -> Iterator[Callable[[], str]]:
@@ -113,12 +104,6 @@ class Uploader:
             with suppress(HummockError):
                 self._give_up(minted)
             raise
-
-    def _put(self, output: SstableOutput) -> SstableReader:
-        try:
-            return self._store.put(output)
-        finally:
-            self._room.give(_bytes_of(output))
 
 
 def _rows_of(task: UploadTask) -> HummockIterator:
@@ -144,14 +129,3 @@ def chains_of(batches: Sequence[SharedBufferBatch]) -> list[tuple[SharedBufferBa
         starts.insert(at, batch.smallest_key)
         chain.insert(at, batch)
     return [*chains, tuple(chain)] if chain else []
-
-
-def _raise_first(puts: list[Future[SstableReader]]) -> None:
-    """Raises what one of the ended puts raised: there is no use in building more."""
-    for put in puts:
-        if put.done():
-            put.result()
-
-
-def _bytes_of(output: SstableOutput) -> int:
-    return len(output.data) + len(output.meta)  # type: ignore[arg-type]

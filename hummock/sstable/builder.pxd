@@ -11,6 +11,13 @@ from hummock.sstable.index cimport IndexBuilder
 from hummock.sstable.key_prefix cimport KeyPrefix
 
 
+cdef class PieceSink:
+    """Where a file goes piece by piece while it is built."""
+
+    cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
+    # takes pooled memory over; may wait for room
+
+
 @cython.final
 cdef class SstableBuilder:
     cdef readonly str name              # of the file: 32 hex digits
@@ -24,7 +31,7 @@ cdef class SstableBuilder:
     cdef BlockBuilder block
     cdef IndexBuilder index
     cdef ByteBuffer data                # the blocks, packed, as far as they have not left
-    cdef object leave                   # (piece) -> None, gets what is packed meanwhile, or None
+    cdef PieceSink sink                 # gets what is packed meanwhile; None: nothing leaves before the end
     cdef Py_ssize_t piece_bytes         # so many leave at a time; 0: none before the end
     cdef Py_ssize_t data_bytes          # of each piece's memory
     cdef Py_ssize_t left_bytes          # of `.data` that have left
@@ -54,7 +61,7 @@ cdef class SstableBuilder:
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil
-    cdef int send_piece(self) except -1 with gil
+    cdef int send_piece(self) except -1 nogil
     cdef int refuse(self, Slice user_key, uint64_t epoch) except -1 with gil
 
 

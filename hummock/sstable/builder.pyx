@@ -12,7 +12,7 @@ import numpy as np
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_take
 from hummock.checksum cimport crc32c, hash64
 from hummock.codec cimport CODEC_NONE, compress, compress_bound
 from hummock.iterator.base cimport Entry, low_of
@@ -41,21 +41,28 @@ class SstableOutput(NamedTuple):
     info: SstableInfo
 
 
+cdef class PieceSink:
+
+    cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
+        with gil:
+            raise NotImplementedError
+
+
 cdef class SstableBuilder:
     """Builds one file from entries in full key order.
 
     `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
     filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
-    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy. With `leave`
-    pieces of nearly `data_bytes`, whole pages, are given to it as they fill, and the file ends with what `finish` has.
+    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy. With a `sink`
+    pieces of nearly `data_bytes`, whole pages, leave to it as they fill, and the file ends with what `finish` has.
     """
 
     def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0,
-                 leave=None):
+                 PieceSink sink=None):
         self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
         self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
-        self.tables, self.leave, self.data_bytes = [], leave, data_bytes
-        if leave is not None:
+        self.tables, self.sink, self.data_bytes = [], sink, data_bytes
+        if sink is not None:
             self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(data_bytes), ByteBuffer(), ByteBuffer()
@@ -166,16 +173,19 @@ cdef class SstableBuilder:
             self.send_piece()
         return 0
 
-    cdef int send_piece(self) except -1 with gil:
+    cdef int send_piece(self) except -1 nogil:
         """The whole pages packed so far leave; pooled memory takes their place."""
-        cdef ByteBuffer piece = self.data
-        cdef Py_ssize_t whole = piece.size & ~(PAGE_BYTES - 1)
-        self.data = ByteBuffer(self.data_bytes)
-        self.data.append(piece.data + whole, piece.size - whole)
-        piece.truncate(whole)
+        cdef Py_ssize_t whole = self.data.size & ~(PAGE_BYTES - 1), capacity = pool_capacity(self.data_bytes)
+        cdef uint8_t* piece = self.data.data
+        cdef uint8_t* fresh = pool_take(capacity)
+        cdef Py_ssize_t held = self.data.capacity
+        if fresh == NULL:
+            with gil:
+                raise MemoryError(f"no memory for {capacity} bytes of file {self.name}")
+        memcpy(fresh, piece + whole, <size_t>(self.data.size - whole))
+        self.data.data, self.data.capacity, self.data.size = fresh, capacity, self.data.size - whole
         self.left_bytes += whole
-        self.leave(piece)
-        return 0
+        return self.sink.leave(piece, whole, held)
 
     cdef Py_ssize_t bytes_so_far(self) noexcept nogil:
         return self.left_bytes + self.data.size + self.block.keys_bytes + self.block.values_bytes
@@ -197,7 +207,8 @@ cdef class SstableBuilder:
         if len(user_key) > MAX_KEY_BYTES or len(held) > MAX_VALUE_BYTES:
             raise ValueError(f"a key of {len(user_key)} bytes with a value of {len(held)} bytes is too long")
         fill_entry(&entry, user_key, epoch, held, value is None)
-        self.add(&entry)
+        with nogil:                     # a piece that leaves may wait for others
+            self.add(&entry)
 
     @property
     def size_bytes(self) -> int:

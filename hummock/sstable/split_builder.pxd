@@ -15,7 +15,7 @@ cdef class SplitSstableBuilder:
     cdef dict prefix_rules              # as in SstableBuilder
     cdef Py_ssize_t sstable_bytes       # a file that has reached this ends with the user key it is in
     cdef Py_ssize_t data_bytes          # of a file, for which room is taken at once
-    cdef object leave                   # (name, piece) -> None, or None
+    cdef object sink_of                 # name -> PieceSink of that file, or None
     cdef SstableBuilder current         # None between files
     cdef bint is_open                   # whether `current` is there, readable without the GIL
     cdef list outputs                   # finished files that were not taken, in key order

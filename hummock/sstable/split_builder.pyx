@@ -4,8 +4,6 @@ A cut falls between two user keys only: all versions of a key lie in one file, s
 never share a key.
 """
 
-from functools import partial
-
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -21,14 +19,14 @@ cdef class SplitSstableBuilder:
     """Builds a sorted run; `finish` gives its files in key order, none of them empty.
 
     `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
-    `leave(name, piece)` gets each file's pieces as they fill.
+    `sink_of(name)` is the PieceSink that gets that file's pieces as they fill.
     """
 
     def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=(),
-                  Py_ssize_t data_bytes=0, leave=None):
+                  Py_ssize_t data_bytes=0, sink_of=None):
         self.options, self.policy, self.name_source = options, policy, name_source
         self.prefix_rules, self.sstable_bytes = prefix_rules or {}, options.sstable_bytes
-        self.outputs, self.data_bytes, self.leave = [], data_bytes, leave
+        self.outputs, self.data_bytes, self.sink_of = [], data_bytes, sink_of
         places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
         self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
         if self.borders == NULL:
@@ -75,9 +73,9 @@ cdef class SplitSstableBuilder:
                 output = None
         if open_next:
             name = self.name_source()
-            leave = None if self.leave is None else partial(self.leave, name)
+            sink = None if self.sink_of is None else self.sink_of(name)
             self.current = SstableBuilder(
-                self.options, self.policy, name, self.prefix_rules, self.data_bytes, leave)
+                self.options, self.policy, name, self.prefix_rules, self.data_bytes, sink)
             self.is_open = True
         return 0
 
@@ -86,7 +84,8 @@ cdef class SplitSstableBuilder:
         cdef bytes held = value if value is not None else b""
         cdef Entry entry
         fill_entry(&entry, user_key, epoch, held, value is None)
-        self.add(&entry)
+        with nogil:                     # a piece that leaves may wait for others
+            self.add(&entry)
 
     def hand_over_to(self, taker) -> None:
         """From here on `taker(output)` is called with each file when it is finished; None: files are kept."""

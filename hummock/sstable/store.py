@@ -38,12 +38,13 @@ class SstableStore:
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
     def put(self, output: SstableOutput) -> SstableReader:
-        """Makes the file durable; its reader, which need not read the meta again while it is held.
-
-        Raises `ObjectExists` where one of its names is taken.
-        """
+        """Makes the file durable; its reader. Raises `ObjectExists` where one of its names is taken."""
         self.object_store.put(sstable_data_path(output.name), output.data, if_absent=True)
         self.object_store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
+        return self.hold(output)
+
+    def hold(self, output: SstableOutput) -> SstableReader:
+        """The reader of a file that is durable, which need not read the meta again while it is held."""
         reader = self.reader(output.info)
         reader.keep_meta(bytes(output.meta))
         return reader

@@ -1,57 +1,91 @@
 """Files that leave in pieces: whole and in order, bounded on their way, and an error is told to whoever builds."""
 
-from concurrent.futures import ThreadPoolExecutor
+import errno
+import random
 
 import pytest
 
+from hummock.compaction.crew import Crew
 from hummock.compaction.departure import Departure
-from hummock.errors import ObjectNotFound, ObjectStoreError
-from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.errors import ObjectStoreError
+from hummock.metrics import Metrics
+from hummock.object_store.base import sstable_data_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
-from hummock.object_store.local import LocalObjectStore
+from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
+from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.options import StorageOptions
+from hummock.options import RetryOptions, StorageOptions
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
+from tests.hummock.test_object_store_disk import Disk
 from tests.suites.compaction_files import entries_in, names
 
 ENTRIES = [(b"%06d" % n, 1 << 16, b"%d" % (n * n) * 9) for n in range(4_000)]
 
 
-def build(store, pieces=2):
-    """Infos of ENTRIES in several files of many pieces each, and the sizes of the pieces."""
-    sizes = []
-    with ThreadPoolExecutor(2) as pool:
-        departure = Departure(store, pool.submit, pieces)
+def build(store, pieces=2, threads=2):
+    """Infos of ENTRIES in several files of many pieces each."""
+    departure, crew = Departure(store, pieces * 12_000), Crew()
+    for _ in range(threads):
+        crew.start(departure.serve)
+    builder = SplitSstableBuilder(
+        StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"),
+        names(), data_bytes=12_000, sink_of=departure.file)
+    builder.hand_over_to(departure.finish)
+    try:
+        for entry in ENTRIES:
+            builder.put(*entry)
+        builder.finish()
+        return [output.info for output in departure.wait()]
+    finally:
+        departure.stop()
+        crew.join()
+        departure.close()
 
-        def leave(name, piece):
-            sizes.append(len(piece))
-            departure.leave(name, piece)
 
-        builder = SplitSstableBuilder(
-            StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"),
-            names(), data_bytes=12_000, leave=leave)
-        puts = []
-        builder.hand_over_to(lambda output: puts.append(departure.finish(output)))
-        try:
-            for entry in ENTRIES:
-                builder.put(*entry)
-            builder.finish()
-            return [put.result() for put in puts], sizes
-        finally:
-            pool.shutdown(cancel_futures=True)
-            departure.abort()
+class Pieces(MemoryObjectStore):
+    """Remembers how large each piece was."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = {}
+
+    def create(self, path, *, if_absent=True):
+        writer, sizes = super().create(path, if_absent=if_absent), self.sizes.setdefault(path, [])
+        write = writer.write
+        writer.write = lambda data: (sizes.append(len(data)), write(data))
+        return writer
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 50])
 def test_files_that_left_in_pieces_are_whole(tmp_path, pieces):
-    for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
-        infos, sizes = build(store, pieces)
+    for store in (Pieces(), LocalObjectStore(tmp_path)):
+        infos = build(store, pieces)
         assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
-        assert len(infos) > 3 and len(sizes) > 2 * len(infos)
-        assert all(0 < size <= 12_000 and size % 4096 == 0 for size in sizes)
+        assert len(infos) > 3
         assert [store.head(sstable_data_path(info.name)).size_bytes for info in infos] == [
             info.data_bytes for info in infos]
+        for sizes in getattr(store, "sizes", {}).values():
+            assert len(sizes) > 2 and all(0 < size <= 12_000 and size % 4096 == 0 for size in sizes[:-1])
+
+
+def test_what_is_appended_to_files_is_counted_as_what_is_written(tmp_path):
+    metrics = Metrics()
+    store = InstrumentedObjectStore(LocalObjectStore(tmp_path), metrics, RetryOptions(), Pacing(random.Random(1)))
+    infos = build(store)
+    assert metrics.object_store_bytes.labels("written")._value.get() == sum(
+        info.data_bytes + info.meta_bytes for info in infos)
+
+
+@pytest.mark.parametrize("at", [0, 1, 5])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=lambda number: errno.errorcode[number])
+def test_a_piece_that_a_file_refused_is_written_by_the_store_which_tries_again(tmp_path, monkeypatch, at, number):
+    store = InstrumentedObjectStore(LocalObjectStore(tmp_path), Metrics(), RetryOptions(first_delay_ms=1),
+                                    Pacing(random.Random(1)))
+    with Disk(at, number, only="pwrite").inserted(monkeypatch) as disk:
+        infos = build(store)
+    assert disk.hit == 1
+    assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
 
 
 @pytest.mark.parametrize("skip", range(4))
@@ -65,12 +99,17 @@ def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip):
             assert inner.head(found.path.removesuffix(".meta") + ".data").size_bytes > 0
 
 
-def test_a_file_that_was_not_finished_is_given_up():
-    store = MemoryObjectStore()
-    with ThreadPoolExecutor(1) as pool:
-        departure = Departure(store, pool.submit, 2)
-        departure.leave("a" * 32, b"piece")
-    departure.abort()
-    for path in (sstable_data_path, sstable_meta_path):
-        with pytest.raises(ObjectNotFound):
-            store.head(path("a" * 32))
+def test_a_file_that_was_not_finished_is_given_up(tmp_path):
+    for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
+        departure, crew = Departure(store, 100_000), Crew()
+        builder = SplitSstableBuilder(
+            StorageOptions(block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"), names(),
+            data_bytes=12_000, sink_of=departure.file)
+        crew.start(departure.serve)
+        for entry in ENTRIES:
+            builder.put(*entry)
+        departure.stop()
+        crew.join()
+        departure.close()
+        assert list(store.list()) == []
+    assert list((tmp_path / TEMPORARY).iterdir()) == []

@@ -28,6 +28,7 @@ from hummock.object_store.instrumented import LISTED_AT_ONCE, InstrumentedObject
 from hummock.object_store.local import TEMPORARY, TEMPORARY_KEPT_MS, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions
+from tests.suites.file_calls import between
 from tests.suites.object_store_suite import ObjectStoreSuite
 
 
@@ -133,44 +134,38 @@ class TestLocalDisk:
         LocalObjectStore(root)
         assert not old.exists() and young.exists()
 
-    def test_everything_is_synced_before_put_returns(self, root, monkeypatch):
+    def test_everything_is_synced_before_put_returns(self, root):
         calls = []
-        for name in ("fsync", "link", "open"):
-            real = getattr(os, name)
 
-            def noted(*args, _name=name, _real=real, **settings):
-                calls.append(_name)
-                return _real(*args, **settings)
+        def noted(name, real, *arguments):
+            calls.append(name)
+            return real(*arguments)
 
-            monkeypatch.setattr(os, name, noted)
         store = LocalObjectStore(root)
         store.put("sst/a", b"1")
-        calls.clear()
-        store.put("sst/b", b"1", if_absent=True)
-        assert calls == ["open", "fsync", "link", "open", "fsync"]
+        with between(noted):
+            store.put("sst/b", b"1", if_absent=True)
+        assert calls == ["open", "pwrite", "fsync", "close", "link", "unlink", "open", "fsync", "close"]
 
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EMFILE])
     @pytest.mark.parametrize("call", ["pwrite", "fsync", "link", "open"])
-    def test_a_failing_system_call_is_typed(self, store, root, monkeypatch, call, number):
+    def test_a_failing_system_call_is_typed(self, store, root, call, number):
         store.put("sst/old", b"old")
-
-        def fail(*_args, **_kwargs):
-            raise OSError(number, os.strerror(number))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, fail)
-            with pytest.raises(ObjectStoreError, match="sst/new"):
-                store.put("sst/new", b"x" * 1000, if_absent=True)
+        failing = between(lambda name, real, *arguments: -number if name == call else real(*arguments))
+        with failing, pytest.raises(ObjectStoreError, match="sst/new"):
+            store.put("sst/new", b"x" * 1000, if_absent=True)
         assert list((root / TEMPORARY).iterdir()) == []
         assert store.get("sst/old") == b"old"
         assert [found.size_bytes for found in store.list("sst/new")] in ([], [1000])
 
     def test_short_writes_and_reads_are_continued(self, store, monkeypatch):
-        write, pread = os.pwrite, os.pread
-        monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:7], at))
+        pread = os.pread
         monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 5), at))
         data = bytes(range(100))
-        store.put("a", data)
+        with between(lambda name, real, *arguments: real(
+                *(min(arguments[2], 7) if name == "pwrite" and at == 2 else argument
+                  for at, argument in enumerate(arguments)))):
+            store.put("a", data)
         assert store.get("a") == data
         assert store.get("a", range(20, 60)) == data[20:60]
 

@@ -1,7 +1,6 @@
 """ENOSPC and EIO at every file call of the local store, once and for ever: absorbed or typed, never half an object."""
 
 import errno
-import fcntl
 import mmap
 import os
 import random
@@ -15,6 +14,7 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.options import RetryOptions
 from tests.reliability.children import quick_directory
+from tests.suites.file_calls import between
 
 CALLS = ("open", "close", "pwrite", "pread", "preadv", "fsync", "ftruncate", "fstat", "stat", "lstat", "link", "unlink",
          "rename", "replace", "mkdir", "scandir", "listdir", "utime")
@@ -23,33 +23,47 @@ FOREVER = 1 << 30
 
 
 class Disk:
-    """The operating system's file calls, counted; calls `at` ... `at + times - 1` fail with `number`.
+    """The operating system's file calls, Python's and the compiled writer's, counted: `only` those of that name.
 
-    A failing write has written some of its bytes; a failing close has closed.
+    Calls `at` ... `at + times - 1` fail with `number`. A failing write has written some of its bytes; a failing close
+    has closed.
     """
 
-    def __init__(self, at=FOREVER, number=errno.EIO, times=1):
-        self.at, self.number, self.times = at, number, times
+    def __init__(self, at=FOREVER, number=errno.EIO, times=1, only=""):
+        self.at, self.number, self.times, self.only = at, number, times, only
         self.seen, self.hit = [], 0
 
     @contextmanager
     def inserted(self, monkeypatch):
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, between(self._native):
             for name in CALLS:
                 patch.setattr(os, name, self._faulty(name, getattr(os, name)))
             patch.setattr(LocalObjectStore, "open_file", lambda store, path: None)      # reads are calls of `os`, too
             yield self
 
+    def _is_hit(self, name):
+        if self.only in ("", name):
+            self.seen.append(name)
+            if self.at < len(self.seen) <= self.at + self.times:
+                self.hit += 1
+                return True
+        return False
+
+    def _native(self, name, real, *args):
+        if name == "set_flags" or not self._is_hit(name):
+            return real(*args)
+        if name == "close":
+            real(*args)
+        elif name == "pwrite" and args[2] > 1:
+            real(args[0], args[1], args[2] // 2, args[3])
+        return -self.number
+
     def _faulty(self, name, real):
         def call(*args, **settings):
-            self.seen.append(name)
-            if not self.at < len(self.seen) <= self.at + self.times:
+            if not self._is_hit(name):
                 return real(*args, **settings)
-            self.hit += 1
             if name == "close":
                 real(*args, **settings)
-            elif name == "pwrite" and len(args[1]) > 1:
-                real(args[0], args[1][:len(args[1]) // 2], args[2])
             raise OSError(self.number, os.strerror(self.number))
 
         return call
@@ -136,7 +150,7 @@ def count_calls(directory, monkeypatch):
     with Disk().inserted(monkeypatch) as disk:
         workload(directory / "count", outcome := {})
     assert not [value for value in outcome.values() if isinstance(value, Exception)]
-    assert set(disk.seen) >= {"open", "close", "pwrite", "pread", "preadv", "fsync", "link", "unlink", "replace",
+    assert set(disk.seen) >= {"open", "close", "pwrite", "pread", "preadv", "fsync", "link", "unlink", "rename",
                               "mkdir", "scandir", "stat"}
     return disk.seen
 
@@ -184,23 +198,22 @@ def test_a_file_that_was_not_synced_is_lost_and_never_synced_again(tmp_path, mon
     assert list(store.list()) == [] and list((tmp_path / TEMPORARY).iterdir()) == []
 
 
-def test_a_directory_that_was_not_synced_is_synced_by_the_next_close(tmp_path, monkeypatch):
+def test_a_directory_that_was_not_synced_is_synced_by_the_next_close(tmp_path):
     store = LocalObjectStore(tmp_path)
     writer = store.create("a")
     writer.write(b"x")
-    real, failures = os.fsync, [OSError(errno.EIO, "I/O error")]
     syncs = []
 
-    def fsync(descriptor):
-        syncs.append(descriptor)
-        if len(syncs) == 2:
-            raise failures.pop()
-        real(descriptor)
+    def fail_the_second_sync(name, real, *arguments):
+        if name != "fsync":
+            return real(*arguments)
+        syncs.append(arguments)
+        return -errno.EIO if len(syncs) == 2 else real(*arguments)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(ObjectStoreError):
+    with between(fail_the_second_sync):
+        with pytest.raises(ObjectStoreError):
+            writer.close()
         writer.close()
-    writer.close()
     assert len(syncs) == 3 and store.get("a") == b"x"
 
 
@@ -248,24 +261,19 @@ def test_a_large_piece_that_failed_half_way_can_be_written_again(tmp_path, monke
 
 
 @pytest.mark.parametrize("refused", ["flag", "write"])
-def test_a_file_system_that_writes_through_its_cache_only_gets_large_pieces_so(tmp_path, monkeypatch, refused):
-    store = LocalObjectStore(tmp_path)
-    real_control, real_write, direct = fcntl.fcntl, os.pwrite, []
+def test_a_file_system_that_writes_through_its_cache_only_gets_large_pieces_so(tmp_path, refused):
+    store, direct = LocalObjectStore(tmp_path), []
 
-    def control(descriptor, command, argument=0):
-        if command == fcntl.F_SETFL:
+    def refuse(name, real, *arguments):
+        if name == "set_flags":
             if refused == "flag":
-                raise OSError(errno.EINVAL, "Invalid argument")
-            direct.append(argument & os.O_DIRECT)
-        return real_control(descriptor, command, argument)
+                return -errno.EINVAL
+            direct.append(arguments[1] & os.O_DIRECT)
+        elif name == "pwrite" and direct and direct[-1]:
+            return -errno.EINVAL
+        return real(*arguments)
 
-    def write(descriptor, data, position):
-        if direct and direct[-1]:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return real_write(descriptor, data, position)
-
-    monkeypatch.setattr(fcntl, "fcntl", control)
-    monkeypatch.setattr(os, "pwrite", write)
-    store.put("a", aligned(LARGE))
+    with between(refuse):
+        store.put("a", aligned(LARGE))
     assert store.get("a") == LARGE
     assert direct == ([] if refused == "flag" else [os.O_DIRECT, 0])

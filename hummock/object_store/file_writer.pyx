@@ -1,0 +1,240 @@
+"""FileWriter: a file that is filled, synced and published without the GIL.
+
+Beside a busy Python thread each call of the operating system that gives the GIL up costs a switch interval to get it
+back; here whatever has to be done is done in one stretch. Every call goes through a table, so that a test may stand
+between this and the disk.
+"""
+
+from libc.errno cimport EINTR, EINVAL, EIO, errno
+from libc.stdint cimport uint8_t, uintptr_t
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    #ifndef O_DIRECT
+    #define O_DIRECT 0
+    #endif
+    typedef struct {
+        int (*open)(const char *path, int flags, int mode);
+        int (*close)(int descriptor);
+        ssize_t (*pwrite)(int descriptor, const void *data, size_t size, off_t position);
+        int (*fsync)(int descriptor);
+        int (*ftruncate)(int descriptor, off_t size);
+        int (*set_flags)(int descriptor, int flags);
+        int (*link)(const char *from, const char *to);
+        int (*rename)(const char *from, const char *to);
+        int (*unlink)(const char *path);
+    } hummock_file_calls;
+    static int hummock_open(const char *path, int flags, int mode) { return open(path, flags, mode); }
+    static int hummock_set_flags(int descriptor, int flags) { return fcntl(descriptor, F_SETFL, flags); }
+    static hummock_file_calls hummock_calls = {
+        hummock_open, close, pwrite, fsync, ftruncate, hummock_set_flags, link, rename, unlink};
+    """
+    ctypedef struct FileCalls "hummock_file_calls":
+        int (*open)(const char*, int, int) noexcept nogil
+        int (*close)(int) noexcept nogil
+        Py_ssize_t (*pwrite)(int, const void*, size_t, Py_ssize_t) noexcept nogil
+        int (*fsync)(int) noexcept nogil
+        int (*ftruncate)(int, Py_ssize_t) noexcept nogil
+        int (*set_flags)(int, int) noexcept nogil
+        int (*link)(const char*, const char*) noexcept nogil
+        int (*rename)(const char*, const char*) noexcept nogil
+        int (*unlink)(const char*) noexcept nogil
+    FileCalls calls "hummock_calls"
+    int O_WRONLY, O_RDONLY, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_DIRECT, F_GETFL
+    int fcntl(int descriptor, int command)
+
+cdef Py_ssize_t PAGE_BYTES = 4096
+cdef Py_ssize_t DIRECT_BYTES = 1 << 20          # at least so much passes the page cache by
+
+STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync of the directory"
+
+
+cdef class FileWriter:
+    """The file at `temporary`, made by the first write. Every step of its end is done once, however often it is tried.
+
+    Used by one thread at a time. Large pieces pass the page cache by where the file system lets them.
+    """
+
+    def __cinit__(self, bytes temporary not None):
+        self.temporary, self.path = temporary, temporary
+        self.descriptor, self.may_be_direct = -1, O_DIRECT != 0
+
+    def __dealloc__(self):
+        self.release()
+
+    @property
+    def was_synced(self) -> bool:
+        return self.is_synced
+
+    @property
+    def was_published(self) -> bool:
+        return self.is_published
+
+    def write(self, const uint8_t[::1] data) -> int:
+        """0 and all of `data` is taken, or an errno and nothing is. REQUIRES that the file was not finished."""
+        cdef int failure
+        cdef Py_ssize_t size = data.shape[0]
+        cdef const uint8_t* start = &data[0] if size > 0 else NULL
+        with nogil:
+            failure = self.take(start, size)
+        return failure
+
+    def finish(self, bytes target, bytes directory, bint if_absent, const uint8_t[::1] data=None) -> tuple | None:
+        """Writes `data`, syncs, publishes as `target`, removes the temporary name, syncs `directory`.
+
+        None, or the step that failed and its errno; the next call goes on there, without `data` if that was taken.
+        """
+        cdef Py_ssize_t size = 0 if data is None else data.shape[0]
+        cdef const uint8_t* start = &data[0] if size > 0 else NULL
+        cdef const char* path = target
+        cdef const char* parent = directory
+        cdef int step = 0, failure = 0
+        with nogil:
+            if not self.is_synced:
+                failure = self.take(start, size)
+            if failure == 0:
+                step, failure = 1, self.sync()
+            if failure == 0:
+                step, failure = 2, self.publish(path, if_absent)
+            if failure == 0:
+                step, failure = 3, sync_directory(parent)
+        return None if failure == 0 else (STEPS[step], failure)
+
+    def take_appended(self) -> int:
+        """Bytes that `append` took since the last call."""
+        taken, self.appended = self.appended, 0
+        return taken
+
+    def note_published(self) -> None:
+        """The target is this file already, from a call whose answer was lost."""
+        self.is_published = True
+        with nogil:
+            calls.unlink(self.path)
+
+    def discard(self) -> None:
+        """Removes what is left of it; a leftover is removed by a later opening."""
+        with nogil:
+            self.release()
+            if not self.is_published:
+                calls.unlink(self.path)
+
+    cdef int append(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+        cdef int failure = self.take(data, size)
+        if failure == 0:
+            self.appended += size
+        return failure
+
+    cdef int open(self) noexcept nogil:
+        if self.descriptor >= 0:
+            return 0
+        while True:
+            self.descriptor = calls.open(self.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+            if self.descriptor >= 0:
+                return 0
+            if errno != EINTR:
+                return errno
+
+    cdef int take(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t done = 0, taken
+        cdef int failure = self.open()
+        if failure != 0:
+            return failure
+        while done < size:
+            taken = self.write_some(data + done, size - done, self.size + done)
+            if taken < 0:
+                self.has_failed = True
+                return errno if errno != 0 else EIO
+            done += taken
+        self.size += size
+        return 0
+
+    cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil:
+        """Writes the beginning of `data`; whole pages of a large piece directly, unless that is refused."""
+        cdef Py_ssize_t done
+        cdef bint is_large = size >= DIRECT_BYTES and position % PAGE_BYTES == 0
+        if not (self.may_be_direct and is_large and self.set_direct(True)):
+            self.set_direct(False)
+            done = calls.pwrite(self.descriptor, data, <size_t>size, position)
+        else:
+            done = calls.pwrite(self.descriptor, data, <size_t>(size // PAGE_BYTES * PAGE_BYTES), position)
+            if done < 0 and errno == EINVAL:
+                self.may_be_direct = False      # the memory, or the disk, wants another alignment
+                return 0
+        return 0 if done < 0 and errno == EINTR else done
+
+    cdef bint set_direct(self, bint wanted) noexcept nogil:
+        """Whether writes are direct, or not, as wanted; some file systems refuse."""
+        cdef int flags
+        if wanted != self.is_direct:
+            flags = fcntl(self.descriptor, F_GETFL)
+            if flags < 0 or calls.set_flags(self.descriptor, flags ^ O_DIRECT) != 0:
+                self.may_be_direct = False
+                return False
+            self.is_direct = wanted
+        return True
+
+    cdef int sync(self) noexcept nogil:
+        cdef int failure
+        if self.is_synced:
+            return 0
+        failure = self.open()
+        if failure == 0 and self.has_failed and calls.ftruncate(self.descriptor, self.size) != 0:
+            failure = errno
+        if failure == 0:
+            failure = sync_file(self.descriptor)
+        if failure == 0:
+            self.is_synced = True
+            self.release()
+        return failure
+
+    cdef int publish(self, const char* target, bint if_absent) noexcept nogil:
+        if self.is_published:
+            return 0
+        if (calls.link(self.path, target) if if_absent else calls.rename(self.path, target)) != 0:
+            return errno
+        self.is_published = True
+        if if_absent:
+            calls.unlink(self.path)
+        return 0
+
+    cdef void release(self) noexcept nogil:
+        if self.descriptor >= 0:
+            calls.close(self.descriptor)        # it is gone either way, and what matters was synced
+        self.descriptor = -1
+
+
+cdef int sync_file(int descriptor) noexcept nogil:
+    while calls.fsync(descriptor) != 0:
+        if errno != EINTR:
+            return errno
+    return 0
+
+
+cdef int sync_directory(const char* path) noexcept nogil:
+    cdef int descriptor, failure
+    while True:
+        descriptor = calls.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+        if descriptor >= 0:
+            break
+        if errno != EINTR:
+            return errno
+    failure = sync_file(descriptor)
+    if calls.close(descriptor) != 0 and failure == 0:
+        failure = errno
+    return failure
+
+
+def call_slots() -> dict:
+    """Where the address of each call stands, by its name."""
+    return {
+        "open": <uintptr_t>&calls.open, "close": <uintptr_t>&calls.close, "pwrite": <uintptr_t>&calls.pwrite,
+        "fsync": <uintptr_t>&calls.fsync, "ftruncate": <uintptr_t>&calls.ftruncate,
+        "set_flags": <uintptr_t>&calls.set_flags, "link": <uintptr_t>&calls.link,
+        "rename": <uintptr_t>&calls.rename, "unlink": <uintptr_t>&calls.unlink,
+    }

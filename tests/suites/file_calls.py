@@ -1,0 +1,40 @@
+"""Stands between the compiled writer of local objects and the operating system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_ssize_t, c_void_p, cast, get_errno, set_errno
+
+from hummock.object_store.file_writer import call_slots
+
+NATIVE = {      # the calls of compiled rooms: how they are answered, and what they are given
+    "open": (c_int, c_char_p, c_int, c_int), "close": (c_int, c_int), "fsync": (c_int, c_int),
+    "pwrite": (c_ssize_t, c_int, c_void_p, c_size_t, c_ssize_t), "ftruncate": (c_int, c_int, c_ssize_t),
+    "set_flags": (c_int, c_int, c_int), "link": (c_int, c_char_p, c_char_p), "rename": (c_int, c_char_p, c_char_p),
+    "unlink": (c_int, c_char_p),
+}
+
+
+@contextmanager
+def between(call: Callable[..., int]) -> Iterator[None]:
+    """`call(name, real, *arguments)` is made instead of each file call of the compiled writer; -errno: it failed."""
+    kept, slots = [], call_slots()
+    for name, types in NATIVE.items():
+        kind, slot = CFUNCTYPE(*types, use_errno=True), c_void_p.from_address(slots[name])
+        original = slot.value
+
+        def answer(*arguments, name=name, kind=kind, original=original):
+            result = call(name, kind(original), *arguments)
+            if result < 0:
+                set_errno(-result if result != -1 else get_errno())
+            return max(result, -1)
+
+        made = kind(answer)
+        kept.append((slot, original, made))
+        slot.value = cast(made, c_void_p).value
+    try:
+        yield
+    finally:
+        for slot, original, _ in kept:
+            slot.value = original
