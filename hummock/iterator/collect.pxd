@@ -14,6 +14,12 @@ cdef class BatchCollector:
     cdef Py_ssize_t last_value_bytes
     cdef bint started                   # `source` stands on a row or at its end
 
-    cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil
+    cdef Py_ssize_t fill_all(
+        self, void** keys, void** values, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes
+    ) except -1 nogil
+    # fills BinaryColumnBuilders one after the other; how many were begun
+    cdef int fill(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil
     # takes rows until the columns hold `max_rows` or would pass `max_bytes`; a first row is always taken
-    cdef KvBatch finish(self)           # the rows taken; the collector is empty again
+    cdef KvBatch finish(self)           # what `keys` and `values` hold, which are empty again

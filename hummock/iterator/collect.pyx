@@ -1,7 +1,7 @@
 """BatchCollector: copies the rows of a UserIterator once, into the columns that a scan hands out.
 
-One loop without the GIL per batch. Where the source can show many rows as a span, they are copied column by
-column: one copy for all values, a few instructions for each key.
+One loop without the GIL for each batch, or for several where all rows are wanted. Where the source can show many rows
+as a span, they are copied column by column: one copy for all values, a few instructions for each key.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -42,6 +42,10 @@ cdef extern from * nogil:
 
 
 
+cdef enum:
+    STRETCH_BATCHES = 16                # that are filled without the GIL
+
+
 cdef class BatchCollector:
     """Invariant: `keys` and `values` hold the same number of rows, in the source's order."""
 
@@ -55,48 +59,80 @@ cdef class BatchCollector:
 
         REQUIRES both limits to be at least 1 and `close` not called.
         """
+        cdef BinaryColumnBuilder keys = self.keys, values = self.values
         with nogil:
-            self.fill(max_rows, max_bytes)
-        return self.finish() if self.keys.rows > 0 else None
+            self.fill(keys, values, max_rows, max_bytes)
+        return self.finish() if keys.rows > 0 else None
+
+    def next_batches(self, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes) -> list:
+        """The next batches, each as `next_batch` gives it, `max_rows` in all at most: a few, or none at the end."""
+        cdef Py_ssize_t at, count
+        cdef void* keys[STRETCH_BATCHES]
+        cdef void* values[STRETCH_BATCHES]
+        cdef list columns = [(BinaryColumnBuilder(), BinaryColumnBuilder()) for _ in range(STRETCH_BATCHES)]
+        for at in range(STRETCH_BATCHES):
+            keys[at], values[at] = <void*>columns[at][0], <void*>columns[at][1]
+        with nogil:
+            count = self.fill_all(keys, values, max_rows, batch_rows, max_bytes)
+        return [batch_of(columns[at][0], columns[at][1]) for at in range(count)]
 
     def close(self):
         """Lets go of the source and all it holds."""
         self.source = None
 
-    cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil:
+    cdef Py_ssize_t fill_all(
+        self, void** keys, void** values, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes
+    ) except -1 nogil:
+        cdef Py_ssize_t count = 0, left = max_rows, rows
+        while count < STRETCH_BATCHES and left > 0:
+            rows = left if left < batch_rows else batch_rows
+            self.fill(<BinaryColumnBuilder>keys[count], <BinaryColumnBuilder>values[count], rows, max_bytes)
+            if (<BinaryColumnBuilder>keys[count]).rows == 0:
+                break
+            left -= (<BinaryColumnBuilder>keys[count]).rows
+            count += 1
+        return count
+
+    cdef int fill(
+        self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
+    ) except -1 nogil:
         cdef Span span
         cdef Py_ssize_t rows
         if not self.started:
             self.source.rewind()
             self.started = True
-        if self.keys.rows == 0 and self.last_rows > 0 and self.source.valid:
-            self.keys.reserve(self.last_rows, self.last_key_bytes)
-            self.values.reserve(self.last_rows, self.last_value_bytes)
-        while self.source.valid and self.keys.rows < max_rows:
+        if keys.rows == 0 and self.last_rows > 0 and self.source.valid:
+            keys.reserve(self.last_rows, self.last_key_bytes)
+            values.reserve(self.last_rows, self.last_value_bytes)
+        while self.source.valid and keys.rows < max_rows:
             if self.source.span(&span):
-                rows = rows_that_fit(&span, max_rows - self.keys.rows,
-                                     max_bytes - self.keys.data_bytes - self.values.data_bytes)
-                if rows == 0 and self.keys.rows > 0:
+                rows = rows_that_fit(&span, max_rows - keys.rows,
+                                     max_bytes - keys.data_bytes - values.data_bytes)
+                if rows == 0 and keys.rows > 0:
                     break
                 rows = rows if rows > 0 else 1
-                append_keys(self.keys, &span, rows)
-                append_values(self.values, &span, rows)
+                append_keys(keys, &span, rows)
+                append_values(values, &span, rows)
                 self.source.skip(rows)
                 continue
-            if self.keys.rows > 0 and (self.keys.data_bytes + self.values.data_bytes + self.source.user_key.size
-                                       + self.source.value.size > max_bytes):
+            if keys.rows > 0 and (keys.data_bytes + values.data_bytes + self.source.user_key.size
+                                  + self.source.value.size > max_bytes):
                 break
-            self.keys.append(self.source.user_key)
-            self.values.append(self.source.value)
+            keys.append(self.source.user_key)
+            values.append(self.source.value)
             self.source.next()
+        self.last_rows, self.last_key_bytes, self.last_value_bytes = keys.rows, keys.data_bytes, values.data_bytes
         return 0
 
     cdef KvBatch finish(self):
-        cdef KvBatch batch = KvBatch.__new__(KvBatch)
-        self.last_rows = self.keys.rows
-        self.last_key_bytes, self.last_value_bytes = self.keys.data_bytes, self.values.data_bytes
-        batch.keys, batch.values = self.keys.finish(), self.values.finish()
-        return batch
+        return batch_of(self.keys, self.values)
+
+
+cdef KvBatch batch_of(BinaryColumnBuilder keys, BinaryColumnBuilder values):
+    """The rows taken; the builders are empty again."""
+    cdef KvBatch batch = KvBatch.__new__(KvBatch)
+    batch.keys, batch.values = keys.finish(), values.finish()
+    return batch
 
 
 cdef Py_ssize_t rows_that_fit(const Span* span, Py_ssize_t max_rows, Py_ssize_t max_bytes) noexcept nogil:

@@ -54,6 +54,7 @@ cdef class RangeCollector:
                     self.source.among = among if children > 1 else NULL
                     self.collector.started = False
                     self.collector.fill(
+                        self.collector.keys, self.collector.values,
                         self.done + self.most if self.most < INT32_MAX - self.done else INT32_MAX, INT32_MAX)
                     if self.source.valid and self.collector.keys.rows - self.done < self.most:
                         with gil:

@@ -71,6 +71,13 @@ cdef class ConcatIterator(HummockIterator):
                 self.position = position
         return 0
 
+    cdef int follow(self, Py_ssize_t position) except -1 nogil:
+        cdef Py_ssize_t ahead_bytes = self.current.ahead_bytes, ahead_blocks = self.current.ahead_blocks
+        self.enter(position)
+        self.current.follows_on = True
+        self.current.ahead_bytes, self.current.ahead_blocks = ahead_bytes, ahead_blocks
+        return 0
+
     cdef int settle(self) except -1 nogil:
         cdef Py_ssize_t position
         while not self.current.valid:
@@ -78,7 +85,7 @@ cdef class ConcatIterator(HummockIterator):
             if not 0 <= position < self.files:
                 self.valid = False
                 return 0
-            self.enter(position)
+            self.follow(position)
             self.current.rewind()
         self.user_key, self.epoch, self.value = self.current.user_key, self.current.epoch, self.current.value
         self.valid = True

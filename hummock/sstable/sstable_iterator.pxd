@@ -15,10 +15,13 @@ cdef class SstableIterator(HummockIterator):
     cdef bint reads_ahead               # from the first block on
     cdef Py_ssize_t prefetch_bytes      # the most stored bytes that are read ahead
     cdef Py_ssize_t ahead_bytes         # what the next read asks for; 0: one block. Doubles while blocks follow
+    cdef Py_ssize_t ahead_blocks        # so many cached ones are taken at once; grows faster, since they cost nothing
+    cdef bint follows_on                # the walk comes from a neighbouring file, and is as long as it was there
     cdef Py_ssize_t window_start        # blocks [window_start, window_end) are at hand
     cdef Py_ssize_t window_end
     cdef list cached                    # of each block of the window: the cached Block, or None
     cdef void** ready                   # the same as pointers, borrowed; owned array
+    cdef Py_ssize_t ready_blocks        # that it has room for
     cdef bytes stored                   # stored bytes of the blocks that were not cached, or None
     cdef const uint8_t* stored_data
     cdef uint64_t stored_offset         # where `stored` begins in the file
@@ -35,6 +38,9 @@ cdef class SstableIterator(HummockIterator):
     cdef int enter(self, Py_ssize_t index) except -1 nogil          # makes block `index` the current one
     cdef int take_prefix(self) except -1 nogil
     cdef int fetch(self, Py_ssize_t index) except -1                # moves the window to block `index`
+    cdef bint take_cached(self, Py_ssize_t index) except -1         # to cached blocks alone, if that one is
+    cdef int read_window(self, Py_ssize_t index) except -1
+    cdef int show_window(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int settle(self) except -1 nogil                           # shows `row`, or of the next block, or the end
     cdef int show(self) noexcept nogil

@@ -3,10 +3,12 @@
 A window of blocks is at hand: cached ones as they are, the others as stored bytes from one ranged read, each
 decoded when the walk reaches it, without the GIL, always into the same memory. The first block after a seek
 is read alone and cached, since small reads come back; each following window is twice as large, up to
-`prefetch_bytes`, and passes the cache by.
+`prefetch_bytes`, and passes the cache by. Where neighbours are cached a window is all of them, up to a file's worth:
+beside a busy Python thread the GIL is what a warm scan waits for.
 """
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -15,7 +17,8 @@ from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport load_block
 
-cdef Py_ssize_t WINDOW_BLOCKS = 256
+cdef Py_ssize_t WINDOW_BLOCKS = 1024
+cdef Py_ssize_t CACHED_GROWTH = 8               # of a window of cached blocks, while blocks follow
 
 
 cdef class SstableIterator(HummockIterator):
@@ -31,9 +34,6 @@ cdef class SstableIterator(HummockIterator):
         self.prefetch_bytes = store.prefetch_bytes
         self.reads_ahead = options is not None and options.read_ahead
         self.scratch_index = -1
-        self.ready = <void**>PyMem_Malloc(WINDOW_BLOCKS * sizeof(void*))
-        if self.ready == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         PyMem_Free(self.ready)
@@ -149,12 +149,42 @@ cdef class SstableIterator(HummockIterator):
 
     cdef int fetch(self, Py_ssize_t index) except -1:
         """Moves the window so that it begins, my way, with block `index`."""
-        cdef Py_ssize_t blocks = self.meta.index.blocks, start = index, end = index + 1, number
-        cdef const uint64_t* offsets = self.meta.index.offsets
         cdef bint follows = (index == self.window_end if self.direction == FORWARD
                              else index + 1 == self.window_start) and self.window_end > 0
-        if not follows:
+        if not follows and not self.follows_on:
             self.ahead_bytes = self.prefetch_bytes if self.reads_ahead else 0
+            self.ahead_blocks = WINDOW_BLOCKS if self.reads_ahead else 1
+        self.follows_on = False
+        self.window_start = self.window_end = 0
+        if self.take_cached(index):
+            return 0
+        return self.read_window(index)
+
+    cdef bint take_cached(self, Py_ssize_t index) except -1:
+        cdef Py_ssize_t at = index, end = index
+        cdef PyObject* found
+        cdef list taken = []
+        while 0 <= at < self.meta.index.blocks and len(taken) < self.ahead_blocks:
+            found = self.reader.shelf.peek(at)
+            if found == NULL:
+                break
+            taken.append(<object>found)
+            at += <int>self.direction
+        if not taken:
+            return False
+        if self.direction != FORWARD:
+            taken.reverse()
+            index, end = at + 1, index + 1
+        else:
+            end = at
+        self.cached, self.stored, self.stored_data, self.scratch_index = taken, None, NULL, -1
+        self.ahead_blocks = min(CACHED_GROWTH * self.ahead_blocks, WINDOW_BLOCKS)
+        self.show_window(index, end)
+        return True
+
+    cdef int read_window(self, Py_ssize_t index) except -1:
+        cdef Py_ssize_t blocks = self.meta.index.blocks, start = index, end = index + 1
+        cdef const uint64_t* offsets = self.meta.index.offsets
         if self.direction == FORWARD:
             while (end < blocks and end - start < WINDOW_BLOCKS
                    and offsets[end + 1] - offsets[start] <= <uint64_t>self.ahead_bytes):
@@ -163,7 +193,6 @@ cdef class SstableIterator(HummockIterator):
             while (start > 0 and end - start < WINDOW_BLOCKS
                    and offsets[end] - offsets[start - 1] <= <uint64_t>self.ahead_bytes):
                 start -= 1
-        self.window_start = self.window_end = 0
         self.ahead_bytes = max(2 * self.ahead_bytes, 2 * <Py_ssize_t>(offsets[end] - offsets[start]))
         if self.ahead_bytes > self.prefetch_bytes:
             self.ahead_bytes = self.prefetch_bytes
@@ -172,6 +201,16 @@ cdef class SstableIterator(HummockIterator):
         else:
             self.cached = self.reader.cached_blocks(start, end)
         self.read_missing(start, end)
+        return self.show_window(start, end)
+
+    cdef int show_window(self, Py_ssize_t start, Py_ssize_t end) except -1:
+        cdef Py_ssize_t number
+        cdef void* grown
+        if end - start > self.ready_blocks:
+            grown = PyMem_Realloc(self.ready, <size_t>(end - start) * sizeof(void*))
+            if grown == NULL:
+                raise MemoryError
+            self.ready, self.ready_blocks = <void**>grown, end - start
         for number in range(end - start):
             self.ready[number] = <void*>self.cached[number] if self.cached[number] is not None else NULL
         self.window_start, self.window_end = start, end
