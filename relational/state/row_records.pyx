@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from hummock.byte_buffer cimport ByteBuffer
-from relational.chunk.column cimport BOOLEAN, LONG_WORK, VARCHAR, ColumnView, bit_at, is_null, width_of
+from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.record_buffer cimport RecordBuffer
 
@@ -34,6 +34,8 @@ cdef class RowRecords:
         if self.places == NULL:
             raise MemoryError("no memory for the places of columns")
         self.width = header_bytes + (self.count + 7) // 8
+        if any([data_type.is_nested for data_type in self.types]):
+            raise ValueError(f"records hold no STRUCT and no LIST, so not {', '.join(map(str, self.types))}")
         for i in range(self.count):
             self.places[i].kind = self.types[i].kind
             self.places[i].width = value_bytes(self.places[i].kind)
@@ -61,7 +63,7 @@ cdef class RowRecords:
                    ) except -1 nogil:
         cdef int i
         for i in range(self.count):
-            if self.places[i].kind == VARCHAR:
+            if has_bytes(self.places[i].kind):
                 self.arena.reserve(string_bytes(views[i], first, rows, ids))
             write_field(self, i, views[i], first, rows, ids)
         return 0
@@ -97,7 +99,7 @@ cdef class RowRecords:
 
 
 cdef int value_bytes(int kind) noexcept:
-    return STRING_BYTES if kind == VARCHAR else 1 if kind == BOOLEAN else width_of(kind)
+    return STRING_BYTES if has_bytes(kind) else 1 if kind == BOOLEAN else width_of(kind)
 
 
 cdef Py_ssize_t string_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids
@@ -159,7 +161,7 @@ cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void*
             __builtin_prefetch(self.record(ids[row]))
             __builtin_prefetch(self.record(ids[row]) + self.width - 1)
         for i in range(count):
-            if self.places[columns[i]].kind == VARCHAR:
+            if has_bytes(self.places[columns[i]].kind):
                 gather_strings(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
             else:
                 gather_field(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
@@ -232,7 +234,7 @@ cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py
             __builtin_prefetch(self.record(ids[row + 16]))
         memcpy(target.record(row), self.record(ids[row]), <size_t>self.width)
         for i in range(self.count):
-            if self.places[i].kind == VARCHAR and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
+            if has_bytes(self.places[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
                 memcpy(&position, self.record(ids[row]) + self.places[i].offset, 8)
                 memcpy(&size, self.record(ids[row]) + self.places[i].offset + 8, 4)
                 moved = target.arena.size

@@ -260,3 +260,9 @@ def test_an_input_that_only_appends():
     gone = StreamChunk.from_rows(SCHEMA, [(Op.DELETE, next(row for row in rows if row[1] is not None))])
     with pytest.raises(ConsistencyError, match="only appends"):
         index.apply(gone, index.locate([gone.columns[1]]).ids)
+
+
+def test_columns_of_bytes_are_held_and_nested_ones_refused():
+    with pytest.raises(ValueError, match="no LIST"):
+        JoinIndex([DataType.BIGINT, DataType.parse("int[]")], [0], [0])
+    assert JoinIndex([DataType.BIGINT, DataType.BYTEA, DataType.JSONB], [0], [0]) is not None
