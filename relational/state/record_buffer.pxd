@@ -11,11 +11,9 @@ from libc.stdint cimport uint8_t
 
 @cython.final
 cdef class RecordBuffer:
-    cdef uint8_t* data          # at the first line of `memory`; moves when the buffer grows
+    cdef uint8_t* data          # owned; moves when the buffer grows
     cdef Py_ssize_t size        # bytes in use
-    cdef Py_ssize_t capacity    # bytes from `data` on
-    cdef uint8_t* memory        # pooled, owned
-    cdef Py_ssize_t held        # bytes of it
+    cdef Py_ssize_t capacity    # bytes held
 
     cdef int reserve(self, Py_ssize_t more) except -1 nogil     # room for `more` bytes after `size`
     cdef int extend(self, Py_ssize_t more) except -1 nogil      # `more` zero bytes; nothing where negative

@@ -40,7 +40,7 @@ cdef class WordIndex:
     @property
     def size_bytes(self):
         """Memory held by slots and words."""
-        return self.slots.held + self.words.held
+        return self.slots.capacity + self.words.capacity
 
     def keep(self, const int32_t[::1] ids not None):
         """Forgets every word but those of `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
