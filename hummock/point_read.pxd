@@ -26,6 +26,7 @@ cdef struct Probe:                      # one key on its way
     void* reader                        # SstableReader, borrowed from the view
     void* block                         # Block, borrowed from the pins
     Py_ssize_t block_index
+    Py_ssize_t row_guess                # where in the block the index lets the key stand
     int source                          # the first of the view's sources that is not ruled out
     ProbeState state
 

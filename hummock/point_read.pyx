@@ -21,7 +21,7 @@ from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cache_door cimport CacheDoor
-from hummock.sstable.head_search cimport even_guess, row_near
+from hummock.sstable.head_search cimport row_near
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 cdef extern from "Python.h":
@@ -142,6 +142,7 @@ cdef class PointReader:
                 hits += 1
                 if self.may_hold(probe, <OpenedSstable>opened):
                     probe.state = NEEDS_BLOCK
+                    (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
                 else:
                     probe.state, probe.source = SEEKING, number + 1
         (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
@@ -150,11 +151,13 @@ cdef class PointReader:
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
         """Whether the file may hold the key; then `block_index` is the block to look into."""
         if probe.state == SEEKING_NEXT:
+            probe.row_guess = 0
             return probe.block_index < opened.index.blocks and (
                 compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0)
         if not opened.may_contain(probe.hash):
             return False
         probe.block_index = opened.index.find_block(probe.key, self.newest)
+        probe.row_guess = opened.index.row_guess(probe.block_index, probe.key)
         return True
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
@@ -185,6 +188,9 @@ cdef class PointReader:
         cdef Py_ssize_t hits = 0, misses = 0
         cdef CacheDoor door = None
         cdef dict missing = {}
+        for position in range(count):           # first ask for the blocks, then count references to them
+            if probes[position].state == NEEDS_BLOCK:
+                prefetch_line((<SstableReader>probes[position].reader).shelf.peek(probes[position].block_index))
         for position in range(count):
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:
@@ -243,36 +249,21 @@ cdef class PointReader:
         cdef Py_ssize_t i
         for i in range(width):
             prefetch_line(lanes[i].probe.block)
-            prefetch_line(&(<Block>lanes[i].probe.block).value_offsets)
+            prefetch_line(<const uint8_t*>lanes[i].probe.block + 64)
+            prefetch_line(<const uint8_t*>lanes[i].probe.block + 128)
+        for i in range(width):
+            (<Block>lanes[i].probe.block).prefetch_row(lanes[i].probe.row_guess)
         for i in range(width):
             lane = &lanes[i]
             lane.rows = (<Block>lane.probe.block).rows
             lane.heads = (<Block>lane.probe.block).ready_heads()
-            if lane.heads != NULL:
-                prefetch_line(lane.heads)
-                prefetch_line(lane.heads + lane.rows - 1)
-            prefetch_line((<Block>lane.probe.block).prefix.data)
-        for i in range(width):
-            lane = &lanes[i]
             if lane.heads == NULL or not begins_with(lane.probe.key, (<Block>lane.probe.block).prefix):
                 lane.heads = NULL
                 continue
             lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
                                 lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
-            lane.row = even_guess(lane.heads[0], lane.heads[lane.rows - 1], lane.head, lane.rows)
-            prefetch_line(lane.heads + lane.row)
-        for i in range(width):
-            lane = &lanes[i]
-            if lane.heads != NULL:
-                lane.row = row_near(lane.heads, lane.rows, lane.head, lane.row)
-                prefetch_line((<Block>lane.probe.block).suffix_offsets + lane.row)
-                prefetch_line((<Block>lane.probe.block).value_offsets + lane.row)
-        for i in range(width):
-            lane = &lanes[i]
-            if lane.heads != NULL and lane.row < lane.rows:
-                prefetch_line((<Block>lane.probe.block).suffixes + (<Block>lane.probe.block).suffix_offsets[lane.row])
-                prefetch_line((<Block>lane.probe.block).values + (<Block>lane.probe.block).value_offsets[lane.row])
-                prefetch_line((<Block>lane.probe.block).values + (<Block>lane.probe.block).value_offsets[lane.row] + 64)
+            lane.row = row_near(lane.heads, lane.rows, lane.head, min(lane.probe.row_guess, lane.rows - 1))
+            (<Block>lane.probe.block).prefetch_row(lane.row)
         for i in range(width):
             self.settle(&lanes[i])
 

@@ -10,24 +10,32 @@ from hummock.iterator.base cimport Span
 from hummock.key cimport Slice
 
 
+cdef enum:
+    NEAR_BYTES = 16
+
+
 @cython.final
 cdef class Block:
-    # what a point search reads stands first, in as few cache lines as can be
+    # what a point search reads stands first, in as few cache lines as can be; where suffixes or values are of one
+    # length it reads no offsets, where the prefix is short and one epoch stands for all it reads them here
     cdef readonly Py_ssize_t rows
     cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
+    cdef uint32_t each_suffix               # bytes of every suffix; 0: they differ
+    cdef uint32_t each_value
+    cdef Slice prefix                       # bytes that every user key of this block begins with
+    cdef uint8_t near_prefix[NEAR_BYTES]    # where `prefix` points unless it is longer
+    cdef const uint8_t* values
+    cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
+    cdef uint64_t max_epoch                 # of the epochs here
+    cdef bint one_epoch
+    cdef uint32_t longest_suffix            # bytes
+    cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
+    cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
+    cdef const uint32_t* value_offsets      # rows + 1 positions in `values`
+    cdef const uint64_t* epochs             # rows of them, or one when `one_epoch`
     cdef float suffix_bytes                 # of a row, on average
     cdef float value_bytes
-    cdef Slice prefix                       # bytes that every user key of this block begins with
-    cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
-    cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
-    cdef const uint64_t* epochs             # rows of them, or one when `one_epoch`
-    cdef bint one_epoch
-    cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
-    cdef const uint32_t* value_offsets      # rows + 1 positions in `values`
-    cdef const uint8_t* values
-    cdef uint32_t longest_suffix            # bytes
     cdef bint unique_keys                   # no user key stands here twice
-    cdef uint64_t max_epoch                 # of the epochs here
     cdef uint64_t min_epoch
     cdef uint64_t epoch_under               # what `epochs` points to when one stands for all
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
@@ -69,23 +77,30 @@ cdef class Block:
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:
         cdef Slice out
+        if self.each_suffix > 0:
+            out.data, out.size = self.suffixes + row * self.each_suffix, self.each_suffix
+            return out
         out.data = self.suffixes + self.suffix_offsets[row]
         out.size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
         return out
 
-    cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil     # of what a search for it reads, and its value
+    cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil
+    # of what a search for the row reads, and of its value; `row` may be a guess up to `rows`
     cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil
     # whether the row is a version of the key that readers at `epoch` see. REQUIRES that the key begins with
     # `prefix`, and that the first `known` bytes behind it, padded with zeros, agree with the suffix
 
     cdef inline uint64_t epoch_at(self, Py_ssize_t row) noexcept nogil:
-        return self.epochs[0 if self.one_epoch else row]
+        return self.max_epoch if self.one_epoch else self.epochs[row]
 
     cdef inline Slice value_at(self, Py_ssize_t row) noexcept nogil:    # data is NULL for a tombstone
         cdef Slice out
         if self.tombstones != NULL and (self.tombstones[row >> 3] >> (row & 7)) & 1:
             out.data = NULL
             out.size = 0
+            return out
+        if self.each_value > 0:
+            out.data, out.size = self.values + row * self.each_value, self.each_value
             return out
         out.data = self.values + self.value_offsets[row]
         out.size = self.value_offsets[row + 1] - self.value_offsets[row]

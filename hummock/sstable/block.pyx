@@ -178,11 +178,16 @@ cdef class Block:
         self.value_offsets = offsets
         at += <Py_ssize_t>rows * value_width
         self.prefix.data, self.prefix.size = at, prefix_size
+        if prefix_size <= NEAR_BYTES:
+            memcpy(self.near_prefix, at, prefix_size)
+            self.prefix.data = self.near_prefix
         self.suffixes = at + prefix_size
         self.values = self.suffixes + suffixes_size
         self.one_epoch = (flags & ONE_EPOCH) != 0
         self.unique_keys = (flags & UNIQUE_KEYS) != 0
         self.rows = rows
+        self.each_suffix = suffix_length if suffix_width == 0 else 0
+        self.each_value = value_length if value_width == 0 else 0
         self.suffix_bytes, self.value_bytes = <float>suffixes_size / rows, <float>values_size / rows
         self.check_tombstones(index)
         self.max_epoch = self.min_epoch = self.epochs[0]
@@ -242,15 +247,20 @@ cdef class Block:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
         cdef const uint8_t* value
         row = row if row < self.rows else self.rows - 1
-        value = self.values + <Py_ssize_t>(self.value_bytes * row)
+        value = self.values + (row * self.each_value if self.each_value else <Py_ssize_t>(self.value_bytes * row))
         prefetch_line(heads + row)          # of no heads yet: nothing is read, wherever it points
-        prefetch_line(self.suffix_offsets + row)
-        prefetch_line(self.value_offsets + row)
-        prefetch_line(self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
         prefetch_line(value)
         prefetch_line(value + 64)
-        prefetch_line(self.prefix.data)
-        prefetch_line(self.epochs + (0 if self.one_epoch else row))
+        if self.each_value == 0:
+            prefetch_line(self.value_offsets + row)
+        if self.each_suffix == 0:
+            prefetch_line(self.suffix_offsets + row)
+        if self.longest_suffix > 8:
+            prefetch_line(self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
+        if self.prefix.size > NEAR_BYTES:
+            prefetch_line(self.prefix.data)
+        if not self.one_epoch:
+            prefetch_line(self.epochs + row)
         if self.tombstones != NULL:
             prefetch_line(self.tombstones + (row >> 3))
 

@@ -2,6 +2,8 @@
 
 from cpython.object cimport PyObject
 
+from hummock.sstable.bloom_filter cimport prefetch_line
+
 
 cdef struct CacheNode:                  # the place of one object; owned by its CacheShelf
     PyObject* value                     # owned reference; NULL: not cached
@@ -36,5 +38,8 @@ cdef class CacheShelf:
         if not node.was_used:           # a line that is only read stays with every reader
             node.was_used = True
         return node.value
+
+    cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
+        prefetch_line(&self.nodes[index])
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_)
