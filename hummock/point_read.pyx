@@ -257,7 +257,7 @@ cdef class PointReader:
             lane = &lanes[i]
             lane.rows = (<Block>lane.probe.block).rows
             lane.heads = (<Block>lane.probe.block).ready_heads()
-            if lane.heads == NULL or not begins_with(lane.probe.key, (<Block>lane.probe.block).prefix):
+            if not begins_with(lane.probe.key, (<Block>lane.probe.block).prefix):
                 lane.heads = NULL
                 continue
             lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,

@@ -178,7 +178,7 @@ cdef Py_ssize_t search(void* block, SstableIndex index, Py_ssize_t number, Slice
     (<Block>block).prefetch_row(guess)
     heads = (<Block>block).ready_heads()
     prefix = (<Block>block).prefix.size
-    if heads == NULL or not begins_with(key, (<Block>block).prefix):
+    if not begins_with(key, (<Block>block).prefix):
         return NOT_AT_HAND
     head = head_of(key.data + prefix, key.size - prefix)
     row = row_near(heads, rows, head, guess)

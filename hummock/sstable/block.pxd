@@ -19,7 +19,7 @@ cdef class Block:
     # what a point search reads stands first, in as few cache lines as can be; where suffixes or values are of one
     # length it reads no offsets, where the prefix is short and one epoch stands for all it reads them here
     cdef readonly Py_ssize_t rows
-    cdef uint64_t* heads                    # head_of each suffix, made on the first point search; owned
+    cdef uint64_t* heads                    # `heads_room` once head_of each suffix stands there; NULL before
     cdef uint32_t each_suffix               # bytes of every suffix; 0: they differ
     cdef uint32_t each_value
     cdef Slice prefix                       # bytes that every user key of this block begins with
@@ -39,23 +39,23 @@ cdef class Block:
     cdef uint64_t min_epoch
     cdef uint64_t epoch_under               # what `epochs` points to when one stands for all
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
-    cdef Py_ssize_t heads_bytes             # what `heads` was taken with
-    cdef uint8_t* memory                    # pooled buffer that everything above points into
+    cdef uint64_t* heads_room               # filled on the first point search
+    cdef uint8_t* memory                    # of a slab; everything above points into it
     cdef Py_ssize_t memory_bytes            # what `memory` was taken with
     cdef readonly str object_name           # of the file, for errors
 
     cdef Py_ssize_t lower_bound(self, Slice user_key, uint64_t epoch) noexcept nogil
     # row of the first entry at or after (user_key, epoch) in full key order; `rows` when there is none
 
-    cdef const uint64_t* ready_heads(self) noexcept nogil
-    # `heads`, made now if need be; safe from several threads; NULL when there is no memory
+    cdef const uint64_t* ready_heads(self) noexcept nogil   # `heads`, made now if need be; safe from several threads
 
     cdef int load(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,
     ) except -1 nogil
-    # replaces the contents by the stored bytes of block `index`. REQUIRES that nobody else holds this block:
-    # for scans that walk many blocks through one object. Corruption when anything is wrong; then it has no rows
+    # replaces the contents, of about as many rows as `rows` says, by the stored bytes of block `index`. REQUIRES that
+    # nobody else holds this block: for scans that walk many blocks through one object. Corruption when anything is
+    # wrong; then it has no rows
 
     cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
     # lets `epoch` stand for that of every entry of this block, `index` of its file. Corruption where a key stands
@@ -105,3 +105,7 @@ cdef class Block:
         out.data = self.values + self.value_offsets[row]
         out.size = self.value_offsets[row + 1] - self.value_offsets[row]
         return out
+
+
+cdef Py_ssize_t room_of(Py_ssize_t raw_size, Py_ssize_t rows) noexcept nogil
+# bytes that a block needs for a payload, the offsets of its rows and their heads; `parse` moves nothing that has them

@@ -7,12 +7,12 @@ The bytes are specified on top of block_layout.pxd and, with an example, in FORM
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from hummock.byte_buffer cimport pool_capacity, pool_give, pool_grow, pool_take
 from hummock.checksum cimport crc32c
 from hummock.codec cimport can_hold, decompress
 from hummock.coding cimport get_u16, get_u32, get_u64
 from hummock.iterator.base cimport Span
 from hummock.key cimport Slice, compare_bytes
+from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.block_layout cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
@@ -22,11 +22,10 @@ from hummock.errors import Corruption
 
 cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept
-    bint __atomic_compare_exchange_n(
-        uint64_t** target, uint64_t** expected, uint64_t* desired, bint weak, int success, int failure) noexcept
     uint64_t* __atomic_load_n(uint64_t** target, int order) noexcept
+    void __atomic_store_n(uint64_t** target, uint64_t* value, int order) noexcept
     int __ATOMIC_ACQUIRE
-    int __ATOMIC_ACQ_REL
+    int __ATOMIC_RELEASE
 
 cdef enum:
     PADDING = 8         # readable bytes after the payload, for 8-byte reads of short suffixes
@@ -88,22 +87,18 @@ cdef class Block:
         return block
 
     cdef void drop(self) noexcept nogil:
-        pool_give(<uint8_t*>self.heads, self.heads_bytes)
-        pool_give(self.memory, self.memory_bytes)
+        slab_give(self.memory, self.memory_bytes)
         self.heads, self.memory = NULL, NULL
-        self.rows = self.size_bytes = self.heads_bytes = self.memory_bytes = 0
+        self.rows = self.size_bytes = self.memory_bytes = 0
 
     cdef int load(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,
     ) except -1 nogil:
-        self.rows = 0
-        if self.heads != NULL:
-            pool_give(<uint8_t*>self.heads, self.heads_bytes)
-            self.heads, self.heads_bytes = NULL, 0
+        cdef Py_ssize_t rows = self.rows if self.rows < raw_size >> 3 else raw_size >> 3
+        self.rows, self.heads = 0, NULL
         self.check_stored(data, size, codec, raw_size, checksum, index)
-        # room for the offsets of rows of 64 bytes; `parse` grows it where they are shorter
-        self.make_room(raw_size + PADDING + (raw_size >> 3), 0)
+        self.make_room(room_of(raw_size, rows), 0)      # `parse` grows it where there are more
         if not decompress(codec, data, size, self.memory, raw_size):
             self.corrupt(index, "payload", raw_size, -1)
         return self.parse(raw_size, index)
@@ -131,10 +126,13 @@ cdef class Block:
         cdef uint8_t* grown
         if wanted <= self.memory_bytes:
             return 0
-        wanted = pool_capacity(wanted)
-        grown = pool_grow(self.memory, self.memory_bytes, used, wanted)
+        wanted = slab_capacity(wanted)
+        grown = slab_take(wanted)
         if grown == NULL:
             raise_no_memory(wanted)
+        if used > 0:
+            memcpy(grown, self.memory, <size_t>used)
+        slab_give(self.memory, self.memory_bytes)
         self.memory, self.memory_bytes = grown, wanted
         return 0
 
@@ -161,7 +159,7 @@ cdef class Block:
         if total != <uint64_t>raw_size:
             self.corrupt(index, "sections", raw_size, total)
 
-        self.make_room(<Py_ssize_t>offsets_at + 8 * (<Py_ssize_t>rows + 1), raw_size)
+        self.make_room(room_of(raw_size, rows), raw_size)
         at = self.memory + HEADER_BYTES
         self.epochs = <const uint64_t*>at
         at += epochs_size
@@ -176,6 +174,7 @@ cdef class Block:
         if not expand_lengths(at, value_width, rows, value_length, values_size, offsets, &longest_value):
             self.corrupt(index, "value lengths", values_size, offsets[rows])
         self.value_offsets = offsets
+        self.heads_room = <uint64_t*>(offsets + rows + 1)
         at += <Py_ssize_t>rows * value_width
         self.prefix.data, self.prefix.size = at, prefix_size
         if prefix_size <= NEAR_BYTES:
@@ -194,7 +193,7 @@ cdef class Block:
         for row in range(1, 1 if self.one_epoch else self.rows):
             self.max_epoch = self.epochs[row] if self.epochs[row] > self.max_epoch else self.max_epoch
             self.min_epoch = self.epochs[row] if self.epochs[row] < self.min_epoch else self.min_epoch
-        self.size_bytes = sizeof(Block) + self.memory_bytes
+        self.size_bytes = sizeof(Block) + slab_share(self.memory_bytes)
         return 0
 
     cdef int check_tombstones(self, Py_ssize_t index) except -1 nogil:
@@ -222,26 +221,15 @@ cdef class Block:
 
     cdef const uint64_t* ready_heads(self) noexcept nogil:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
-        cdef uint64_t* nothing = NULL
-        cdef Py_ssize_t row, size, wanted = 8 * self.rows
-        cdef uint64_t head
+        cdef Slice suffix
+        cdef Py_ssize_t row
         if heads != NULL:
             return heads
-        heads = <uint64_t*>pool_take(wanted)
-        if heads == NULL:
-            return NULL
-        for row in range(self.rows):
-            size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
-            head = __builtin_bswap64(get_u64(self.suffixes + self.suffix_offsets[row]))
-            if size < 8:
-                head = head & ~(~<uint64_t>0 >> (8 * size))
-            heads[row] = head
-        if __atomic_compare_exchange_n(
-                &self.heads, &nothing, heads, False, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE):
-            self.heads_bytes = wanted
-            return heads
-        pool_give(<uint8_t*>heads, wanted)      # another thread was first: `nothing` now holds its array
-        return nothing
+        for row in range(self.rows):            # threads that are here together write the same
+            suffix = self.suffix_at(row)
+            self.heads_room[row] = head_of_suffix(suffix)
+        __atomic_store_n(&self.heads, self.heads_room, __ATOMIC_RELEASE)
+        return self.heads_room
 
     cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
@@ -285,8 +273,6 @@ cdef class Block:
             return count
         suffix.data, suffix.size = user_key.data + shared, user_key.size - shared
         heads = self.ready_heads()
-        if heads == NULL:
-            return self.search_rows(suffix, epoch, 0, count)
         head = head_of_suffix(suffix)
         base = heads
         while count > 1:
@@ -341,9 +327,15 @@ cdef class Block:
         return key, self.epoch_at(row), None if value.data == NULL else (<const char*>value.data)[:value.size]
 
 
+cdef Py_ssize_t room_of(Py_ssize_t raw_size, Py_ssize_t rows) noexcept nogil:
+    return ((raw_size + PADDING + 7) & ~<Py_ssize_t>7) + 16 * rows + 8
+
+
 cdef inline uint64_t head_of_suffix(Slice suffix) noexcept nogil:
     cdef uint64_t head = 0
-    memcpy(&head, suffix.data, <size_t>(suffix.size if suffix.size < 8 else 8))
+    if suffix.size >= 8:
+        return __builtin_bswap64(get_u64(suffix.data))
+    memcpy(&head, suffix.data, <size_t>suffix.size)
     return __builtin_bswap64(head)
 
 

@@ -4,7 +4,8 @@ There is no table of keys: each open file has a CacheShelf with a place for each
 finds a block by index, and all that a file had cached goes with its shelf. What was not used for longest goes
 first, by second chances: an object that reaches the old end of the queue goes only if nobody has used it
 since it entered or last came by; finding one marks it, without moving it. An object that somebody holds
-stays, and counts, since dropping it would free nothing.
+stays, and counts, since dropping it would free nothing. Where slots of other sizes than are wanted now lie idle in
+slabs, a few objects more go with each that comes, so that those slabs empty.
 
 Everything here runs under the GIL, and never releases it half way.
 """
@@ -14,8 +15,15 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free
 
+from hummock.slabs cimport slab_idle
+
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
+
+
+cdef enum:
+    IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
+    MORE = 8                    # objects that go with one that comes while slabs lie idle
 
 
 cdef class BlockCache:
@@ -44,9 +52,11 @@ cdef class BlockCache:
         Py_DECREF(<object>value)
 
     cdef void shrink(self):
-        cdef Py_ssize_t chances = 2 * self.objects
+        cdef Py_ssize_t chances = 2 * self.objects, wanted = self.capacity_bytes
         cdef CacheNode* oldest
-        while self.used_bytes > self.capacity_bytes and chances > 0:
+        if self.used_bytes > wanted and slab_idle() > (wanted >> 3) + IDLE_BYTES:
+            wanted -= MORE * (self.used_bytes // self.objects)
+        while self.used_bytes > wanted and chances > 0:
             oldest = self.queue.newer
             chances -= 1
             if oldest.was_used or Py_REFCNT(oldest.value) > 1:

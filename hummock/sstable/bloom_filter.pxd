@@ -35,7 +35,7 @@ cdef class BloomFilter:
     cdef readonly int probes                # bits set for each hash, 1..7
     cdef uint64_t blocks
     cdef const uint64_t* words              # 8 for each block, aligned to a cache line; goes into `memory`
-    cdef uint8_t* memory                    # pooled
+    cdef uint8_t* memory                    # of a slab
     cdef Py_ssize_t memory_bytes
 
     cdef inline bint may_contain(self, uint64_t hash) noexcept nogil:   # False: no such key was added

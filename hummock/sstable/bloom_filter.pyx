@@ -8,8 +8,8 @@ hash * 0x9FB21C651E98DF25 mod 2**64: six bits name the bit, the three above them
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
-from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
 from hummock.coding cimport get_u32, put_u32
+from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 
 from hummock.errors import Corruption
 
@@ -26,7 +26,7 @@ cdef class BloomFilter:
     """`may_contain(hash)`: False only for hashes that were not among those it was built from."""
 
     def __dealloc__(self):
-        pool_give(self.memory, self.memory_bytes)
+        slab_give(self.memory, self.memory_bytes)
 
     @staticmethod
     def load(const uint8_t[::1] data, str object_name="filter") -> BloomFilter:
@@ -41,14 +41,14 @@ cdef class BloomFilter:
                 or filter.probes > MOST_PROBES or data[5] | data[6] | data[7]):
             raise Corruption(
                 object_name, "filter", f"{size} bytes", f"{filter.blocks} blocks, {filter.probes} probes")
-        filter.memory_bytes = pool_capacity(size + BLOCK_BYTES)
-        filter.memory = pool_take(filter.memory_bytes)
+        filter.memory_bytes = slab_capacity(size + BLOCK_BYTES)
+        filter.memory = slab_take(filter.memory_bytes)
         if filter.memory == NULL:
             raise MemoryError(f"no memory for {size} bytes of a filter")
         words = <uint8_t*>((<uintptr_t>filter.memory + BLOCK_BYTES - 1) & ~<uintptr_t>(BLOCK_BYTES - 1))
         memcpy(words, &data[HEADER_BYTES], <size_t>(size - HEADER_BYTES))
         filter.words = <const uint64_t*>words
-        filter.size_bytes = filter.memory_bytes + sizeof(BloomFilter)
+        filter.size_bytes = slab_share(filter.memory_bytes) + sizeof(BloomFilter)
         return filter
 
     def contains(self, uint64_t hash) -> bool:

@@ -15,7 +15,7 @@ from hummock.coding cimport get_u32
 from hummock.key cimport Slice
 from hummock.lz4_partial cimport LZ4_SLACK, lz4_begin, lz4_until
 from hummock.object_store.open_files cimport OpenFile
-from hummock.sstable.block cimport Block
+from hummock.sstable.block cimport Block, room_of
 from hummock.sstable.block_layout cimport HEADER_BYTES, MAX_RAW_BYTES
 from hummock.sstable.index cimport SstableIndex
 
@@ -53,7 +53,7 @@ cdef class ColdBlock:
         if raw_size < HEADER_BYTES or raw_size > MAX_RAW_BYTES or rows > raw_size or (
                 not can_hold(codec, self.stored, size, raw_size)):
             return False
-        self.block.make_room(raw_size + LZ4_SLACK + 8 * (rows + 2), 0)      # so that nothing moves while it is decoded
+        self.block.make_room(room_of(raw_size, rows) + LZ4_SLACK, 0)        # so that nothing moves while it is decoded
         self.is_partial = codec == CODEC_LZ4
         if self.is_partial:
             lz4_begin(&self.cursor, self.stored, size, self.block.memory, raw_size)

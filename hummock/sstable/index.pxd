@@ -24,7 +24,7 @@ cdef class SstableIndex:
     cdef const uint32_t* checksums          # crc32c of the stored bytes
     cdef const uint32_t* rows
     cdef const uint8_t* codecs
-    cdef uint8_t* memory                    # pooled
+    cdef uint8_t* memory                    # of a slab
     cdef Py_ssize_t memory_bytes
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil

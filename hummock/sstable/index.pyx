@@ -15,10 +15,11 @@ from typing import NamedTuple
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_give, pool_take
+from hummock.byte_buffer cimport ByteBuffer
 from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
+from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 from hummock.sstable.head_search cimport even_guess, row_near
 
@@ -48,7 +49,7 @@ cdef class SstableIndex:
     """One row per block, as C arrays; `index[i]` is a BlockMeta."""
 
     def __dealloc__(self):
-        pool_give(self.memory, self.memory_bytes)
+        slab_give(self.memory, self.memory_bytes)
 
     @staticmethod
     def decode(const uint8_t[::1] data, str object_name, data_bytes: int, rows: int) -> SstableIndex:
@@ -61,12 +62,12 @@ cdef class SstableIndex:
         blocks, keys_bytes = get_u32(&data[0]), get_u32(&data[4])
         if blocks < 1 or blocks > MAX_BLOCKS or HEADER_BYTES + blocks * ROW_BYTES + keys_bytes != size:
             raise Corruption(object_name, "size of the block index", f"that of {blocks} blocks", size)
-        index.memory_bytes = pool_capacity(padded + 20 * blocks + 16)
-        index.memory = pool_take(index.memory_bytes)
+        index.memory_bytes = slab_capacity(padded + 20 * blocks + 16)
+        index.memory = slab_take(index.memory_bytes)
         if index.memory == NULL:
             raise MemoryError(f"no memory for {index.memory_bytes} bytes of an index")
         memcpy(index.memory, &data[0], <size_t>size)
-        index.blocks, index.size_bytes = blocks, index.memory_bytes + sizeof(SstableIndex)
+        index.blocks, index.size_bytes = blocks, slab_share(index.memory_bytes) + sizeof(SstableIndex)
         index.point_into_memory()
         fault = index.fault_in(keys_bytes, data_bytes, rows)
         if fault is not None:

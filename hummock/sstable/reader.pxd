@@ -63,6 +63,8 @@ cdef inline int load_block(
     Block block, SstableIndex index, Py_ssize_t number, const uint8_t* stored, uint64_t stored_offset
 ) except -1 nogil:
     """Decodes block `number` of the file from `stored`, whose first byte stands at `stored_offset` of `.data`."""
+    if block.rows == 0:
+        block.rows = index.rows[number]
     block.load(
         stored + (index.offsets[number] - stored_offset),
         <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), index.codecs[number],

@@ -21,6 +21,7 @@ BASE_MODULES = [
     "coding",
     "arrow_c",
     "byte_buffer",
+    "slabs",
     "allocator",
     "binary_column",
     "value",

@@ -1,0 +1,212 @@
+"""Memory for what caches hold: slabs of huge pages, each cut into slots of one size class.
+
+Eight classes to each power of two, so that a slot is at most an eighth larger than what it holds. A slab that is
+empty serves any class again; beyond KEPT_BYTES of such slabs they are unmapped. Sizes outside the classes are the
+pool's. The first slab of a class of small slots is of ordinary pages, so that few objects of many sizes cost no more
+than themselves; where the system refuses huge pages all are.
+"""
+
+from libc.stdint cimport uint8_t, uintptr_t
+
+from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
+
+cdef extern from "pthread.h" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
+    int pthread_mutex_lock(pthread_mutex_t*) noexcept
+    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
+
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* at, size_t size, int protection, int flags, int file, Py_ssize_t offset) noexcept
+    int munmap(void* at, size_t size) noexcept
+
+cdef extern from * nogil:
+    """
+    #include <sys/mman.h>
+    #ifdef MADV_HUGEPAGE
+    #define hummock_ask_huge(at, size) ((void)madvise(at, size, MADV_HUGEPAGE))
+    #else
+    #define hummock_ask_huge(at, size) ((void)0)
+    #endif
+    """
+    void ask_huge "hummock_ask_huge"(void* at, size_t size) noexcept
+    int __builtin_clzll(unsigned long long) noexcept
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    void* MAP_FAILED
+
+cdef enum:
+    SMALLEST_EXPONENT = 14      # sizes up to 16 KiB are the pool's
+    LARGEST_EXPONENT = 20       # ... and those above 1 MiB, which are few
+    CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 8
+    SMALL_SLOT = 128 << 10      # larger slots stand in large slabs
+    SMALL_SLAB = 2 << 20        # one huge page
+    LARGE_SLAB = 8 << 20
+    HEADER_BYTES = 64
+    KEPT_BYTES = 8 << 20
+
+cdef struct FreeSlot:           # what a free slot holds in its first bytes
+    FreeSlot* next
+
+cdef struct Slab:               # stands at the front of its memory, which is aligned to its size
+    Slab* next                  # neighbours in the list of its class's slabs with free slots, or of empty ones
+    Slab* previous
+    FreeSlot* free              # slots that were given back
+    int taken
+    int cut                     # slots that were ever taken; those behind them are untouched
+
+cdef pthread_mutex_t lock
+cdef Slab* with_room[CLASSES]   # all below is guarded by `lock`
+cdef int slabs_of[CLASSES]
+cdef Slab* empty[2]             # small ones, large ones
+cdef Py_ssize_t empty_bytes = 0
+cdef Py_ssize_t mapped_bytes = 0
+cdef Py_ssize_t taken_bytes = 0
+
+pthread_mutex_init(&lock, NULL)
+
+
+cdef inline int class_of(Py_ssize_t size) noexcept nogil:
+    """The class whose slots hold `size` bytes; -1 for sizes that have none."""
+    cdef int exponent
+    if size <= (<Py_ssize_t>1 << SMALLEST_EXPONENT) or size > (<Py_ssize_t>1 << LARGEST_EXPONENT):
+        return -1
+    exponent = 63 - __builtin_clzll(<unsigned long long>(size - 1))
+    return ((exponent - SMALLEST_EXPONENT) << 3) + <int>(((size - 1) >> (exponent - 3)) & 7)
+
+
+cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
+    return (<Py_ssize_t>(9 + (index & 7))) << (SMALLEST_EXPONENT - 3 + (index >> 3))
+
+
+cdef inline Py_ssize_t slab_bytes(int index) noexcept nogil:
+    return SMALL_SLAB if class_bytes(index) <= SMALL_SLOT else LARGE_SLAB
+
+
+cdef inline int slots_of(int index) noexcept nogil:
+    return <int>((slab_bytes(index) - HEADER_BYTES) // class_bytes(index))
+
+
+cdef inline void enlist(Slab** first, Slab* slab) noexcept nogil:
+    slab.previous, slab.next = NULL, first[0]
+    if first[0] != NULL:
+        first[0].previous = slab
+    first[0] = slab
+
+
+cdef inline void delist(Slab** first, Slab* slab) noexcept nogil:
+    if slab.previous != NULL:
+        slab.previous.next = slab.next
+    else:
+        first[0] = slab.next
+    if slab.next != NULL:
+        slab.next.previous = slab.previous
+
+
+cdef Slab* map_slab(Py_ssize_t size) noexcept nogil:
+    """`size` bytes aligned to `size`, of pages that were never touched; NULL when there are none."""
+    cdef uint8_t* mapped = <uint8_t*>mmap(
+        NULL, <size_t>(2 * size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    cdef uint8_t* start
+    if mapped == <uint8_t*>MAP_FAILED:
+        return NULL
+    start = <uint8_t*>((<uintptr_t>mapped + <uintptr_t>size - 1) & ~<uintptr_t>(size - 1))
+    if start > mapped:
+        munmap(mapped, <size_t>(start - mapped))
+    munmap(start + size, <size_t>(mapped + size - start))
+    return <Slab*>start
+
+
+cdef Slab* new_slab(int index) noexcept nogil:
+    """A slab for the class, which has room; REQUIRES the lock."""
+    global empty_bytes, mapped_bytes
+    cdef Py_ssize_t size = slab_bytes(index)
+    cdef Slab** kept = &empty[size > SMALL_SLAB]
+    cdef Slab* slab = kept[0]
+    if slab != NULL:
+        delist(kept, slab)
+        empty_bytes -= size
+    else:
+        slab = map_slab(size)
+        if slab == NULL:
+            return NULL
+        mapped_bytes += size
+    if slabs_of[index] > 0 or size > SMALL_SLAB:
+        ask_huge(slab, <size_t>size)
+    slabs_of[index] += 1
+    slab.free, slab.taken, slab.cut = NULL, 0, 0
+    enlist(&with_room[index], slab)
+    return slab
+
+
+cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
+    global taken_bytes
+    cdef int index = class_of(size)
+    cdef Slab* slab
+    cdef uint8_t* slot = NULL
+    if index < 0:
+        return pool_take(size)
+    pthread_mutex_lock(&lock)
+    slab = with_room[index] if with_room[index] != NULL else new_slab(index)
+    if slab != NULL:
+        slot = <uint8_t*>slab.free
+        if slot != NULL:
+            slab.free = slab.free.next
+        else:
+            slot = <uint8_t*>slab + HEADER_BYTES + slab.cut * class_bytes(index)
+            slab.cut += 1
+        slab.taken += 1
+        taken_bytes += class_bytes(index)
+        if slab.taken == slots_of(index):
+            delist(&with_room[index], slab)
+    pthread_mutex_unlock(&lock)
+    return slot
+
+
+cdef void slab_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
+    global empty_bytes, mapped_bytes, taken_bytes
+    cdef int index = class_of(size)
+    cdef FreeSlot* slot = <FreeSlot*>memory
+    cdef Slab* slab
+    cdef bint is_surplus = False
+    if index < 0 or memory == NULL:
+        pool_give(memory, size)
+        return
+    slab = <Slab*>(<uintptr_t>memory & ~<uintptr_t>(slab_bytes(index) - 1))
+    pthread_mutex_lock(&lock)
+    if slab.taken == slots_of(index):
+        enlist(&with_room[index], slab)
+    slot.next, slab.free = slab.free, slot
+    slab.taken -= 1
+    taken_bytes -= class_bytes(index)
+    if slab.taken == 0:
+        delist(&with_room[index], slab)
+        slabs_of[index] -= 1
+        is_surplus = empty_bytes + slab_bytes(index) > KEPT_BYTES
+        if is_surplus:
+            mapped_bytes -= slab_bytes(index)
+        else:
+            enlist(&empty[slab_bytes(index) > SMALL_SLAB], slab)
+            empty_bytes += slab_bytes(index)
+    pthread_mutex_unlock(&lock)
+    if is_surplus:
+        munmap(slab, <size_t>slab_bytes(index))
+
+
+cdef Py_ssize_t slab_capacity(Py_ssize_t size) noexcept nogil:
+    cdef int index = class_of(size)
+    return class_bytes(index) if index >= 0 else pool_capacity(size)
+
+
+cdef Py_ssize_t slab_share(Py_ssize_t size) noexcept nogil:
+    cdef int index = class_of(size)
+    return slab_bytes(index) // slots_of(index) if index >= 0 else pool_capacity(size)
+
+
+cdef Py_ssize_t slab_idle() noexcept nogil:
+    return mapped_bytes - taken_bytes
+
+
+def slab_totals() -> tuple[int, int]:
+    """(bytes mapped, bytes of slots that are taken) at this moment."""
+    return mapped_bytes, taken_bytes
