@@ -1,8 +1,8 @@
 """Memory that is reused: a pool of buffers by size class, and ByteBuffer, bytes that grow.
 
 The pool keeps freed buffers in one list per size class (four classes to each power of two) up to a total
-limit; beyond it, and for sizes outside its classes, it is malloc and free. It is safe from any thread with or
-without the GIL, so that an Arrow release callback may give memory back from wherever it runs.
+limit, at which those of other classes go first; for sizes outside its classes it is malloc and free. It is safe from
+any thread with or without the GIL, so that an Arrow release callback may give memory back from wherever it runs.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -39,6 +39,7 @@ cdef struct FreeBuffer:         # what a free buffer holds in its first bytes
 cdef pthread_mutex_t pool_lock
 cdef FreeBuffer* free_lists[CLASSES]
 cdef Py_ssize_t kept_bytes = 0                              # guarded by pool_lock, as the lists are
+cdef int next_dropped = 0                                   # the class that last gave one up for another, also
 cdef Py_ssize_t kept_limit = (<Py_ssize_t>256) << 20        # bytes
 
 pthread_mutex_init(&pool_lock, NULL)
@@ -97,18 +98,45 @@ cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
     global kept_bytes
     cdef int index = class_of(size)
     cdef FreeBuffer* buffer = <FreeBuffer*>memory
+    cdef FreeBuffer* dropped = NULL
     if memory == NULL:
         return
-    if index >= 0:
-        pthread_mutex_lock(&pool_lock)
-        if kept_bytes + class_bytes(index) <= kept_limit:
-            buffer.next = free_lists[index]
-            free_lists[index] = buffer
-            kept_bytes += class_bytes(index)
-            pthread_mutex_unlock(&pool_lock)
-            return
-        pthread_mutex_unlock(&pool_lock)
-    free(memory)
+    if index < 0:
+        free(memory)
+        return
+    pthread_mutex_lock(&pool_lock)
+    while kept_bytes + class_bytes(index) > kept_limit and drop_other(index, &dropped):
+        pass
+    if kept_bytes + class_bytes(index) <= kept_limit:
+        buffer.next = free_lists[index]
+        free_lists[index] = buffer
+        kept_bytes += class_bytes(index)
+        buffer = NULL
+    pthread_mutex_unlock(&pool_lock)
+    free(buffer)
+    while dropped != NULL:
+        buffer, dropped = dropped, dropped.next
+        free(buffer)
+
+
+cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
+    """Moves a kept buffer of another class to `dropped`, each class in its turn: what is given now is what is wanted
+    now. False when there is none. REQUIRES the lock.
+    """
+    global kept_bytes, next_dropped
+    cdef FreeBuffer* found
+    cdef int turn
+    for turn in range(CLASSES):
+        next_dropped = (next_dropped + 1) % CLASSES
+        found = free_lists[next_dropped]
+        if found == NULL or next_dropped == index:
+            continue
+        free_lists[next_dropped] = found.next
+        kept_bytes -= class_bytes(next_dropped)
+        found.next = dropped[0]
+        dropped[0] = found
+        return True
+    return False
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:

@@ -23,7 +23,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
-    MORE = 8                    # objects that go with one that comes while slabs lie idle
+    MORE = 8                    # objects that go with one that comes while slabs lie idle, at most a 64th of the budget
 
 
 cdef class BlockCache:
@@ -55,7 +55,7 @@ cdef class BlockCache:
         cdef Py_ssize_t chances = 2 * self.objects, wanted = self.capacity_bytes
         cdef CacheNode* oldest
         if self.used_bytes > wanted and slab_idle() > (wanted >> 3) + IDLE_BYTES:
-            wanted -= MORE * (self.used_bytes // self.objects)
+            wanted -= min(MORE * (self.used_bytes // self.objects), wanted >> 6)
         while self.used_bytes > wanted and chances > 0:
             oldest = self.queue.newer
             chances -= 1
