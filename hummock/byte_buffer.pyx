@@ -10,12 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
+from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept

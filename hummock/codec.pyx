@@ -15,15 +15,10 @@ from libc.stdint cimport uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+
 CODEC_IDS = {"none": CODEC_NONE, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 CODEC_NAMES = {number: name for name, number in CODEC_IDS.items()}
-
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
 
 cdef enum:
     ZSTD_LEVEL = 3

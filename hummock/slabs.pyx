@@ -9,13 +9,7 @@ than themselves; where the system refuses huge pages all are.
 from libc.stdint cimport uint8_t, uintptr_t
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
-
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
+from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* at, size_t size, int protection, int flags, int file, Py_ssize_t offset) noexcept

@@ -4,13 +4,8 @@ cimport cython
 from libc.stdint cimport uint8_t
 
 from hummock.object_store.file_writer cimport FileWriter
+from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
 from hummock.sstable.builder cimport PieceSink
-
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
 
 cdef struct Piece:
     uint8_t* data                       # pooled

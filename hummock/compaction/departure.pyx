@@ -11,20 +11,20 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
 from hummock.byte_buffer cimport ByteBuffer, pool_give
+from hummock.pthread cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_wait,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from hummock.sstable.builder cimport PieceSink
 
 from hummock.errors import without_frames
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-
-cdef extern from "pthread.h" nogil:
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_destroy(pthread_mutex_t*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
-    int pthread_cond_init(pthread_cond_t*, void*) noexcept
-    int pthread_cond_destroy(pthread_cond_t*) noexcept
-    int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*) noexcept
-    int pthread_cond_broadcast(pthread_cond_t*) noexcept
 
 
 cdef class LeavingFile(PieceSink):

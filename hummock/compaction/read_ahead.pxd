@@ -5,14 +5,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.key cimport Slice
+from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
-
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
 
 cdef enum:
     SLOTS = 4                           # of a run: one consumed, the others ready or being fetched

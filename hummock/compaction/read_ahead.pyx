@@ -1,9 +1,10 @@
 """ReadAhead: windows of stored blocks of several runs, fetched by threads and consumed without the GIL.
 
 Each run has a ring of windows in memory that is used again and again. Reader threads (Python, since object
-stores are) fill them, several of a run at a time where it has room, first for the run that has the fewest; the merge takes them through `RunIterator`, and
-neither side waits for the other's share of the GIL: a reader needs it once for each window of several MB, the
-merge only to name a damaged file. The block and meta caches of the process are passed by.
+stores are) fill them, several of a run at a time where it has room, first for the run that has the fewest; the
+merge takes them through `RunIterator`, and neither side waits for the other's share of the GIL: a reader needs it
+once for each window of several MB, the merge only to name a damaged file. The block and meta caches of the process
+are passed by.
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -15,22 +16,22 @@ from libc.string cimport memcpy
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
 from hummock.key cimport Slice
+from hummock.pthread cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_wait,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import SstableMeta
-
-cdef extern from "pthread.h" nogil:
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_destroy(pthread_mutex_t*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
-    int pthread_cond_init(pthread_cond_t*, void*) noexcept
-    int pthread_cond_destroy(pthread_cond_t*) noexcept
-    int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*) noexcept
-    int pthread_cond_broadcast(pthread_cond_t*) noexcept
 
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20

@@ -21,6 +21,7 @@ BASE_MODULES = [
     "coding",
     "arrow_c",
     "byte_buffer",
+    "pthread",
     "slabs",
     "allocator",
     "binary_column",
