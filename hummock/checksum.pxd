@@ -2,7 +2,8 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil       # CRC-32C (Castagnoli), init and final xor ~0
+# CRC-32C (Castagnoli), init and final xor ~0
+cdef uint32_t crc32c(const uint8_t* data, Py_ssize_t size) noexcept nogil
 
 
 cdef extern from * nogil:

@@ -14,7 +14,7 @@ cdef struct Page:                       # of answers; the next one is asked for 
 
 cdef class ColdProbes:
     """Owns the answers that it gives. Used by one thread."""
-    cdef void** probes                  # Probe of point_read, of the blocks to be read, in the order of the files; owned
+    cdef void** probes                  # Probe of point_read, of blocks to be read, in the files' order; owned
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef Page* page                     # owned, with those before it

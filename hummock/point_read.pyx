@@ -279,7 +279,8 @@ cdef class PointReader:
                 probe.block_index += 1
                 probe.state = SEEKING_NEXT
                 return
-            is_found = begins_with(probe.key, (<Block>probe.block).prefix) and (<Block>probe.block).is_version_of(row, probe.key, self.newest, 0)
+            is_found = begins_with(probe.key, (<Block>probe.block).prefix)
+            is_found = is_found and (<Block>probe.block).is_version_of(row, probe.key, self.newest, 0)
         if is_found:
             probe.value = (<Block>probe.block).value_at(row)
             probe.epoch = (<Block>probe.block).epoch_at(row)

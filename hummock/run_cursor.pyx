@@ -19,7 +19,7 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 
 cdef class RunCursor(HummockIterator):
-    """Forward. Invariant: while `valid`, the entry is `row` of the current block, which `pins` holds, or the walker's."""
+    """Forward. Invariant: while `valid`, the entry is `row` of the current block (`pins` holds it), or the walker's."""
 
     def __cinit__(self, SortedRun run not None, epoch):
         self.run, self.newest, self.direction = run, epoch, FORWARD

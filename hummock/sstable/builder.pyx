@@ -45,7 +45,7 @@ cdef class PieceSink:
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
         with gil:
-            raise NotImplementedError
+            raise TypeError(f"{type(self).__name__} does not say where pieces go")
 
 
 cdef class SstableBuilder:

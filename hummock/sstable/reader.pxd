@@ -46,7 +46,7 @@ cdef class SstableReader:
     cdef OpenedSstable load_meta(self)
     cdef OpenedSstable hold(self, object meta)
     cdef bint has_file(self) except -1                    # whether `file` is open, by now
-    cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1     # whether a missed block is to be cached
+    cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1     # is a missed block to be cached
     cdef Block block(self, Py_ssize_t index)            # from the cache, or read now and cached
     cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end)   # each block of [start, end), or None
     cdef list blocks(self, list indexes)                # the same for many; one read for neighbours

@@ -154,7 +154,8 @@ cdef class SstableReader:
 
     cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1:
         cdef uint64_t hash = (self.place + <uint64_t>index) * MIXED
-        return self.door.admits(hash ^ (hash >> 32), opened.index.raw_sizes[index] + (opened.index.raw_sizes[index] >> 2))
+        cdef Py_ssize_t raw_size = opened.index.raw_sizes[index]
+        return self.door.admits(hash ^ (hash >> 32), raw_size + (raw_size >> 2))
 
     cdef Block block(self, Py_ssize_t index):
         cdef PyObject* found = NULL if self.shelf is None else self.shelf.peek(index)

@@ -131,7 +131,9 @@ cdef int read_cell(
     return reason
 
 
-cdef int read_leaf(const Field* field, ColumnBuilder sink, const uint8_t** cursor, const uint8_t* limit) except -1 nogil:
+cdef int read_leaf(
+    const Field* field, ColumnBuilder sink, const uint8_t** cursor, const uint8_t* limit
+) except -1 nogil:
     cdef Py_ssize_t first = sink.rows
     cdef Reason reason = FINE
     sink.reserve(1, limit - cursor[0] + SLACK if has_bytes(field.kind) else 0)

@@ -30,7 +30,8 @@ cdef object LOSSY = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL
 def is_lossy(data_type) -> bool:
     """A key of this type may decode to another, SQL-equal value, so a table keeps the column in its value too.
 
-    -0.0 and the NaNs, and intervals, also inside a nested type. NUMERIC is not: the scale is the type's, not the value's.
+    -0.0 and the NaNs, and intervals, also inside a nested type. NUMERIC is not: the scale is the type's, not the
+    value's.
     """
     return any([data_type.contains(kind) for kind in LOSSY])
 

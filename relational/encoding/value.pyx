@@ -33,7 +33,8 @@ cdef class ValueEncoder(RowFormat):
     def __init__(self, types, column_ids=None, defaults=None):
         """`defaults`: one Python value per type, what the column is in rows written before it was added; None: NULL.
 
-        ValueError for ids that are not distinct or not in 0 to 2**31 - 2, EncodingError for a default that does not fit.
+        ValueError for ids that are not distinct or not in 0 to 2**31 - 2, EncodingError for a default that does not
+        fit.
         """
         cdef int i
         self.plant(VALUE_BYTES)

@@ -137,7 +137,9 @@ cdef void put_shapes(const Written* block, const uint8_t* shape, Py_ssize_t shap
         memset(block.rows[row] + shape_bytes, 0, <size_t>(block.fixed - shape_bytes))
 
 
-cdef int write_columns(const ValueLayout* format, const ColumnView** views, Written* block, int section) except -1 nogil:
+cdef int write_columns(
+    const ValueLayout* format, const ColumnView** views, Written* block, int section
+) except -1 nogil:
     cdef Py_ssize_t at = block.fixed, end = block.fixed + section, failed = -1, null_byte
     cdef const Field* field
     cdef uint8_t null_bit
@@ -154,7 +156,9 @@ cdef int write_columns(const ValueLayout* format, const ColumnView** views, Writ
             at += field.fixed_bytes
             continue
         if has_bytes(field.kind):
-            write_texts(views[i], block.start, block.count, block.rows, end, block.head, block.tails, null_byte, null_bit)
+            write_texts(
+                views[i], block.start, block.count, block.rows, end, block.head, block.tails, null_byte, null_bit
+            )
         else:
             failed = write_nested(field, views[i], block, end, null_byte, null_bit)
             if failed >= 0:
@@ -212,8 +216,8 @@ cdef int read_value_rows(
 
 
 cdef int read_parts(
-    const ValueLayout* format, PyObject** sinks, BinaryColumn values, const uint8_t* wanted, bint absent_is_null, Read* part,
-    JsonText json
+    const ValueLayout* format, PyObject** sinks, BinaryColumn values, const uint8_t* wanted, bint absent_is_null,
+    Read* part, JsonText json
 ) except -1 nogil:
     cdef int i
     for i in range(format.count):

@@ -56,7 +56,9 @@ cdef bint write_fixed(
     return True
 
 
-cdef inline void scatter(const uint8_t* values, Py_ssize_t count, uint8_t** rows, Py_ssize_t at, int width) noexcept nogil:
+cdef inline void scatter(
+    const uint8_t* values, Py_ssize_t count, uint8_t** rows, Py_ssize_t at, int width
+) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(count):
         memcpy(rows[i] + at, values + i * width, <size_t>width)
@@ -180,7 +182,9 @@ cdef inline void collect(
         memcpy(values + i * width, rows[i] + at, <size_t>width)
 
 
-cdef void read_bytes(ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops) noexcept nogil:
+cdef void read_bytes(
+    ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops
+) noexcept nogil:
     cdef int32_t* ends = <int32_t*>sink.values + sink.rows + 1
     cdef uint8_t* present = sink.present + sink.rows
     cdef uint8_t* out = sink.data + sink.data_size

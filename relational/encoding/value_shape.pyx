@@ -49,7 +49,9 @@ cdef bytes shape_of(ids, widths):
     return bytes([LONG_SHAPE]) + len(runs).to_bytes(2, "little") + bytes(runs)
 
 
-cdef inline Reason open_shape(const uint8_t* row, const uint8_t* stop, const uint8_t** at, const uint8_t** end) noexcept nogil:
+cdef inline Reason open_shape(
+    const uint8_t* row, const uint8_t* stop, const uint8_t** at, const uint8_t** end
+) noexcept nogil:
     """Where the runs begin and end."""
     if row[0] < SHAPE:
         return OLD_FORM if row[0] <= 1 else BAD_TAG
