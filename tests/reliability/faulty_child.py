@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from hummock.errors import HummockError
 from hummock.options import MetaOptions, RetryOptions
+from tests.reliability.told import heard, tell
 
 LIFE_SECONDS = 120.0            # an end that does not come in that time is none
 EPOCHS = 1_000                  # more than a child lives to see
@@ -37,7 +38,7 @@ def work(job: dict[str, Any], out: int) -> None:
     workload = importlib.import_module("tests.reliability.workload")
 
     def note(text: str) -> None:
-        os.write(out, json.dumps({"note": text}).encode() + b"\n")
+        tell(out, note=text)
 
     place = faulty_store.Place(job["bucket"], job["proxied"], job["direct"], job["meta"])
     storage = None
@@ -67,7 +68,7 @@ def child(job: dict[str, Any], out: int) -> None:
     try:
         work(job, out)
     except BaseException:
-        os.write(out, json.dumps({"error": traceback.format_exc()}).encode() + b"\n")
+        tell(out, error=traceback.format_exc())
     finally:
         os._exit(1)
 
@@ -92,14 +93,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
                 break
     os.close(read)
     os.waitpid(pid, 0)
-    end: dict[str, Any] = {"notes": [], "error": ""}
-    for line in told.splitlines():
-        said = json.loads(line)
-        if "note" in said:
-            end["notes"].append(said["note"])
-        else:
-            end |= said
-    return end
+    return heard(told)
 
 
 def main() -> None:

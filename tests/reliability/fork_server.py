@@ -26,6 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.reliability.told import heard, tell
+
 Note = Callable[[str], None]
 CHILD_SECONDS = 120.0
 FILE_CALLS = ctypes.CDLL(None)
@@ -35,12 +37,9 @@ def child(job: dict[str, Any], out: int) -> None:
     """Runs the work and tells of it; never returns."""
     code = 1
 
-    def tell(**said: object) -> None:
-        os.write(out, json.dumps(said).encode() + b"\n")
-
     def note(text: str) -> None:
         FILE_CALLS.file_calls_note(text.encode())
-        tell(note=text)
+        tell(out, note=text)
 
     try:
         module, _, function = job["work"].partition(":")
@@ -52,10 +51,10 @@ def child(job: dict[str, Any], out: int) -> None:
         else:
             FILE_CALLS.file_calls_arm(root, at, job["when"], journal)
         result = work(note=note, **job["arguments"])
-        tell(calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
+        tell(out, calls=FILE_CALLS.file_calls_disarm().decode(), result=result)
         code = 0
     except BaseException:
-        tell(error=traceback.format_exc())
+        tell(out, error=traceback.format_exc())
     finally:
         os._exit(code)
 
@@ -77,15 +76,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         os.kill(pid, signal.SIGABRT)
     os.close(read)
     status = os.waitpid(pid, 0)[1]
-    end: dict[str, Any] = {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
-                           "calls": "", "notes": [], "result": None, "error": ""}
-    for line in told.splitlines():
-        said = json.loads(line)
-        if "note" in said:
-            end["notes"].append(said["note"])
-        else:
-            end |= said
-    return end
+    return heard(told, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, calls="", result=None)
 
 
 def main() -> None:
