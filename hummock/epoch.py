@@ -57,11 +57,6 @@ def pure_epoch(epoch: int) -> Epoch:
     return Epoch(epoch & ~SPILL_MASK)
 
 
-def read_bound(epoch: int) -> Epoch:
-    """The newest stored epoch that a read at `epoch` sees."""
-    return Epoch(epoch | SPILL_MASK)
-
-
 def with_spill(epoch: int, offset: int) -> Epoch:
     """The stored epoch of flush number `offset` inside the pure `epoch`; `InvalidEpoch` past 0xFFFF."""
     if not 0 <= offset <= SPILL_MASK:

@@ -6,7 +6,7 @@ at once unless one could put older rows above newer ones, or files that overlap 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -95,14 +95,6 @@ def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
             if any(info.id not in inside for info in run.covering(smallest, largest)):
                 return False
     return True
-
-
-def inputs_of(version: HummockVersion, chosen: Sequence[SstableInfo]) -> tuple[TaskInput, ...]:
-    """The files by run, newest run first."""
-    ids = {info.id for info in chosen}
-    parts = ((level.number, run.id, tuple(info for info in run.sstables if info.id in ids))
-             for level in version.levels for run in level.runs)
-    return tuple(TaskInput(level, run, files) for level, run, files in parts if files)
 
 
 def _source(placed: Placed) -> int:

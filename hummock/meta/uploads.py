@@ -54,13 +54,6 @@ class UploadRegistry:
             retired = self._retired()
         self._release(retired)
 
-    def rotate(self) -> None:
-        """The next name begins a new prefix."""
-        with self._lock:
-            self._prefix = None
-            retired = self._retired()
-        self._release(retired)
-
     def release(self) -> None:
         """Gives up every file that is not settled; the next name begins a new prefix."""
         with self._lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
-from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
+from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.block_cache import BlockCache
@@ -36,12 +36,6 @@ class SstableStore:
         self.meta_cache = BlockCache(options.meta_cache_bytes)
         self.door = CacheDoor(self.block_cache)
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
-
-    def put(self, output: SstableOutput) -> SstableReader:
-        """Makes the file durable; its reader. Raises `ObjectExists` where one of its names is taken."""
-        self.object_store.put(sstable_data_path(output.name), output.data, if_absent=True)
-        self.object_store.put(sstable_meta_path(output.name), output.meta, if_absent=True)
-        return self.hold(output)
 
     def hold(self, output: SstableOutput) -> SstableReader:
         """The reader of a file that is durable, which need not read the meta again while it is held."""

@@ -16,6 +16,7 @@ from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter_policy import filter_policy
 from hummock.table_rules import PrefixRule, TableRules
 from hummock.verify import verify_version
+from tests.suites.compaction_files import put_file
 from tests.suites.manager_parts import epoch_of
 
 ROWS = 3_000
@@ -39,8 +40,7 @@ def url(tmp_path):
     session = manager.claim_writer("maker")
     for number in range(1, 5):
         output = build(f"{number:032x}", epoch_of(number * 1_000))
-        objects.put(sstable_data_path(output.name), output.data)
-        objects.put(sstable_meta_path(output.name), output.meta)
+        put_file(objects, output)
         if number < 4:
             manager.commit_epoch(session, epoch_of(number * 1_000), [output.info],
                                  tables={2: TableRules(PrefixRule(9))}, dropped_tables=[3])

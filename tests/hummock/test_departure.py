@@ -7,9 +7,9 @@ import pytest
 
 from hummock.compaction.crew import Crew
 from hummock.compaction.departure import Departure
-from hummock.errors import ObjectStoreError
+from hummock.errors import ObjectExists, ObjectStoreError
 from hummock.metrics import Metrics
-from hummock.object_store.base import sstable_data_path
+from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
@@ -97,6 +97,16 @@ def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip):
     for found in inner.list("sst/"):
         if found.path.endswith(".meta"):
             assert inner.head(found.path.removesuffix(".meta") + ".data").size_bytes > 0
+
+
+@pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
+def test_a_name_that_is_taken_is_refused_and_what_stands_there_stays(tmp_path, path_of):
+    for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
+        taken = path_of(names()())
+        store.put(taken, b"another's")
+        with pytest.raises(ObjectExists):
+            build(store)
+        assert bytes(store.get(taken)) == b"another's"
 
 
 def test_a_file_that_was_not_finished_is_given_up(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hummock.compaction import picker_l0
-from hummock.compaction.pick import Pick, Shift, files_of, hull, inputs_of
+from hummock.compaction.pick import Pick, Shift, files_of, hull
 from hummock.compaction.picker import pick_compaction, pick_range
 from hummock.compaction.picker_l0 import pick_to_base
 from hummock.compaction.picker_slices import pick_slice
@@ -38,6 +38,13 @@ def file_of(match):
     return SstableInfo(f"{int(number):032x}", user_key(ids[0], 0, first.encode()),
                        user_key(ids[-1], 0, last.encode()), 100, int(size), int(size), ids, int(low or 1) << 16,
                        int(high or 1) << 16, int(stale or 0), id=int(number))
+
+
+def inputs_of(version, ids):
+    """The files by run, newest run first."""
+    parts = [(level.number, run.id, tuple(info for info in run.sstables if info.id in ids))
+             for level in version.levels for run in level.runs]
+    return tuple(TaskInput(level, run, files) for level, run, files in parts if files)
 
 
 class Tree:
@@ -75,10 +82,9 @@ class Tree:
     def pick(self):
         levels = tuple(Level(number, tuple(self.levels.get(number, ()))) for number in range(max(self.levels) + 1))
         version = HummockVersion(1, 1 << 40, 0, levels, self.tables, frozenset(self.dropped))
-        infos = {info.id: info for info in version.sstables}
         running = []
         for ids, target in self.running:
-            inputs = inputs_of(version, [infos[number] for number in ids])
+            inputs = inputs_of(version, ids)
             running.append(Pick(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
         if self.range is not None:
             return pick_range(version, running, self.options, self.range)[1]

@@ -25,6 +25,7 @@ from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
 from hummock.write_batch import WriteBatch
+from tests.suites.compaction_files import put_file
 
 E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))
 
@@ -250,7 +251,7 @@ def test_the_seeds_two_epochs_after_compaction_with_watermark_zero(store):
     merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in (newer, older)])
     written, outputs = pipeline_of(RetentionIterator(merged, 0))
     for output in outputs:
-        store.put(output)
+        put_file(store.object_store, output)
     assert written == 4
     assert list(ConcatIterator(store, [output.info for output in outputs]).entries()) == [
         (b"a", E2, None), (b"a", E1, b"1"), (b"b", E2, b"3"), (b"b", E1, b"2"),

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from hummock.errors import Corruption, ObjectExists, ObjectNotFound
+from hummock.errors import Corruption, ObjectNotFound
 from hummock.iterator.base import Direction
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
@@ -19,6 +19,7 @@ from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
+from tests.suites.compaction_files import put_file
 
 FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE
 
@@ -52,7 +53,7 @@ def stored(entries, **options):
     store = SstableStore(CountingObjectStore(), options)
     infos = []
     for output in built(entries, options):
-        store.put(output)
+        put_file(store.object_store, output)
         infos.append(output.info)
     return store, infos
 
@@ -125,19 +126,6 @@ def test_a_long_walk_reads_many_blocks_at_a_time_and_passes_the_cache_by():
     assert sum(1 for _ in ahead.entries()) == 20_000
     assert len(store.object_store.reads) <= info.data_bytes // 100_000
     assert store.block_cache.objects == 1
-
-
-def test_put_writes_data_before_meta_and_never_twice():
-    options = StorageOptions()
-    (output,) = built([(b"a", 1 << 16, b"1")], options)
-    store = SstableStore(MemoryObjectStore(), options)
-    store.put(output)
-    with pytest.raises(ObjectExists):
-        store.put(output)
-    store.object_store.delete([sstable_meta_path(output.name)])
-    with pytest.raises(ObjectExists):
-        store.put(output)
-    assert [meta.path for meta in store.object_store.list("sst/")] == [sstable_data_path(output.name)]
 
 
 def test_one_reader_for_all_and_none_when_nobody_holds_it():

@@ -232,7 +232,7 @@ def test_what_happens_between_any_two_steps_loses_nothing(at, kind):
             world.replace()
         if kind != "replace":
             world.commit(*staged)
-            world.registry.rotate()
+            world.begin_prefix()
 
     report = world.vacuum(truth=Interrupted(world.truth, at, happen)).run()
     assert names(world.manager.version) | names(pinned) <= world.stored, report

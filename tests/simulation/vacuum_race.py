@@ -27,7 +27,7 @@ from hummock.meta.records import STALE, TASK, UPLOADS, VACUUMED
 from hummock.meta.references import Need
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations, MetaStore
-from hummock.meta.uploads import UploadRegistry
+from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
 from hummock.meta.vacuum import Vacuum
 from hummock.meta.version_log import append, load
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -154,7 +154,8 @@ class Writer:
         self.manager = self.stores.manager(self.clock, self.rng)
         self.session = self.manager.claim_writer()
         self.node = f"writer-{self.session.generation}"
-        self.registry = UploadRegistry(self.manager, self.node, self.rng.randbytes)
+        self.seconds = 0.0              # of the registry's own clock
+        self.registry = UploadRegistry(self.manager, self.node, self.rng.randbytes, lambda: self.seconds)
         self.staged = []                # (name, the era in which its row was in force)
         self.row_era = -1
 
@@ -171,7 +172,7 @@ class Writer:
             self.registry.settle([self.staged.pop(self.rng.randrange(len(self.staged)))[0]])
             self.done["given up"] += 1
         if self.rng.random() < .05:
-            self.registry.rotate()
+            self.seconds += PREFIX_SECONDS
         self.commit([item for item in self.staged if self.rng.random() < .5])
         if self.rng.random() < .01:
             self.begin()

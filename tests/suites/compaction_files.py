@@ -26,6 +26,12 @@ def names(first: str = "a") -> Callable[[], str]:
     return lambda: first + f"{next(numbers):031x}"
 
 
+def put_file(store: ObjectStore, output: SstableOutput) -> None:
+    """Makes a built file durable."""
+    store.put(sstable_data_path(output.name), bytes(output.data))
+    store.put(sstable_meta_path(output.name), bytes(output.meta))
+
+
 def put_run(store: ObjectStore, entries: Iterable[Entry], mint_name: Callable[[], str], *,
             sstable_bytes: int = 1 << 20, block_bytes: int = 1 << 10, codec: str = "lz4") -> tuple[SstableInfo, ...]:
     """The files of a sorted run, durable."""
@@ -35,8 +41,7 @@ def put_run(store: ObjectStore, entries: Iterable[Entry], mint_name: Callable[[]
         builder.put(*entry)
     outputs = builder.finish()
     for output in outputs:
-        store.put(sstable_data_path(output.name), bytes(output.data))
-        store.put(sstable_meta_path(output.name), bytes(output.meta))
+        put_file(store, output)
     return tuple(output.info for output in outputs)
 
 

@@ -8,7 +8,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import TASK
 from hummock.meta.store import MetaOperations
-from hummock.meta.uploads import UploadRegistry
+from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
 from hummock.meta.vacuum import Vacuum
 from hummock.meta.version_log import append, load
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of
@@ -31,7 +31,8 @@ class VacuumWorld:
         self.rng, self.files = random.Random(seed), Files(seed)
         self.manager = self.process()
         self.session = self.manager.claim_writer()
-        self.registry = UploadRegistry(self.manager, "writer", self.rng.randbytes)
+        self.seconds = 0.0
+        self.registry = UploadRegistry(self.manager, "writer", self.rng.randbytes, lambda: self.seconds)
         self.number = 0
 
     def process(self):
@@ -52,6 +53,11 @@ class VacuumWorld:
         """A file that is written and in no version yet."""
         return self.files.make(self.number + 1, first, last, name=self.put(name or self.registry.mint()),
                                data_bytes=60, meta_bytes=40)
+
+    def begin_prefix(self):
+        """The next name has a new prefix, and the former's row is gone where its files are settled."""
+        self.seconds += PREFIX_SECONDS
+        self.registry.settle([self.registry.mint()])
 
     def commit(self, *infos):
         self.number += 1
