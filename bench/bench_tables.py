@@ -1,0 +1,214 @@
+"""Tables: writes, point reads and scans of 1,000,000 rows on one core, beside what a user would take instead.
+
+The table is (id BIGINT key, amount DOUBLE, name VARCHAR) over a store in memory; ids come in random order. What stands
+beside it: a `dict` of tuples, and SQLite in memory. All are given Arrow columns, since that is what a stream or a file
+holds; a dict answers with tuples, SQLite too, and both make Arrow columns of a whole scan.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hummock
+from hummock.epoch import EpochGenerator, EpochPair
+from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.chunk import DataChunk, StreamChunk
+from relational.table.state_table import StateTable
+from relational.table.storage_table import StorageTable
+from relational.types import DataType, SortKey
+
+ROWS, CHUNK_ROWS, PROBE_ROWS, PROBES = 1_000_000, 4_096, 1_000, 200
+ROUNDS, WARMUP_ROUNDS = 5, 3
+SEED = 20130101
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+NAMES = ("id", "amount", "name")
+CATALOG = TableCatalog(
+    1,
+    "accounts",
+    TableKind.TABLE,
+    tuple(
+        ColumnCatalog(name, index, kind)
+        for index, (name, kind) in enumerate(
+            zip(NAMES, (DataType.BIGINT, DataType.DOUBLE, DataType.VARCHAR), strict=True)
+        )
+    ),
+    (SortKey(0),),
+    (0,),
+    (0,),
+    (1, 2),
+)
+Chunks = Sequence[pa.RecordBatch]
+
+
+def chunks_of_rows() -> Chunks:
+    """Distinct random ids, amounts, names of 1 to 20 letters."""
+    rng = np.random.default_rng(SEED)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = pa.array([letters[: int(size)] for size in rng.integers(1, 21, CHUNK_ROWS)])
+    names = pa.chunked_array([words] * (ROWS // CHUNK_ROWS + 1)).slice(0, ROWS)
+    table = pa.table([pa.array(rng.permutation(ROWS) * 3), pa.array(rng.normal(size=ROWS)), names], names=list(NAMES))
+    return table.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS)
+
+
+class Rows(ABC):
+    """Somewhere to put rows by id."""
+
+    name: ClassVar[str]
+    settings: ClassVar[str]
+
+    @abstractmethod
+    def write(self, chunks: Chunks) -> None:
+        """New rows, committed at the end."""
+
+    @abstractmethod
+    def get(self, ids: Sequence[pa.Array]) -> int:
+        """How many of the ids are found, asked an array at a time, their rows read."""
+
+    @abstractmethod
+    def scan(self) -> pa.Table:
+        """All rows, three columns."""
+
+    def settle(self) -> None:  # noqa: B027  only the store has to come to rest
+        """What is written is where it stays."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Hummock(Rows):
+    name, settings = "hummock", "StateTable over memory://, blocks in the cache"
+
+    def __init__(self) -> None:
+        self.store = hummock.open("memory://")
+        self.epochs = EpochGenerator()
+        first = self.epochs.next()
+        self.epoch = EpochPair(curr=self.epochs.next(), prev=first)
+        self.table = StateTable(CATALOG, self.store)
+        self.table.init_epoch(self.epoch)
+
+    def write(self, chunks: Chunks) -> None:
+        for chunk in chunks:
+            self.table.write_chunk(StreamChunk.inserts(DataChunk(chunk.columns)))
+        self.epoch = EpochPair(curr=self.epochs.next(), prev=self.epoch.curr)
+        self.table.commit(self.epoch)
+
+    def settle(self) -> None:
+        self.store.commit(self.epoch.prev)
+        self.store.compact()
+
+    def get(self, ids: Sequence[pa.Array]) -> int:
+        return sum(int(self.table.get_rows(DataChunk([chunk]))[1].sum()) for chunk in ids)
+
+    def scan(self) -> pa.Table:
+        return StorageTable(CATALOG, self.store).to_arrow(self.epoch.prev)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Dict(Rows):
+    name, settings = "dict", "id -> tuple"
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[int, float, str]] = {}
+
+    def write(self, chunks: Chunks) -> None:
+        for chunk in chunks:
+            ids, amounts, names = (column.to_pylist() for column in chunk.columns)
+            self.rows.update(zip(ids, zip(ids, amounts, names, strict=True), strict=True))
+
+    def get(self, ids: Sequence[pa.Array]) -> int:
+        found = [list(map(self.rows.get, chunk.to_pylist())) for chunk in ids]
+        return sum(len(rows) - rows.count(None) for rows in found)
+
+    def scan(self) -> pa.Table:
+        return pa.table([pa.array(column) for column in zip(*self.rows.values(), strict=True)], names=list(NAMES))
+
+    def close(self) -> None:
+        self.rows.clear()
+
+
+class Sqlite(Rows):
+    name, settings = "sqlite", ":memory:, executemany, one SELECT an id"
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:")
+        self.connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, amount REAL, name TEXT)")
+
+    def write(self, chunks: Chunks) -> None:
+        for chunk in chunks:
+            rows = zip(*(column.to_pylist() for column in chunk.columns), strict=True)
+            self.connection.executemany("INSERT INTO accounts VALUES (?, ?, ?)", rows)
+        self.connection.commit()
+
+    def get(self, ids: Sequence[pa.Array]) -> int:
+        ask = self.connection.execute
+        query = "SELECT * FROM accounts WHERE id = ?"
+        found = [[ask(query, (id_,)).fetchone() for id_ in chunk.to_pylist()] for chunk in ids]
+        return sum(len(rows) - rows.count(None) for rows in found)
+
+    def scan(self) -> pa.Table:
+        rows = self.connection.execute("SELECT * FROM accounts").fetchall()
+        return pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=list(NAMES))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+KINDS = {kind.name: kind for kind in (Hummock, Dict, Sqlite)}
+
+
+@pytest.fixture(scope="module")
+def chunks() -> Chunks:
+    return chunks_of_rows()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def rows(request: pytest.FixtureRequest, chunks: Chunks) -> Iterator[Rows]:
+    """Filled, and at rest."""
+    filled = KINDS[request.param]()
+    filled.write(chunks)
+    filled.settle()
+    yield filled
+    filled.close()
+
+
+def measure(benchmark: Any, kind: Rows | type[Rows], group: str, count: int, work: Callable[[], object],
+            **settings: Any) -> None:
+    benchmark.group = group
+    benchmark.extra_info.update(engine=kind.name, rows=count, settings=kind.settings)
+    benchmark.pedantic(work, rounds=ROUNDS, warmup_rounds=WARMUP_ROUNDS, **settings)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_write_and_commit(benchmark: Any, name: str, chunks: Chunks) -> None:
+    made: list[Rows] = []
+
+    def fresh() -> None:
+        while made:
+            made.pop().close()
+        made.append(KINDS[name]())
+
+    measure(benchmark, KINDS[name], "write and commit", ROWS, lambda: made[-1].write(chunks), setup=fresh)
+    made.pop().close()
+
+
+def test_get_rows(benchmark: Any, rows: Rows, chunks: Chunks) -> None:
+    """Ids that are there, in random order."""
+    rng = np.random.default_rng(SEED)
+    ids = [pa.array(rng.integers(0, ROWS, PROBE_ROWS) * 3) for _ in range(PROBES)]
+    assert rows.get(ids) == PROBE_ROWS * PROBES
+    measure(benchmark, rows, f"get_rows of {PROBE_ROWS:,}", PROBE_ROWS * PROBES, lambda: rows.get(ids))
+
+
+def test_scan_to_arrow(benchmark: Any, rows: Rows) -> None:
+    assert rows.scan().num_rows == ROWS
+    measure(benchmark, rows, "scan to Arrow", ROWS, rows.scan)
