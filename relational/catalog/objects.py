@@ -41,6 +41,13 @@ class ConflictBehaviour(StrEnum):
     IGNORE = "ignore"
 
 
+class RowFormat(StrEnum):
+    """How many entries of the store a row is: one, or one per value, which an update of one column writes alone."""
+
+    ROW = "row"
+    CELL = "cell"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnCatalog:
     """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out."""
@@ -94,6 +101,7 @@ class TableCatalog:
     plan: str = ""
     connector: Mapping[str, str] | None = field(default=None, hash=False)
     dependencies: tuple[int, ...] = ()
+    row_format: RowFormat = RowFormat.ROW
     version: int = FORMAT_VERSION
 
     @property
@@ -136,6 +144,7 @@ class TableCatalog:
             "plan": self.plan,
             "connector": None if self.connector is None else dict(self.connector),
             "dependencies": list(self.dependencies),
+            "row_format": self.row_format.value,
         }
 
     @classmethod
@@ -161,6 +170,7 @@ class TableCatalog:
             plan=record["plan"],
             connector=record["connector"],
             dependencies=tuple(record["dependencies"]),
+            row_format=RowFormat(record.get("row_format", "row")),
         )
 
 

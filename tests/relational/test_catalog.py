@@ -9,6 +9,7 @@ from relational.catalog.objects import (
     KEY_FORM_LOSES,
     ColumnCatalog,
     ConflictBehaviour,
+    RowFormat,
     TableCatalog,
     TableKind,
     value_columns,
@@ -45,7 +46,8 @@ def store():
 
 
 def test_a_catalog_survives_its_json():
-    table = draft("t", conflict=ConflictBehaviour.IGNORE, connector={"connector": "files", "path": "x"})
+    table = draft("t", conflict=ConflictBehaviour.IGNORE, connector={"connector": "files", "path": "x"},
+                  row_format=RowFormat.CELL)
     assert TableCatalog.from_json(table.to_json()) == table
     with pytest.raises(ValueError, match="version 9"):
         TableCatalog.from_json(table.to_json() | {"version": 9})
