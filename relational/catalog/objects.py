@@ -1,8 +1,9 @@
 """What the catalog knows of a table: its columns, its keys, and how its rows lie in the store.
 
 A `TableCatalog` describes a table, a materialized view and an executor's state table alike, since all
-three are rows under a table id. It is an immutable value: DDL makes a new one. Table ids and column ids
-are never used twice, so bytes written under an id keep their meaning for as long as they exist.
+three are rows under a table id. It is an immutable value: DDL makes a new one (`alter.py`). Table ids and column
+ids are never used twice, so bytes written under an id keep their meaning for as long as they exist, whichever
+version of the table they are read by.
 
 Storage layout: the primary key columns are memcomparable in the key, in `pk` order, after `table id |
 vnode`. The value holds `value_indices`: every column that cannot be decoded from the key exactly (key
@@ -14,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
+from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""The first had neither defaults nor versions of a schema."""
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4), so also what holds one."""
@@ -50,12 +55,15 @@ class RowFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnCatalog:
-    """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out."""
+    """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out. `default` is what it holds
+    in rows that were written before it was there, and in inserted rows that say nothing of it.
+    """
 
     name: str
     column_id: int
     data_type: DataType
     is_hidden: bool = False
+    default: Any = field(default=None, hash=False)
 
     def to_json(self) -> dict:
         return {
@@ -63,13 +71,14 @@ class ColumnCatalog:
             "column_id": self.column_id,
             "data_type": str(self.data_type),
             "is_hidden": self.is_hidden,
+            "default": value_to_json(self.default, self.data_type),
         }
 
     @classmethod
     def from_json(cls, record: Mapping) -> ColumnCatalog:
-        return cls(
-            record["name"], record["column_id"], DataType.parse(record["data_type"]), record["is_hidden"]
-        )
+        data_type = DataType.parse(record["data_type"])
+        default = value_from_json(record.get("default"), data_type)
+        return cls(record["name"], record["column_id"], data_type, record["is_hidden"], default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,8 @@ class TableCatalog:
     `row_id_index` is the generated key column of a table without a declared key. The prefix of the
     first `prefix_columns` key columns is filtered. `plan` is a view's bound logical plan as JSON text,
     `definition` the statement that made the object. `dependencies` are the ids of the tables it reads;
-    for an internal table the id of the job that owns it.
+    for an internal table the id of the job that owns it. `schema_version` rises with each change of the columns;
+    ids from `next_column_id` on (0: from the largest there is) were never given out.
     """
 
     id: int
@@ -102,6 +112,8 @@ class TableCatalog:
     connector: Mapping[str, str] | None = field(default=None, hash=False)
     dependencies: tuple[int, ...] = ()
     row_format: RowFormat = RowFormat.ROW
+    schema_version: int = 0
+    next_column_id: int = 0
     version: int = FORMAT_VERSION
 
     @property
@@ -118,6 +130,11 @@ class TableCatalog:
     def pk_indices(self) -> tuple[int, ...]:
         """The key columns in key order."""
         return tuple(key.column for key in self.pk)
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The ids of all columns, in stored order."""
+        return tuple(column.column_id for column in self.columns)
 
     def with_id(self, table_id: int) -> TableCatalog:
         """The same object under an allocated id."""
@@ -145,12 +162,14 @@ class TableCatalog:
             "connector": None if self.connector is None else dict(self.connector),
             "dependencies": list(self.dependencies),
             "row_format": self.row_format.value,
+            "schema_version": self.schema_version,
+            "next_column_id": self.next_column_id,
         }
 
     @classmethod
     def from_json(cls, record: Mapping) -> TableCatalog:
         """The catalog written by `to_json`. ValueError for a format version this code does not know."""
-        if record["version"] != FORMAT_VERSION:
+        if record["version"] not in READABLE_VERSIONS:
             raise ValueError(f"catalog of format version {record['version']}, expected {FORMAT_VERSION}")
         return cls(
             id=record["id"],
@@ -171,6 +190,8 @@ class TableCatalog:
             connector=record["connector"],
             dependencies=tuple(record["dependencies"]),
             row_format=RowFormat(record.get("row_format", "row")),
+            schema_version=record.get("schema_version", 0),
+            next_column_id=record.get("next_column_id", 0),
         )
 
 

@@ -1,23 +1,23 @@
 """Logical plans as JSON, so that a view is rebuilt after a restart from what was bound when it was made.
 
-Tables are written by id and read back from the catalog: ids never change their meaning. Reading trusts
-nothing: an unknown node or version is a ValueError.
+Tables and their columns are written by id and read back from the catalog: ids never change their meaning, so the
+plan stays what it was when a table gets or loses other columns. Reading trusts nothing: an unknown node or
+version is a ValueError.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 from relational.catalog.objects import TableCatalog
+from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
-from relational.types.data_type import DataType, TypeKind
-from relational.types.interval import Interval
+from relational.types.data_type import DataType
+from relational.types.value_json import value_from_json, value_to_json
 
 FORMAT_VERSION = 1
 TableOfId = Callable[[int], TableCatalog]
@@ -38,7 +38,8 @@ def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
 
 def _plan(plan: LogicalPlan) -> dict[str, Any]:
     if isinstance(plan, Scan):
-        return {"node": "scan", "table": plan.table.id, "columns": list(plan.columns)}
+        ids = plan.table.column_ids
+        return {"node": "scan", "table": plan.table.id, "columns": [ids[place] for place in plan.columns]}
     if isinstance(plan, Filter):
         return {"node": "filter", "input": _plan(plan.input), "predicate": _expression(plan.predicate)}
     if isinstance(plan, Project):
@@ -63,7 +64,7 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
 def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan:
     node = record["node"]
     if node == "scan":
-        return Scan(table_of_id(record["table"]), tuple(record["columns"]))
+        return _read_scan(record, table_of_id(record["table"]))
     child = _read_plan(record["input"], table_of_id)
     if node == "filter":
         return Filter(child, _read_expression(record["predicate"]))
@@ -74,6 +75,14 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan
         calls = tuple(map(_read_call, record["calls"]))
         return Aggregate(child, tuple(record["group_by"]), calls, tuple(record["names"]))
     raise ValueError(f"unknown plan node {node!r}")
+
+
+def _read_scan(record: Mapping[str, Any], table: TableCatalog) -> Scan:
+    places = {column_id: place for place, column_id in enumerate(table.column_ids)}
+    gone = [column_id for column_id in record["columns"] if column_id not in places]
+    if gone:
+        raise CatalogError(f"a column of table {table.name!r} was dropped meanwhile", name=table.name)
+    return Scan(table, tuple(places[column_id] for column_id in record["columns"]))
 
 
 def _call(call: AggCall) -> dict[str, Any]:
@@ -102,7 +111,7 @@ def _expression(expression: Expression) -> dict[str, Any]:
     if isinstance(expression, InputRef):
         return record | {"node": "column", "index": expression.index}
     if isinstance(expression, Literal):
-        return record | {"node": "literal", "value": _value(expression.value)}
+        return record | {"node": "literal", "value": value_to_json(expression.value, expression.data_type)}
     record["args"] = [_expression(child) for child in expression.children]
     if isinstance(expression, Call):
         return record | {"node": "call", "function": expression.function}
@@ -117,7 +126,7 @@ def _read_expression(record: Mapping[str, Any]) -> Expression:
     if node == "column":
         return InputRef(record["index"], data_type)
     if node == "literal":
-        return Literal(_read_value(record["value"], data_type), data_type)
+        return Literal(value_from_json(record["value"], data_type), data_type)
     args = tuple(map(_read_expression, record["args"]))
     if node == "call":
         return Call(record["function"], args, data_type)
@@ -126,31 +135,3 @@ def _read_expression(record: Mapping[str, Any]) -> Expression:
     if node == "case":
         return Case(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1], data_type)
     raise ValueError(f"unknown expression node {node!r}")
-
-
-def _value(value: Any) -> Any:
-    """A literal's Python value as JSON; floats as text, for NaN, infinity and the last digit."""
-    if isinstance(value, Interval):
-        return [value.months, value.days, value.microseconds]
-    if isinstance(value, date | time):
-        return value.isoformat()
-    return repr(value) if isinstance(value, float) else str(value) if isinstance(value, Decimal) else value
-
-
-def _read_value(value: Any, data_type: DataType) -> Any:
-    if value is None:
-        return None
-    if data_type.kind is TypeKind.INTERVAL:
-        return Interval(*value)
-    return _READERS.get(data_type.kind, lambda same: same)(value)
-
-
-_READERS: dict[TypeKind, Callable[[Any], Any]] = {
-    TypeKind.NUMERIC: Decimal,
-    TypeKind.REAL: float,
-    TypeKind.DOUBLE: float,
-    TypeKind.DATE: date.fromisoformat,
-    TypeKind.TIME: time.fromisoformat,
-    TypeKind.TIMESTAMP: datetime.fromisoformat,
-    TypeKind.TIMESTAMPTZ: datetime.fromisoformat,
-}

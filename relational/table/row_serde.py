@@ -40,7 +40,9 @@ class RowSerde:
         )
         stored = [catalog.columns[index] for index in catalog.value_indices]
         self.value_encoder = ValueEncoder(
-            [column.data_type for column in stored], [column.column_id for column in stored]
+            [column.data_type for column in stored],
+            [column.column_id for column in stored],
+            [column.default for column in stored],
         )
         self._places = tuple(self._place(column) for column in self.columns)
 

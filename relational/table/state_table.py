@@ -114,6 +114,14 @@ class StateTable:
             raise ConsistencyError("vnodes change right after a commit only", table=self.catalog.name)
         self._vnodes = self._checked_bitmap(vnodes)
 
+    def update_catalog(self, catalog: TableCatalog) -> None:
+        """Rows have the columns of another version of the table from here on; older ones are read as it says.
+        ConsistencyError if something is not committed yet.
+        """
+        if self.is_dirty or self._has_spilled:
+            raise ConsistencyError("columns change right after a commit only", table=self.catalog.name)
+        self.catalog, self.serde = catalog, RowSerde(catalog)
+
     def update_watermark(self, value: object) -> None:
         """Rows whose first key column is less than `value` are not read any more: once the checkpoint is done that
         ends this epoch, readers of it do not find them and compaction drops them. An older watermark is kept

@@ -1,0 +1,89 @@
+"""Versions of a table's columns, as pure functions from one catalog to the next.
+
+A new column stands behind all others under an id that no column had, with its default for the rows that are there; a
+column that goes takes its id with it. No row is rewritten: values name their columns by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.errors import CatalogError, Duplicate, NotFound
+from relational.types.data_type import DataType
+from relational.types.ordering import SortKey
+
+
+def with_column(table: TableCatalog, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
+    """The next version of `table`, with one more column. Duplicate where the name is taken."""
+    _check_alterable(table)
+    if any(column.name == name for column in table.columns):
+        raise Duplicate(f"table {table.name!r} has a column {name!r} already", name=table.name)
+    column = ColumnCatalog(name, _free_id(table), data_type, default=default)
+    return _version(table, (*table.columns, column), range(len(table.columns)))
+
+
+def without_column(table: TableCatalog, name: str) -> TableCatalog:
+    """The next version of `table`, without a column. NotFound; CatalogError for one of the key, or the last one."""
+    _check_alterable(table)
+    place = column_place(table, name)
+    if place in {*table.pk_indices, *table.stream_key, *table.distribution_key}:
+        raise CatalogError(
+            f"column {name!r} is part of the primary key of table {table.name!r}: create another table with the"
+            " key you want and insert the rows there",
+            name=table.name,
+        )
+    if table.visible_indices == (place,):
+        raise CatalogError(
+            f"{name!r} is the only column of table {table.name!r}: DROP TABLE drops it all", name=table.name
+        )
+    kept = [index for index in range(len(table.columns)) if index != place]
+    return _version(table, [table.columns[index] for index in kept], kept)
+
+
+def column_place(table: TableCatalog, name: str) -> int:
+    """The number of a visible column; NotFound with the nearest name there is."""
+    known = {table.columns[index].name: index for index in table.visible_indices}
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise NotFound(f"table {table.name!r} has no column {name!r}{hint}", name=name)
+    return known[name]
+
+
+def _check_alterable(table: TableCatalog) -> None:
+    if table.kind is not TableKind.TABLE:
+        raise CatalogError(
+            f"{table.name!r} is a {table.kind}: its columns are those of its query; drop it and create it anew",
+            name=table.name,
+        )
+    if table.connector is not None:
+        raise CatalogError(
+            f"the rows of table {table.name!r} come from a connector, which was told its columns: create a table"
+            " with the columns you want, from the same connector",
+            name=table.name,
+        )
+
+
+def _free_id(table: TableCatalog) -> int:
+    return max(table.next_column_id, 1 + max(table.column_ids, default=-1))
+
+
+def _version(table: TableCatalog, columns: Sequence[ColumnCatalog], kept: Sequence[int]) -> TableCatalog:
+    """The version after `table` with `columns`, the first of which are its columns number `kept`."""
+    moved = {old: new for new, old in enumerate(kept)}
+    pk = tuple(SortKey(moved[key.column], key.order) for key in table.pk)
+    return replace(
+        table,
+        columns=tuple(columns),
+        pk=pk,
+        stream_key=tuple(moved[index] for index in table.stream_key),
+        distribution_key=tuple(moved[index] for index in table.distribution_key),
+        value_indices=value_columns(columns, pk),
+        row_id_index=None if table.row_id_index is None else moved[table.row_id_index],
+        schema_version=table.schema_version + 1,
+        next_column_id=max(_free_id(table), 1 + max(column.column_id for column in columns)),
+    )
