@@ -18,13 +18,13 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
-from relational.state.agg_kernels import CountKernel
+from relational.state.agg_kernels import AggKernel, CountKernel
 from relational.state.agg_spec import AggSpec
 from relational.state.exact_sum import ExactSumKernel
 from relational.state.extreme import ExtremeKernel
 from relational.state.float_sum import FloatSumKernel
 from relational.state.flush_plan import plan
-from relational.state.group_states import AggKernel, GroupStates
+from relational.state.group_states import GroupStates
 from relational.state.key_numbers import KeyNumbers
 from relational.state.located import Located
 from relational.types import DataType

@@ -1,11 +1,43 @@
-"""CountKernel, and what the kernels of all aggregate calls share."""
+"""AggKernel: what one aggregate call keeps in the record of a group. CountKernel, and what all kinds share."""
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from relational.chunk.column cimport Column
+from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.state.group_states cimport AggKernel
+from relational.state.group_records cimport GroupRecords
+
+
+cdef class AggKernel:
+    cdef readonly object spec           # AggSpec
+    cdef readonly bint strict           # a result that its type cannot hold is an error, not NULL
+    cdef readonly Py_ssize_t overflows  # results given as NULL because their type cannot hold them
+    cdef GroupRecords states            # set by GroupStates, which holds this kernel: a cycle, and lives as long
+    cdef Py_ssize_t offset              # of this call's state in a record
+    cdef Py_ssize_t width               # bytes of it; all zero is the state of no rows
+    cdef object held                    # what `view` and `mask` point into, between `begin` and `end`
+    cdef const ColumnView* view         # the argument of the chunk at hand, or NULL
+    cdef const uint8_t* mask            # its FILTER, or NULL
+
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1      # a chunk comes
+    cdef void end(self) noexcept                                                # the chunk is over
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil
+    # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 takes away, 0 nothing
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1
+    # fills the states of `ids` from rows of the state columns, where found
+    cdef bint same_state(self, const void* a, const void* b) noexcept nogil
+    cdef bint same_output(self, const void* a, const void* b) noexcept nogil
+    cdef int end_epoch(self) except -1  # nothing is saved any more
+    cdef int pack(self) except -1       # drops memory that no record points to; REQUIRES nothing saved
+
+    cdef inline void* state(self, int64_t group) noexcept nogil:
+        """This call's state of a group. Lives until groups are added."""
+        return self.states.record(group) + self.offset
+
+    cdef inline void* picked(self, int64_t pick) noexcept nogil:
+        """This call's state in the picked record."""
+        return self.states.picked(pick) + self.offset
 
 
 @cython.final

@@ -1,11 +1,77 @@
-"""CountKernel, and what the kernels of all aggregate calls share."""
+"""AggKernel, what the kernels of all aggregate calls share, and CountKernel."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcmp
 
-from relational.chunk.column cimport Column, is_null
+from relational.chunk.column cimport Column, check_mask, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.state.group_states cimport AggKernel, GroupStates
+from relational.chunk.data_chunk cimport mask_pointer
+from relational.state.group_records cimport GroupRecords
+
+from relational.errors import EvaluationError
+
+
+cdef class AggKernel:
+    """Base of all kinds."""
+
+    def __init__(self, spec, bint strict=False):
+        self.spec, self.strict = spec, strict
+
+    @property
+    def size_bytes(self):
+        """Memory held beside the records."""
+        return 0
+
+    def outputs(self, const int32_t[::1] picks):
+        """The results of the picked states, a pa.Array of `spec.output_type`."""
+        raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
+
+    def state_columns(self, const int32_t[::1] picks):
+        """The picked states as a list of pa.Arrays of `spec.state_types`."""
+        raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
+
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1:
+        if mask is not None:
+            check_mask(mask, rows)
+        if (argument is None) != (self.spec.input_type is None):
+            raise ValueError(f"{self.spec.kind} of {self.spec.input_type} given {argument}")
+        if argument is not None and (argument.view.rows != rows or argument.data_type != self.spec.input_type):
+            given = f"{argument.view.rows} {argument.data_type} for {rows} rows"
+            raise ValueError(f"{self.spec.kind} of {self.spec.input_type}: {given}")
+        self.held = (argument, mask)
+        self.view = NULL if argument is None else &argument.view
+        self.mask = mask_pointer(mask)
+        return 0
+
+    cdef void end(self) noexcept:
+        self.held, self.view, self.mask = None, NULL, NULL
+
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
+
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1:
+        raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
+
+    cdef bint same_state(self, const void* a, const void* b) noexcept nogil:
+        return memcmp(a, b, self.width) == 0
+
+    cdef bint same_output(self, const void* a, const void* b) noexcept nogil:
+        return memcmp(a, b, self.width) == 0
+
+    cdef int end_epoch(self) except -1:
+        return 0
+
+    cdef int pack(self) except -1:
+        return 0
+
+    def count_overflow(self, Py_ssize_t rows):
+        """`rows` results did not fit: EvaluationError when strict, else they are NULL and counted."""
+        if rows and self.strict:
+            raise EvaluationError(f"{self.spec.kind} does not fit {self.spec.output_type} in {rows} groups")
+        self.overflows += rows
 
 
 cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):
@@ -17,7 +83,7 @@ cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):
 
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1:
     """IndexError for a pick beyond the records."""
-    cdef GroupStates states = kernel.states
+    cdef GroupRecords states = kernel.states
     cdef Py_ssize_t saved = states.saved.size // states.width - states.first_saved, row
     cdef Py_ssize_t gathered = states.gathered.size // states.width
     for row in range(picks.shape[0]):

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.state.group_states cimport AggKernel
+from relational.state.agg_kernels cimport AggKernel
 
 cdef packed struct ExactSum:
     int64_t sum[2]      # 128-bit two's complement, in units of the argument's scale

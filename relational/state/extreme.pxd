@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from hummock.binary_column cimport BinaryColumn
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
-from relational.state.group_states cimport AggKernel
+from relational.state.agg_kernels cimport AggKernel
 
 cdef enum ExtremeStatus:
     NONE = 0            # no arguments: the extreme is NULL

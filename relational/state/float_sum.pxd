@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from relational.state.group_states cimport AggKernel
+from relational.state.agg_kernels cimport AggKernel
 
 cdef struct FloatSum:
     double high         # sum of the finite arguments as it is rounded

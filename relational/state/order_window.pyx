@@ -11,7 +11,8 @@ from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice, begins_with, compare_bytes
 from relational.state.key_index cimport KeyIndex
-from relational.state.ordered_index cimport KeyPlace, OrderedIndex, Spot
+from relational.state.key_leaves cimport KeyPlace, Spot
+from relational.state.ordered_index cimport OrderedIndex
 
 
 def update_window(OrderedIndex index not None, BinaryColumn keys not None, BinaryColumn values,

@@ -1,92 +1,26 @@
-"""OrderedIndex: encoded keys in their order, each with a value and a number of copies.
-
-    directory   LeafPlace per leaf, in key order: the head of its first key, its copies
-    leaf        up to LEAF_KEYS keys in order: their heads side by side, so that a search compares numbers; then KeyPlaces
-    arena       bytes: key, then value; those of keys that are gone stay behind until `pack`
-
-A head is what follows the first byte of a key (its NULL tag), as a number; unequal heads order as their keys do.
+"""OrderedIndex: an order of encoded keys of which the far end may be missing.
 
 What lies at `bound` or behind it is not held: the far end of an order is what a window at its near end can spare. An
 owner with a budget lets the index forget it, and loads it again when a window reaches it.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.binary_column cimport BinaryColumn
 from hummock.key cimport Slice
-
-cdef enum:
-    LEAF_KEYS = 64
-
-cdef struct KeyPlace:
-    int64_t position        # of the key in `arena`, its value follows
-    int32_t key_bytes
-    int32_t value_bytes
-    int64_t copies          # at least 1
-
-cdef struct Leaf:
-    int64_t count           # keys, at least 1
-    uint64_t heads[LEAF_KEYS]
-    KeyPlace places[LEAF_KEYS]
-
-cdef struct LeafPlace:
-    uint64_t head           # of its first key
-    int64_t copies          # of all its keys
-    Leaf* leaf              # owned
-
-cdef struct Spot:           # of a key, or where it would be inserted
-    Py_ssize_t leaf         # in the directory
-    int64_t place           # in the leaf; may be its count
-    int64_t copy            # of the key, where a rank is meant
-    bint is_there
+from relational.state.key_leaves cimport KeyLeaves
 
 
 @cython.final
-cdef class OrderedIndex:
+cdef class OrderedIndex(KeyLeaves):
     cdef readonly object capacity_bytes # None: no budget
-    cdef readonly int64_t copies        # of all keys
-    cdef readonly Py_ssize_t keys       # distinct
     cdef readonly bytes bound           # first key that is not held; None: everything is
     cdef Slice bound_slice              # of `bound`
-    cdef ByteBuffer directory           # LeafPlace[leaves]
-    cdef Py_ssize_t leaves
-    cdef ByteBuffer ranks               # int64[leaves]: copies before each leaf, once asked for
-    cdef bint has_ranks
-    cdef ByteBuffer arena
-    cdef Py_ssize_t live_bytes          # of `arena`, in use
-    cdef int tag                        # first byte that heads follow; -1: no key was seen
 
-    cdef uint64_t head(self, Slice key) noexcept nogil
-    cdef Spot find(self, Slice key, uint64_t head) noexcept nogil           # the first key that is not before
-    cdef int add(self, Slice key, Slice value) except -1 nogil              # 1: there with another value
-    cdef int take(self, Slice key) except -1 nogil                          # 1: not there
-    cdef int split(self, Spot* spot) except -1 nogil                        # makes room at a spot in a full leaf
-    cdef int place_leaf(self, Py_ssize_t at, Leaf* leaf, int64_t copies) except -1 nogil
-    cdef void drop_leaf(self, Py_ssize_t at) noexcept nogil
-    cdef int make_ranks(self) except -1 nogil
-    cdef int64_t rank_of(self, Slice key) except -1 nogil                   # copies before the key
-    cdef bint seek(self, int64_t rank, Spot* spot) except -1 nogil          # False: beyond the last
-    cdef bint step(self, Spot* spot, bint reverse) noexcept nogil           # to the next copy; False: that was the last
     cdef int apply(self, BinaryColumn keys, BinaryColumn values, const uint8_t[::1] ops) except -1
     # `update`, but nothing in the arena moves
     cdef Py_ssize_t change(self, BinaryColumn keys, BinaryColumn values, const uint8_t* ops) except -2 nogil
     # applies all rows; the first at fault, or -1
     cdef int settle(self) except -1                                         # packs where it is worth it
-    cdef int pack(self) except -1
     cdef int drop_behind(self, int64_t rank) except -1
-
-    cdef inline LeafPlace* leaf_at(self, Py_ssize_t at) noexcept nogil:
-        return <LeafPlace*>self.directory.data + at
-
-    cdef inline Slice key_at(self, const KeyPlace* place) noexcept nogil:
-        """Lives until the next insert, as the value does."""
-        cdef Slice out
-        out.data, out.size = self.arena.data + place.position, place.key_bytes
-        return out
-
-    cdef inline Slice value_at(self, const KeyPlace* place) noexcept nogil:
-        cdef Slice out
-        out.data, out.size = self.arena.data + place.position + place.key_bytes, place.value_bytes
-        return out
