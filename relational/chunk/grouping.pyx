@@ -19,14 +19,6 @@ cdef void add_hashes(const ColumnView* view, Py_ssize_t rows, uint64_t* hashes) 
         hashes[row] = hash_of(view, row, hashes[row])
 
 
-cdef inline bint same_key(const ColumnView** views, int count, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    cdef int column
-    for column in range(count):
-        if not equal_rows(views[column], a, b):
-            return False
-    return True
-
-
 cdef Py_ssize_t assign(
     const ColumnView** views, int count, Py_ssize_t rows, const uint8_t* visible, const uint64_t* hashes,
     int32_t* slots, uint64_t mask, int32_t* ids, int32_t* firsts
@@ -48,7 +40,8 @@ cdef Py_ssize_t assign(
                 ids[row] = <int32_t>groups
                 groups += 1
                 break
-            if hashes[firsts[group]] == hashes[row] and same_key(views, count, firsts[group], row):
+            if hashes[firsts[group]] == hashes[row] and equal_rows(
+                    views, firsts[group], views, row, count, False):
                 ids[row] = group
                 break
             slot = (slot + 1) & mask

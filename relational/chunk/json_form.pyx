@@ -24,7 +24,9 @@ cdef int put_integer(ByteBuffer out, int64_t value) except -1 nogil:
     return put(out, <uint8_t>(48 + value % 10))
 
 
-cdef int put_number(ByteBuffer out, bint negative, const uint8_t* digits, Py_ssize_t count, int64_t point) except -1 nogil:
+cdef int put_number(
+    ByteBuffer out, bint negative, const uint8_t* digits, Py_ssize_t count, int64_t point
+) except -1 nogil:
     if count == 0:
         return put(out, b"0")
     if negative:

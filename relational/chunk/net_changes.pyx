@@ -6,7 +6,8 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from relational.chunk.column cimport Column, ColumnView
-from relational.chunk.stream_chunk cimport StreamChunk, equal_changes
+from relational.chunk.normal_form cimport equal_rows
+from relational.chunk.stream_chunk cimport StreamChunk
 
 from relational.chunk.grouping import group_rows
 
@@ -49,5 +50,5 @@ cdef void mark_net(
         if not ops[lasts[group]] & 1:
             keep[lasts[group]] = 1
         if firsts[group] != lasts[group] and keep[firsts[group]] and keep[lasts[group]]:
-            if equal_changes(views, count, firsts[group], lasts[group]):
+            if equal_rows(views, firsts[group], views, lasts[group], count, True):
                 keep[firsts[group]] = keep[lasts[group]] = 0

@@ -7,15 +7,17 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from relational.chunk.column cimport (
-    BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, bit_at, has_bytes, is_nested, is_null,
+    BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, REAL, SMALLINT, bit_at, has_bytes, is_nested, is_null, width_of,
 )
 from relational.chunk.scalar cimport (
     ArrowInterval, double_of_ordered64, length_of_interval, load16, load32, load64, ordered64_of_double, uint128_t,
 )
 
 
-cdef bint equal_nested(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil
-# two rows of a STRUCT or a LIST, neither NULL, have equal parts, NULL being equal to NULL
+cdef bint equal_nested(
+    const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b, bint is_exact
+) noexcept nogil
+# two rows of a STRUCT or a LIST, neither NULL, have equal parts
 cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil
 # folds the value of a row of any kind into a hash; equal values give equal hashes
 
@@ -51,17 +53,36 @@ cdef inline uint128_t pair_of(const ColumnView* view, Py_ssize_t row) noexcept n
     return number
 
 
-cdef inline bint equal_rows(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """Two rows of one column are equal, or both NULL."""
+cdef inline bint equal_values(
+    const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b, bint is_exact
+) noexcept nogil:
+    """Two rows of columns of one type are equal, or both NULL. `is_exact`: in representation too, as 0.0 and -0.0 are
+    not.
+    """
     cdef Py_ssize_t size
-    if view.validity != NULL and (is_null(view, a) or is_null(view, b)):
-        return is_null(view, a) and is_null(view, b)
-    if is_nested(view.kind):
-        return equal_nested(view, a, b)
-    if has_bytes(view.kind):
-        size = view.offsets[a + 1] - view.offsets[a]
-        return (size == view.offsets[b + 1] - view.offsets[b]
-                and memcmp(view.data + view.offsets[a], view.data + view.offsets[b], <size_t>size) == 0)
-    if view.kind == NUMERIC or view.kind == INTERVAL:
-        return pair_of(view, a) == pair_of(view, b)
-    return word_of(view, a) == word_of(view, b)
+    cdef int width
+    if is_null(left, a) or is_null(right, b):
+        return is_null(left, a) and is_null(right, b)
+    if is_nested(left.kind):
+        return equal_nested(left, a, right, b, is_exact)
+    if has_bytes(left.kind):
+        size = left.offsets[a + 1] - left.offsets[a]
+        return (size == right.offsets[b + 1] - right.offsets[b]
+                and memcmp(left.data + left.offsets[a], right.data + right.offsets[b], <size_t>size) == 0)
+    width = width_of(left.kind)
+    if is_exact and width:
+        return memcmp(left.values + a * width, right.values + b * width, <size_t>width) == 0
+    if width == 16:
+        return pair_of(left, a) == pair_of(right, b)
+    return word_of(left, a) == word_of(right, b)
+
+
+cdef inline bint equal_rows(
+    const ColumnView* const* left, Py_ssize_t a, const ColumnView* const* right, Py_ssize_t b, int columns,
+    bint is_exact
+) noexcept nogil:
+    cdef int column
+    for column in range(columns):
+        if not equal_values(left[column], a, right[column], b, is_exact):
+            return False
+    return True

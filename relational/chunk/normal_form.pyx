@@ -10,18 +10,17 @@ cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
 cdef uint64_t NULL_HASH = <uint64_t>0xD1B54A32D192ED03
 
 
-cdef bint equal_nested(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+cdef bint equal_nested(
+    const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b, bint is_exact
+) noexcept nogil:
     cdef Py_ssize_t i, count
-    if view.kind == STRUCT:
-        for i in range(view.child_count):
-            if not equal_rows(view.children[i], a, b):
-                return False
-        return True
-    count = view.offsets[a + 1] - view.offsets[a]
-    if count != view.offsets[b + 1] - view.offsets[b]:
+    if left.kind == STRUCT:
+        return equal_rows(left.children, a, right.children, b, left.child_count, is_exact)
+    count = left.offsets[a + 1] - left.offsets[a]
+    if count != right.offsets[b + 1] - right.offsets[b]:
         return False
     for i in range(count):
-        if not equal_rows(view.children[0], view.offsets[a] + i, view.offsets[b] + i):
+        if not equal_values(left.children[0], left.offsets[a] + i, right.children[0], right.offsets[b] + i, is_exact):
             return False
     return True
 

@@ -2,7 +2,6 @@
 
 from libc.stdint cimport uint8_t
 
-from relational.chunk.column cimport ColumnView
 from relational.chunk.data_chunk cimport DataChunk
 
 cdef enum:                              # bit 0: the row goes away; bit 1: half of an update
@@ -18,7 +17,3 @@ cdef class StreamChunk(DataChunk):
     cdef inline const uint8_t* op_pointer(self):
         cdef const uint8_t[::1] view = self.ops
         return &view[0] if self.capacity > 0 else NULL
-
-
-cdef bint equal_changes(const ColumnView** views, int count, Py_ssize_t a, Py_ssize_t b) noexcept nogil
-# the two rows hold the same bytes in each of `count` columns

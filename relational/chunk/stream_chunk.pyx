@@ -10,13 +10,11 @@ from enum import IntEnum
 import numpy as np
 
 from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport memcmp
 
-from relational.chunk.column cimport (
-    BOOLEAN, Column, ColumnView, LIST, STRUCT, bit_at, check_mask, has_bytes, is_null, width_of,
-)
+from relational.chunk.column cimport Column, ColumnView, check_mask
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
+from relational.chunk.normal_form cimport equal_values
 
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
 from relational.chunk.pretty import format_changes, parse_pretty
@@ -185,42 +183,6 @@ cdef object ops_where_targets_differ(StreamChunk chunk, object targets):
     return changed
 
 
-cdef bint same_value(const ColumnView* view, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """The rows hold the same bytes, or both NULL."""
-    cdef int width = width_of(view.kind)
-    cdef Py_ssize_t size, i
-    if is_null(view, a) or is_null(view, b):
-        return is_null(view, a) and is_null(view, b)
-    if view.kind == STRUCT:
-        for i in range(view.child_count):
-            if not same_value(view.children[i], a, b):
-                return False
-        return True
-    if view.kind == LIST:
-        size = view.offsets[a + 1] - view.offsets[a]
-        if size != view.offsets[b + 1] - view.offsets[b]:
-            return False
-        for i in range(size):
-            if not same_value(view.children[0], view.offsets[a] + i, view.offsets[b] + i):
-                return False
-        return True
-    if has_bytes(view.kind):
-        size = view.offsets[a + 1] - view.offsets[a]
-        return (size == view.offsets[b + 1] - view.offsets[b]
-                and memcmp(view.data + view.offsets[a], view.data + view.offsets[b], <size_t>size) == 0)
-    if view.kind == BOOLEAN:
-        return bit_at(view.values, view.offset + a) == bit_at(view.values, view.offset + b)
-    return memcmp(view.values + a * width, view.values + b * width, <size_t>width) == 0
-
-
-cdef bint equal_changes(const ColumnView** views, int count, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    cdef int column
-    for column in range(count):
-        if not same_value(views[column], a, b):
-            return False
-    return True
-
-
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
     """Clears in `mask` the visible pairs without a change; returns how many."""
     cdef uint8_t[::1] out = mask
@@ -232,7 +194,7 @@ cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
         view = &(<Column>column).view
         for row in range(chunk.capacity - 1):
             if equal[row] and ops[row] == UPDATE_DELETE:
-                equal[row] = same_value(view, row, row + 1)
+                equal[row] = equal_values(view, row, view, row + 1, True)
     for row in range(chunk.capacity - 1):
         if ops[row] == UPDATE_DELETE and ops[row + 1] == UPDATE_INSERT and equal[row] and out[row] and out[row + 1]:
             out[row] = out[row + 1] = 0

@@ -237,10 +237,6 @@ def _bytes_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) ->
     return pa.array([bytes.fromhex(text[2:]) if fits else None for text, fits in texts], pa.binary())
 
 
-def _same(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
-    return array
-
-
 _FROM_TEXT: dict[TypeKind, Callable[[Evaluation, pa.Array, DataType], pa.Array]] = {
     TypeKind.BOOLEAN: _boolean_of_text,
     TypeKind.SMALLINT: _integer_of_text,

@@ -157,7 +157,8 @@ def decimal_arithmetic(int operation, a, b, Py_ssize_t rows, int scale_a, int sc
     """Unscaled results int128[rows] as uint8[16 * rows], and the fault of each row uint8[rows].
 
     `a` and `b` are decimal128 arrays of `rows` rows, or of one row that stands for all. `scale` of the result is
-    max(scale_a, scale_b) for +, -, %, at most their sum for *, and for / it satisfies 0 <= scale - scale_a + scale_b <= 38.
+    max(scale_a, scale_b) for +, -, %, at most their sum for *, and for / it satisfies
+    0 <= scale - scale_a + scale_b <= 38.
     """
     cdef const uint8_t* left = values_of(a)
     cdef const uint8_t* right = values_of(b)
