@@ -19,6 +19,7 @@ from hummock.compaction.departure import Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
+from hummock.compaction.run_iterator import run_iterators
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import TaskCancelled, without_frames
 from hummock.iterator.merge import MergeIterator
@@ -31,8 +32,6 @@ MintName = Callable[[], str]            # a new object name each time
 Progress = Callable[[int], None]        # rows read so far
 IsCancelled = Callable[[], bool]
 
-READER_THREADS = 8              # a remote store answers many at once
-READERS_OF_A_RUN = 3            # as many windows as wait while one is consumed
 PUT_THREADS = 2
 PIECE_BYTES = 5 << 20           # of a file, that leave together, or less where memory is short
 SMALLEST_PIECE = 256 << 10
@@ -111,7 +110,7 @@ class _RangeWork:
         piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
         ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + 1) * piece_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes)
-        self._runs = self._ahead.iterators()
+        self._runs = run_iterators(self._ahead)
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
@@ -127,7 +126,7 @@ class _RangeWork:
     def run(self) -> RangeResult:
         self._check_cancelled()
         try:
-            for _ in range(min(READER_THREADS, READERS_OF_A_RUN * len(self._runs))):
+            for _ in range(self._ahead.readers):
                 self._crew.start(partial(self._timed, self._ahead.serve, self._tick))
             rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
             sstables = tuple(output.info for output in self._departure.wait())
@@ -136,6 +135,7 @@ class _RangeWork:
             self._departure.stop()
             self._crew.join()
             self._departure.close()
+            self._ahead.close()
             del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
         rows_read = sum(run.rows_read for run in self._runs)
         assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)

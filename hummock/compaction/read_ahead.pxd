@@ -1,21 +1,22 @@
-"""ReadAhead: windows of stored blocks of several runs, fetched by threads and consumed without the GIL."""
+"""ReadAhead: stored blocks of several runs, at hand before the merge wants them, without the GIL."""
 
-cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.key cimport Slice
 from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
-from hummock.sstable.block cimport Block
-from hummock.sstable.index cimport SstableIndex
 
 cdef enum:
     SLOTS = 4                           # of a run: one consumed, the others ready or being fetched
 
-cdef struct Window:                     # stored bytes of adjacent blocks of one file
+cdef struct Window:                     # adjacent blocks of one file; of one that is open here all inside the range
     uint8_t* data                       # pooled
     Py_ssize_t capacity
-    void* index                         # SstableIndex, borrowed from `RunFiles.opened`
+    Py_ssize_t held                     # blocks [held, held_end) stand in `data` as they are stored
+    Py_ssize_t held_end
+    uint64_t expected                   # bytes of the file before that the disk was told of
+    void* index                         # SstableIndex, borrowed from `RunFiles.opened`, as are the next two
+    void* source                        # OpenFile that the merge reads for itself, or NULL
+    void* decoder                       # Block that names the file
     Py_ssize_t file                     # which of the run's files
     Py_ssize_t block                    # the first one here
     Py_ssize_t end                      # one past the last one here
@@ -35,8 +36,7 @@ cdef struct Ring:                       # guarded by ReadAhead.lock, except for 
 cdef class RunFiles:
     """What is left to fetch of one run. Touched by the reader that has claimed the run only."""
     cdef readonly list infos            # of the files that overlap the range, ascending
-    cdef list opened                    # SstableIndex of the newest files that windows may still point to
-    cdef SstableIndex index             # of the file at hand, or None
+    cdef list opened                    # (index, source, decoder) of the newest files, which windows may point to
     cdef Py_ssize_t file
     cdef Py_ssize_t block               # the next one to fetch
     cdef Py_ssize_t start_block         # of the file at hand: its first block inside the range
@@ -50,40 +50,29 @@ cdef class ReadAhead:
     cdef bytes end                      # None: to the last key
     cdef Ring* rings
     cdef int run_count
-    cdef Py_ssize_t window_bytes
+    cdef Py_ssize_t window_bytes        # that the store is asked for
+    cdef Py_ssize_t bite_bytes          # that the merge reads from a file
     cdef pthread_mutex_t lock
     cdef pthread_cond_t changed         # of any ring, or `is_stopped`
     cdef bint is_stopped
     cdef object error                   # why, where a reader failed
     cdef readonly int64_t rows          # entries in the blocks that were entered so far
     cdef int64_t fetched_bytes
-    cdef readonly int fetches           # windows handed over: so often a reader held the GIL
+    cdef int64_t untold_bytes           # that the merge read from files since the last tick
 
     cdef Window* pop(self, int run) except? NULL nogil
     # the run's next window, which lives until the next call for that run; NULL at the end. Waits for a reader
+    cdef int hold(self, int run, Window* window, Py_ssize_t block) except -1 nogil
+    # REQUIRES a window that was popped: block `block` and some that follow stand in its `data` afterwards
     cdef int claim(self) noexcept nogil
     cdef Window* plan(self, int run) except NULL    # decides on the next window of a claimed run, which is free then
-    cdef int fetch(self, int run, Window* window) except -1
+    cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil    # -1: no memory
+    cdef int fetch(self, int run, Window* window, Py_ssize_t start, Py_ssize_t end) except -1
+    # asks the store for the stored bytes of blocks [start, end)
+    cdef void hand_over(self, Window* window) noexcept nogil
     cdef int open_file(self, RunFiles files) except -1
+    cdef meta_of(self, info)
+    cdef int raise_stopped(self) except -1 with gil
 
 
-@cython.final
-cdef class RunIterator(HummockIterator):
-    cdef ReadAhead source
-    cdef int run
-    cdef Window* window                 # NULL before the first and after the last
-    cdef Py_ssize_t file                # that `block` names in errors
-    cdef Py_ssize_t index               # of the block at hand
-    cdef Block block                    # every block of the run is decoded into it, one after the other
-    cdef Py_ssize_t row
-    cdef Py_ssize_t end_row             # rows of the block that are inside the range
-    cdef uint8_t* key                   # the current user key, put together; owned
-    cdef Py_ssize_t key_capacity
-    cdef Slice start
-    cdef Slice stop
-    cdef readonly int64_t rows_read     # entries inside the range in the blocks entered so far
-
-    cdef int enter(self) except -1 nogil            # goes to the next block that has rows inside the range
-    cdef int load(self) except -1 nogil
-    cdef int clip(self) except -1 nogil
-    cdef int show(self) noexcept nogil
+cdef Slice slice_of(bytes data)

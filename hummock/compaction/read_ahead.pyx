@@ -1,21 +1,20 @@
-"""ReadAhead: windows of stored blocks of several runs, fetched by threads and consumed without the GIL.
+"""ReadAhead: stored blocks of several runs, at hand before the merge wants them, without the GIL.
 
-Each run has a ring of windows in memory that is used again and again. Reader threads (Python, since object
-stores are) fill them, several of a run at a time where it has room, first for the run that has the fewest; the
-merge takes them through `RunIterator`, and neither side waits for the other's share of the GIL: a reader needs it
-once for each window of several MB, the merge only to name a damaged file. The block and meta caches of the process
-are passed by.
+Each run has a ring of windows in memory that is used again and again. Reader threads (Python, since object stores are)
+fill them, several of a run at a time where it has room, first for the run that has the fewest; the merge takes them
+through `RunIterator`s. A file of this machine is one window: a reader opens it, and the merge reads it in bites that
+are still in the processor's cache when they are decoded, having told the disk long before. So a reader needs the GIL
+once for each file, else for each window of several MB, and the merge never. The process's caches are passed by.
 """
 
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
-from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
 from hummock.key cimport Slice
+from hummock.object_store.open_files cimport OpenFile
 from hummock.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
@@ -36,6 +35,17 @@ from hummock.sstable.meta import SstableMeta
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20
 cdef Py_ssize_t SMALLEST_WINDOW = 64 << 10
+cdef Py_ssize_t BITES_BYTES = 512 << 10         # of all runs: as much as stays in a core's cache beside the rest
+cdef Py_ssize_t LARGEST_BITE = 128 << 10
+cdef Py_ssize_t SMALLEST_BITE = 32 << 10
+cdef uint64_t EXPECTED_BYTES = 2 << 20          # so far ahead the disk is told
+cdef uint64_t EXPECTED_STEP = 256 << 10
+cdef int64_t TICK_BYTES = 32 << 20              # between two ticks while the merge reads for itself
+cdef int NO_RUN = -1
+cdef int TICK = -2
+FILE_READERS = 4                                # threads
+STORE_READERS = 8                               # a remote store answers many at once
+READERS_OF_A_RUN = 3                            # as many windows as wait while one is consumed
 
 
 cdef Slice slice_of(bytes data):
@@ -70,6 +80,7 @@ cdef class ReadAhead:
             raise MemoryError
         share = memory_bytes // (SLOTS * (self.run_count if self.run_count > 0 else 1))
         self.window_bytes = min(max(share, SMALLEST_WINDOW), LARGEST_WINDOW)
+        self.bite_bytes = min(max(BITES_BYTES // max(self.run_count, 1), SMALLEST_BITE), LARGEST_BITE)
         for run in range(self.run_count):
             self.rings[run].is_done = not (<RunFiles>self.runs[run]).infos
 
@@ -92,9 +103,13 @@ cdef class ReadAhead:
         """What the windows of all runs hold at most, unless single blocks are larger."""
         return self.run_count * SLOTS * self.window_bytes
 
-    def iterators(self) -> list:
-        """A RunIterator for each run; each is for one thread, and all may be used by the same."""
-        return [RunIterator(self, run) for run in range(self.run_count)]
+    @property
+    def readers(self) -> int:
+        """How many threads `serve` is for."""
+        first = next((files.infos[0].name for files in self.runs if files.infos), None)
+        if first is not None and self.store.open_file(sstable_data_path(first)) is not None:
+            return min(FILE_READERS, self.run_count)
+        return min(STORE_READERS, READERS_OF_A_RUN * self.run_count)
 
     def stop(self, error=None) -> None:
         """Ends the readers, and a merge that still wants windows with `error`; the first call's error stands."""
@@ -106,44 +121,60 @@ cdef class ReadAhead:
         pthread_mutex_unlock(&self.lock)
 
     def serve(self, tick=None) -> None:
-        """Fetches windows until all are fetched or `stop` was called; for one reader thread of several.
+        """Fetches windows until all are consumed or `stop` was called; for one reader thread of several.
 
-        `tick()` is called after each window, under the GIL that the fetch took anyway. Whatever is raised here
-        is raised from the merge.
+        `tick()` is called after each window that the store was asked for, and as often while the merge reads for
+        itself. Whatever is raised here is raised from the merge.
         """
         cdef int run
+        cdef Window* window
         while True:
             with nogil:
                 run = self.claim()
-            if run < 0:
+            if run == NO_RUN:
                 return
             try:
-                self.fetch(run, self.plan(run))
+                if run != TICK:
+                    window = self.plan(run)
+                    if window.source != NULL:
+                        self.hand_over(window)
+                        continue
+                    self.fetch(run, window, window.block, window.end)
+                    self.hand_over(window)
                 if tick is not None:
                     tick()
             except BaseException as error:      # the merge must not wait for a reader that is gone
                 self.stop(error)
                 return
 
+    def close(self) -> None:
+        """Lets go of the files. REQUIRES: nobody serves or walks any more."""
+        cdef OpenFile source
+        for files in self.runs:
+            for _, source, _ in (<RunFiles>files).opened:
+                if source is not None:
+                    source.leave()
+            (<RunFiles>files).opened = []
+
     cdef int claim(self) noexcept nogil:
-        """A run whose next slot is now the caller's to plan; waits for one. -1: nothing is left to plan."""
+        """A run whose next slot is now the caller's to plan, or TICK; waits for one. NO_RUN: all is consumed."""
         cdef int run, best
         cdef bint is_over
         pthread_mutex_lock(&self.lock)
         while True:
-            best, is_over = -1, True
+            best, is_over = NO_RUN, True
             for run in range(self.run_count):
-                if self.rings[run].is_done:
-                    continue
-                is_over = False
-                if not self.rings[run].is_claimed and self.rings[run].used < SLOTS and (
+                is_over = is_over and self.rings[run].is_done and self.rings[run].used == 0
+                if not self.rings[run].is_done and not self.rings[run].is_claimed and self.rings[run].used < SLOTS and (
                         best < 0 or self.rings[run].used < self.rings[best].used):
                     best = run
-            if best >= 0 or is_over or self.is_stopped:
+            if best == NO_RUN and self.untold_bytes >= TICK_BYTES:
+                best, self.untold_bytes = TICK, 0
+            if best != NO_RUN or is_over or self.is_stopped:
                 break
             pthread_cond_wait(&self.changed, &self.lock)
         if self.is_stopped:
-            best = -1
+            best = NO_RUN
         elif best >= 0:
             self.rings[best].is_claimed = True
         pthread_mutex_unlock(&self.lock)
@@ -165,9 +196,11 @@ cdef class ReadAhead:
             found = &ring.slots[ring.head]
         pthread_mutex_unlock(&self.lock)
         if self.is_stopped:
-            with gil:
-                raise self.error if self.error is not None else HummockError("the reading of a range was stopped")
+            self.raise_stopped()
         return found
+
+    cdef int raise_stopped(self) except -1 with gil:
+        raise self.error if self.error is not None else HummockError("the reading of a range was stopped")
 
     cdef Window* plan(self, int run) except NULL:
         cdef Ring* ring = &self.rings[run]
@@ -175,20 +208,26 @@ cdef class ReadAhead:
         cdef RunFiles files = self.runs[run]
         cdef Py_ssize_t end
         cdef const uint64_t* offsets
-        if files.index is None:
+        cdef SstableIndex index
+        cdef OpenFile source
+        cdef Block decoder
+        if files.block == files.end_block:
             self.open_file(files)
+        index, source, decoder = files.opened[len(files.opened) - 1]
         pthread_mutex_lock(&self.lock)
         window = &ring.slots[(ring.head + ring.used) % SLOTS]       # stays so while the run is claimed
         pthread_mutex_unlock(&self.lock)
-        offsets, end = files.index.offsets, files.block + 1
-        while end < files.end_block and <Py_ssize_t>(offsets[end + 1] - offsets[files.block]) <= self.window_bytes:
+        offsets, end = index.offsets, files.block + 1
+        while end < files.end_block and (
+                source is not None or <Py_ssize_t>(offsets[end + 1] - offsets[files.block]) <= self.window_bytes):
             end += 1
-        window.index, window.file = <void*>files.index, files.file
-        window.block, window.end = files.block, end
+        window.index, window.decoder, window.file = <void*>index, <void*>decoder, files.file
+        window.source = <void*>source if source is not None else NULL
+        window.block = window.held = window.held_end = files.block
+        window.end, window.expected = end, offsets[files.block]
         window.is_first, window.is_last = files.block == files.start_block, end == files.end_block
         files.block = end
-        if window.is_last:
-            files.file, files.index = files.file + 1, None
+        files.file += window.is_last
         pthread_mutex_lock(&self.lock)
         ring.is_claimed = False
         ring.used += 1
@@ -197,163 +236,98 @@ cdef class ReadAhead:
         pthread_mutex_unlock(&self.lock)
         return window
 
-    cdef int fetch(self, int run, Window* window) except -1:
-        """Reads the window's bytes into its memory; the merge may have it then."""
+    cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil:
+        if wanted <= window.capacity:
+            return 0
+        pool_give(window.data, window.capacity)
+        window.capacity = pool_capacity(wanted if wanted > usual else usual)
+        window.data = pool_take(window.capacity)
+        if window.data == NULL:
+            window.capacity = 0
+            return -1
+        return 0
+
+    cdef int hold(self, int run, Window* window, Py_ssize_t block) except -1 nogil:
         cdef const uint64_t* offsets = (<SstableIndex>window.index).offsets
-        cdef Py_ssize_t wanted = <Py_ssize_t>(offsets[window.end] - offsets[window.block])
-        cdef Py_ssize_t most = <Py_ssize_t>offsets[(<SstableIndex>window.index).blocks]
-        if wanted > window.capacity:
-            pool_give(window.data, window.capacity)
-            window.capacity = pool_capacity(max(wanted, min(self.window_bytes, most)))
-            window.data = pool_take(window.capacity)
-            if window.data == NULL:
-                window.capacity = 0
-                raise MemoryError(f"no memory for {wanted} bytes of a run")
-        path = sstable_data_path((<RunFiles>self.runs[run]).infos[window.file].name)
-        view = PyMemoryView_FromMemory(<char*>window.data, wanted, PyBUF_WRITE)
-        try:
-            got = self.store.get_into(path, offsets[window.block], view)
-        finally:
-            view.release()
-        if got != wanted:
-            raise Corruption(path, f"blocks {window.block} to {window.end - 1}", f"{wanted} bytes", f"{got}")
+        cdef Py_ssize_t end = block + 1, wanted
+        cdef bint is_stopped
+        while end < window.end and <Py_ssize_t>(offsets[end + 1] - offsets[block]) <= self.bite_bytes:
+            end += 1
+        wanted = <Py_ssize_t>(offsets[end] - offsets[block])
+        while window.expected < offsets[window.end] and window.expected < offsets[end] + EXPECTED_BYTES:
+            (<OpenFile>window.source).expect(window.expected, EXPECTED_STEP)
+            window.expected += EXPECTED_STEP
+        if self.make_room(window, wanted, self.bite_bytes) < 0 or (
+                (<OpenFile>window.source).read(window.data, wanted, offsets[block]) != wanted):
+            with gil:
+                self.fetch(run, window, block, end)     # tries again, and says what is wrong
+        window.held, window.held_end = block, end
+        pthread_mutex_lock(&self.lock)
         self.fetched_bytes += wanted
-        self.fetches += 1
+        self.untold_bytes += wanted
+        if self.untold_bytes >= TICK_BYTES:
+            pthread_cond_broadcast(&self.changed)
+        is_stopped = self.is_stopped
+        pthread_mutex_unlock(&self.lock)
+        if is_stopped:
+            self.raise_stopped()
+        return 0
+
+    cdef void hand_over(self, Window* window) noexcept nogil:
+        """The merge may have it now."""
         pthread_mutex_lock(&self.lock)
         window.is_ready = True
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
+
+    cdef int fetch(self, int run, Window* window, Py_ssize_t start, Py_ssize_t end) except -1:
+        cdef const uint64_t* offsets = (<SstableIndex>window.index).offsets
+        cdef Py_ssize_t wanted = <Py_ssize_t>(offsets[end] - offsets[start])
+        cdef Py_ssize_t most = <Py_ssize_t>offsets[(<SstableIndex>window.index).blocks]
+        if self.make_room(window, wanted, min(self.window_bytes, most)) < 0:
+            raise MemoryError(f"no memory for {wanted} bytes of a run")
+        path = sstable_data_path((<RunFiles>self.runs[run]).infos[window.file].name)
+        view = PyMemoryView_FromMemory(<char*>window.data, wanted, PyBUF_WRITE)
+        try:
+            got = self.store.get_into(path, offsets[start], view)
+        finally:
+            view.release()
+        if got != wanted:
+            raise Corruption(path, f"blocks {start} to {end - 1}", f"{wanted} bytes", f"{got}")
+        window.held, window.held_end = start, end
+        if window.source == NULL:
+            self.fetched_bytes += wanted
         return 0
 
     cdef int open_file(self, RunFiles files) except -1:
         """Reads the meta of the next file, and finds its blocks inside the range."""
+        cdef OpenFile source, oldest
+        cdef SstableIndex index
         info = files.infos[files.file]
-        path = sstable_meta_path(info.name)
-        encoded = self.store.get(path)
-        self.fetched_bytes += len(encoded)
-        files.index = SstableMeta.decode(encoded, info, path).index
-        # a window points to the index of its file: as many windows as there are slots, and the one being filled
-        files.opened = [*files.opened[-SLOTS:], files.index]
-        files.start_block = files.index.find_block(slice_of(self.start), MAX_EPOCH)
-        files.end_block = files.index.blocks
+        path = sstable_data_path(info.name)
+        index = SstableMeta.decode(self.meta_of(info), info, sstable_meta_path(info.name)).index
+        source = self.store.open_file(path)
+        if source is not None and not source.enter():
+            source = None
+        if len(files.opened) > SLOTS:           # as many windows as there are slots, and the one being filled
+            oldest = files.opened.pop(0)[1]
+            if oldest is not None:
+                oldest.leave()
+        files.opened.append((index, source, Block(path)))
+        files.start_block = index.find_block(slice_of(self.start), MAX_EPOCH)
+        files.end_block = index.blocks
         if self.end is not None and info.largest >= self.end:
-            files.end_block = files.index.find_block(slice_of(self.end), MAX_EPOCH) + 1
+            files.end_block = index.find_block(slice_of(self.end), MAX_EPOCH) + 1
         files.block = files.start_block
         return 0
 
-
-cdef class RunIterator(HummockIterator):
-    """The entries of one run inside the range, walked once from the first to the last.
-
-    Invariant: while `valid`, `row` is a row of `block` below `end_row`.
-    """
-
-    def __cinit__(self, ReadAhead source not None, int run):
-        self.source, self.run, self.direction = source, run, FORWARD
-        self.block, self.file = Block(), -1
-        self.start = slice_of(source.start)
-        if source.end is not None:
-            self.stop = slice_of(source.end)
-
-    def __dealloc__(self):
-        free(self.key)
-
-    cdef int rewind(self) except -1 nogil:
-        """REQUIRES: this is the first move."""
-        if self.file >= 0:
-            with gil:
-                raise ValueError("a run is walked once")
-        return self.enter()
-
-    cdef int next(self) except -1 nogil:
-        self.row += 1
-        if self.row >= self.end_row:
-            return self.enter()
-        return self.show()
-
-    cdef bint span(self, Span* out) noexcept nogil:
-        if not self.block.span_from(self.row, out):
-            return False
-        out.end = self.end_row
-        return True
-
-    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
-        self.row += rows
-        if self.row >= self.end_row:
-            return self.enter()
-        return self.show()
-
-    cdef bint columns(self, Columns* out) noexcept nogil:
-        out.prefix = self.block.prefix
-        out.key_offsets, out.key_data = self.block.suffix_offsets, self.block.suffixes
-        out.value_offsets, out.value_data = self.block.value_offsets, self.block.values
-        out.epochs, out.one_epoch = self.block.epochs, self.block.one_epoch
-        out.marks, out.marks_at, out.marks_puts = self.block.tombstones, 0, False
-        out.row, out.end = self.row, self.end_row
-        out.longest_key = self.block.prefix.size + self.block.longest_suffix
-        return True
-
-    cdef int enter(self) except -1 nogil:
-        self.valid, self.row, self.end_row = False, 0, 0
-        while self.row >= self.end_row:
-            self.index += 1
-            if self.window == NULL or self.index >= self.window.end:
-                self.window = self.source.pop(self.run)
-                if self.window == NULL:
-                    return 0
-                self.index = self.window.block
-                if self.window.file != self.file:
-                    with gil:
-                        self.file = self.window.file
-                        self.block.object_name = sstable_data_path(
-                            (<RunFiles>self.source.runs[self.run]).infos[self.file].name)
-            self.load()
-        self.rows_read += self.end_row - self.row
-        self.source.rows += self.end_row - self.row
-        self.valid = True
-        return self.show()
-
-    cdef int load(self) except -1 nogil:
-        """Decodes block `index` and finds its rows inside the range."""
-        cdef void* index = self.window.index
-        cdef const uint64_t* offsets = (<SstableIndex>index).offsets
-        cdef Py_ssize_t at = self.index, wanted
-        cdef uint8_t* grown
-        self.block.load(
-            self.window.data + (offsets[at] - offsets[self.window.block]),
-            <Py_ssize_t>(offsets[at + 1] - offsets[at]), (<SstableIndex>index).codecs[at],
-            (<SstableIndex>index).raw_sizes[at], (<SstableIndex>index).checksums[at], at)
-        if self.block.rows != (<SstableIndex>index).rows[at]:
-            self.block.corrupt(at, "rows", (<SstableIndex>index).rows[at], self.block.rows)
-        if (<SstableIndex>index).global_epoch > 0:
-            self.block.stand_under((<SstableIndex>index).global_epoch, at)
-        wanted = self.block.prefix.size + self.block.longest_suffix
-        if wanted > self.key_capacity:
-            grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))
-            if grown == NULL:
-                with gil:
-                    raise MemoryError
-            self.key, self.key_capacity = grown, 2 * wanted
-        if self.block.prefix.size > 0:
-            memcpy(self.key, self.block.prefix.data, <size_t>self.block.prefix.size)
-        return self.clip()
-
-    cdef int clip(self) except -1 nogil:
-        self.row, self.end_row = 0, self.block.rows
-        if self.window.is_first and self.index == self.window.block and self.start.size > 0:
-            self.row = self.block.lower_bound(self.start, MAX_EPOCH)
-        if self.window.is_last and self.index == self.window.end - 1 and self.stop.data != NULL:
-            self.end_row = self.block.lower_bound(self.stop, MAX_EPOCH)
-        return 0
-
-    cdef int show(self) noexcept nogil:
-        cdef Slice suffix = self.block.suffix_at(self.row)
-        cdef Py_ssize_t prefix = self.block.prefix.size
-        if prefix == 0:
-            self.user_key = suffix
-        else:
-            memcpy(self.key + prefix, suffix.data, <size_t>suffix.size)
-            self.user_key.data, self.user_key.size = self.key, prefix + suffix.size
-        self.epoch = self.block.epoch_at(self.row)
-        self.value = self.block.value_at(self.row)
-        return 0
+    cdef meta_of(self, info):
+        """The bytes of its `.meta`; of a file that is open here by one read."""
+        cdef OpenFile source
+        path = sstable_meta_path(info.name)
+        source = self.store.open_file(path)
+        encoded = None if source is None else source.read_at(0, info.meta_bytes + 1)
+        if encoded is None or len(encoded) != info.meta_bytes:
+            encoded = self.store.get(path)
+        self.fetched_bytes += len(encoded)
+        return encoded

@@ -28,6 +28,8 @@ cdef class OpenFile:
     # bytes that were read, fewer where the object ends; -1: failed. REQUIRES `enter`; from several threads at once
     cdef Py_ssize_t read_now(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil
     # the same if it need not wait for the disk, else -1 or fewer bytes than there are
+    cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil
+    # these bytes will be read soon: the disk may begin
 
 
 cdef class OpenFiles:

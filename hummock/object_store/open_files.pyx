@@ -17,7 +17,9 @@ cdef extern from "fcntl.h" nogil:
     int O_CLOEXEC
     int O_NOFOLLOW
     int O_RDONLY
+    int POSIX_FADV_WILLNEED
     int open(const char* path, int flags) noexcept
+    int posix_fadvise(int descriptor, int64_t start, int64_t size, int advice) noexcept
 
 cdef extern from "unistd.h" nogil:
     int close(int descriptor) noexcept
@@ -96,6 +98,9 @@ cdef class OpenFile:
         if got > 0:
             self.count(got)
         return got
+
+    cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil:
+        posix_fadvise(self.descriptor, <int64_t>start, <int64_t>size, POSIX_FADV_WILLNEED)
 
     cdef void count(self, Py_ssize_t size) noexcept nogil:
         add_to(&self.reads.calls, 1, __ATOMIC_RELAXED)

@@ -73,6 +73,8 @@ cdef class Block:
     cdef Py_ssize_t search_rows(
         self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
     cdef void drop(self) noexcept nogil
+    cdef void take_memory(self, Block other) noexcept nogil
+    # to load the next block into, of as many rows. REQUIRES that this one is empty and nobody else holds either
 
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:

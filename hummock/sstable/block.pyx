@@ -91,6 +91,10 @@ cdef class Block:
         self.heads, self.memory = NULL, NULL
         self.rows = self.size_bytes = self.memory_bytes = 0
 
+    cdef void take_memory(self, Block other) noexcept nogil:
+        self.memory, self.memory_bytes, self.rows = other.memory, other.memory_bytes, other.rows
+        other.memory, other.memory_bytes, other.rows, other.heads = NULL, 0, 0, NULL
+
     cdef int load(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,

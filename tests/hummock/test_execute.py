@@ -17,6 +17,7 @@ from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStore
 from hummock.key import user_key
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.sstable.split_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
@@ -256,3 +257,59 @@ def test_outputs_carry_what_the_task_says():
     (spec,) = task_of([big_run(store, 100)], output=OUTPUT).ranges()
     (info,) = execute_range(spec, store, names("f"), memory_bytes=MEMORY).sstables
     assert (info.codec, info.filter_policy, info.name) == ("lz4", "blocked_bloom", "f" + "0" * 31)
+
+
+class NoWindowsAsked(LocalObjectStore):
+    """Its files are read where they lie, or not at all."""
+
+    def get(self, path, byte_range=None):
+        raise AssertionError(f"{path} was asked for")
+
+    def get_into(self, path, start, target):
+        raise AssertionError(f"{path} was asked for")
+
+
+def ranges_of(run):
+    """As files of a local store: a task in three ranges, the second of which begins and ends inside a file."""
+    return task_of([run], cuts=[b"%05d" % 1_500, b"%05d" % 1_700],
+                   output=OutputOptions(30_000, 500, "lz4", "none", 10))
+
+
+def test_files_of_this_machine_are_read_without_asking_the_store_for_windows(tmp_path):
+    store = LocalObjectStore(tmp_path)
+    rows = [(b"%05d" % n, epoch << 16, b"%d" % n * 20) for n in range(3_000) for epoch in (2, 1)]
+    run = put_run(store, rows, names(), sstable_bytes=20_000, block_bytes=300)
+    results = run_ranges(ranges_of(run), NoWindowsAsked(tmp_path), names("f"), threads=2, memory_bytes=MEMORY)
+    assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == rows
+    assert sum(result.bytes_read for result in results) >= sum(info.data_bytes + info.meta_bytes for info in run)
+
+
+def test_damage_of_a_file_of_this_machine_is_named(tmp_path):
+    rng, victims = random.Random(6), itertools.cycle(("flip", "cut", "gone", "meta", "longer meta"))
+    for number in range(15):
+        store, kind = LocalObjectStore(tmp_path / f"{number}"), next(victims)
+        run = put_run(store, [(b"%05d" % n, 1 << 16, rng.randbytes(40)) for n in range(3_000)], names(),
+                      sstable_bytes=20_000, block_bytes=300)
+        victim = rng.choice(run)
+        path = (sstable_meta_path if "meta" in kind else sstable_data_path)(victim.name)
+        held = store.get(path)
+        if kind in ("flip", "meta"):
+            damaged(store, path, rng.randrange(len(held)))
+        elif kind == "gone":
+            store.delete([path])
+        else:
+            store.put(path, held + b"x" if "longer" in kind else held[:rng.randrange(len(held))])
+        with pytest.raises(ObjectNotFound if kind == "gone" else Corruption, match=victim.name):
+            run_ranges(ranges_of(run), store, names("f"), threads=2, memory_bytes=MEMORY)
+
+
+def test_a_range_of_files_of_this_machine_can_be_cancelled_in_its_middle(tmp_path):
+    store = LocalObjectStore(tmp_path)
+    run = put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 10_000) for n in range(10_000)], names(), codec="none",
+                  sstable_bytes=256 << 20, block_bytes=64 << 10)
+    (spec,) = task_of([run], output=OutputOptions(256 << 20, 64 << 10, "none", "none", 10)).ranges()
+    seen = []
+    with pytest.raises(TaskCancelled):
+        execute_range(spec, store, names("f"), memory_bytes=16 << 20, progress=seen.append,
+                      is_cancelled=lambda: len(seen) > 0)
+    assert 0 < seen[0] < 10_000

@@ -1,0 +1,135 @@
+"""RunIterator: the entries of one run inside a range, from windows that others read ahead, without the GIL."""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from hummock.compaction.read_ahead cimport ReadAhead, slice_of
+from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
+from hummock.key cimport Slice
+from hummock.sstable.block cimport Block
+from hummock.sstable.index cimport SstableIndex
+
+cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
+
+
+def run_iterators(ReadAhead source not None) -> list:
+    """A RunIterator for each run; each is for one thread, and all may be used by the same."""
+    return [RunIterator(source, run) for run in range(source.run_count)]
+
+
+cdef class RunIterator(HummockIterator):
+    """The entries of one run inside the range, walked once from the first to the last.
+
+    Invariant: while `valid`, `row` is a row of `block` below `end_row`.
+    """
+
+    def __cinit__(self, ReadAhead source not None, int run):
+        self.source, self.run, self.direction = source, run, FORWARD
+        self.start = slice_of(source.start)
+        if source.end is not None:
+            self.stop = slice_of(source.end)
+
+    def __dealloc__(self):
+        free(self.key)
+
+    cdef int rewind(self) except -1 nogil:
+        """REQUIRES: this is the first move."""
+        if self.block != NULL:
+            with gil:
+                raise ValueError("a run is walked once")
+        return self.enter()
+
+    cdef int next(self) except -1 nogil:
+        self.row += 1
+        if self.row >= self.end_row:
+            return self.enter()
+        return self.show()
+
+    cdef bint span(self, Span* out) noexcept nogil:
+        if not (<Block>self.block).span_from(self.row, out):
+            return False
+        out.end = self.end_row
+        return True
+
+    cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.row += rows
+        if self.row >= self.end_row:
+            return self.enter()
+        return self.show()
+
+    cdef bint columns(self, Columns* out) noexcept nogil:
+        out.prefix = (<Block>self.block).prefix
+        out.key_offsets, out.key_data = (<Block>self.block).suffix_offsets, (<Block>self.block).suffixes
+        out.value_offsets, out.value_data = (<Block>self.block).value_offsets, (<Block>self.block).values
+        out.epochs, out.one_epoch = (<Block>self.block).epochs, (<Block>self.block).one_epoch
+        out.marks, out.marks_at, out.marks_puts = (<Block>self.block).tombstones, 0, False
+        out.row, out.end = self.row, self.end_row
+        out.longest_key = (<Block>self.block).prefix.size + (<Block>self.block).longest_suffix
+        return True
+
+    cdef int enter(self) except -1 nogil:
+        self.valid, self.row, self.end_row = False, 0, 0
+        while self.row >= self.end_row:
+            self.index += 1
+            if self.window == NULL or self.index >= self.window.end:
+                self.window = self.source.pop(self.run)
+                if self.window == NULL:
+                    return 0
+                self.index = self.window.block
+                if self.window.decoder != self.block:
+                    if self.block != NULL:
+                        (<Block>self.window.decoder).take_memory(<Block>self.block)
+                    self.block = self.window.decoder
+            if self.index >= self.window.held_end:
+                self.source.hold(self.run, self.window, self.index)
+            self.load()
+        self.rows_read += self.end_row - self.row
+        self.source.rows += self.end_row - self.row
+        self.valid = True
+        return self.show()
+
+    cdef int load(self) except -1 nogil:
+        """Decodes block `index` and finds its rows inside the range."""
+        cdef void* index = self.window.index
+        cdef const uint64_t* offsets = (<SstableIndex>index).offsets
+        cdef Py_ssize_t at = self.index, wanted
+        cdef uint8_t* grown
+        (<Block>self.block).load(
+            self.window.data + (offsets[at] - offsets[self.window.held]),
+            <Py_ssize_t>(offsets[at + 1] - offsets[at]), (<SstableIndex>index).codecs[at],
+            (<SstableIndex>index).raw_sizes[at], (<SstableIndex>index).checksums[at], at)
+        if (<Block>self.block).rows != (<SstableIndex>index).rows[at]:
+            (<Block>self.block).corrupt(at, "rows", (<SstableIndex>index).rows[at], (<Block>self.block).rows)
+        if (<SstableIndex>index).global_epoch > 0:
+            (<Block>self.block).stand_under((<SstableIndex>index).global_epoch, at)
+        wanted = (<Block>self.block).prefix.size + (<Block>self.block).longest_suffix
+        if wanted > self.key_capacity:
+            grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))
+            if grown == NULL:
+                with gil:
+                    raise MemoryError
+            self.key, self.key_capacity = grown, 2 * wanted
+        if (<Block>self.block).prefix.size > 0:
+            memcpy(self.key, (<Block>self.block).prefix.data, <size_t>(<Block>self.block).prefix.size)
+        return self.clip()
+
+    cdef int clip(self) except -1 nogil:
+        self.row, self.end_row = 0, (<Block>self.block).rows
+        if self.window.is_first and self.index == self.window.block and self.start.size > 0:
+            self.row = (<Block>self.block).lower_bound(self.start, MAX_EPOCH)
+        if self.window.is_last and self.index == self.window.end - 1 and self.stop.data != NULL:
+            self.end_row = (<Block>self.block).lower_bound(self.stop, MAX_EPOCH)
+        return 0
+
+    cdef int show(self) noexcept nogil:
+        cdef Slice suffix = (<Block>self.block).suffix_at(self.row)
+        cdef Py_ssize_t prefix = (<Block>self.block).prefix.size
+        if prefix == 0:
+            self.user_key = suffix
+        else:
+            memcpy(self.key + prefix, suffix.data, <size_t>suffix.size)
+            self.user_key.data, self.user_key.size = self.key, prefix + suffix.size
+        self.epoch = (<Block>self.block).epoch_at(self.row)
+        self.value = (<Block>self.block).value_at(self.row)
+        return 0
