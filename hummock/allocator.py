@@ -18,8 +18,8 @@ def return_freed_memory(mapped_bytes: int = MAPPED_BYTES) -> bool:
     """From here on every freed piece of so many bytes goes back to the system; whether the allocator can do so.
 
     It holds for the whole process, whoever allocates, and costs page faults for large pieces, so no import does it:
-    a process whose memory must stay within the stores' budgets calls it before it opens one. The commands of
-    `python -m hummock` do.
+    a process whose memory must stay within the stores' budgets calls it before it opens one. Processes of ours do
+    (`hummock.process`).
     """
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and library.mallopt(M_MMAP_THRESHOLD, mapped_bytes) == 1

@@ -17,9 +17,9 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from hummock.__main__ import SWITCH_INTERVAL_SECONDS
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
+from hummock.process import prepare_process
 from relational.errors import RelationalError
 from relational.relation import Relation
 from stream.errors import ConnectorError, RecoveryFailed, StreamError
@@ -59,7 +59,7 @@ class Commands(click.Group):
 @click.version_option(version=installed_version(), prog_name="hummock")
 def main() -> None:
     """Materialized views that stay fresh, on a store that survives any crash."""
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    prepare_process()
 
 
 @main.command()

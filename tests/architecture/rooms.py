@@ -24,6 +24,7 @@ BASE_MODULES = [
     "pthread",
     "slabs",
     "allocator",
+    "process",
     "binary_column",
     "value",
     "key",

@@ -5,7 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 import stream
-from stream.cli import SWITCH_INTERVAL_SECONDS, main
+from stream import cli
+from stream.cli import main
 from stream.connector.base import register_connector
 from tests.simulation.test_source import HistoryConnector
 
@@ -17,13 +18,13 @@ def url(tmp_path):
 
 @pytest.fixture
 def hummock(monkeypatch):
-    intervals = []
-    monkeypatch.setattr(sys, "setswitchinterval", intervals.append)
+    prepared = []
+    monkeypatch.setattr(cli, "prepare_process", lambda: prepared.append(True))
 
     def run(*arguments, **keywords):
         result = CliRunner().invoke(main, arguments, **keywords)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        assert intervals[-1] == SWITCH_INTERVAL_SECONDS
+        assert prepared
         return result
 
     return run

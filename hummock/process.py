@@ -1,0 +1,19 @@
+"""What a process of ours sets for itself at its start. No import does it: a host's process is the host's."""
+
+from __future__ import annotations
+
+import sys
+
+from hummock.allocator import return_freed_memory
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+
+
+def prepare_process() -> None:
+    """Threads take turns ten times as often as Python's default has them, and freed memory goes back to the system.
+
+    Beside a busy Python thread whoever comes back from a call without the GIL then waits 0.5 ms for it, not 5; and
+    resident memory follows the stores' budgets. An application that embeds a store may call it too.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    return_freed_memory()

@@ -1,0 +1,35 @@
+"""A process of ours prepares itself; a library that is imported changes nothing of its host."""
+
+import subprocess
+import sys
+
+import pytest
+
+from hummock import process
+
+PRINT_INTERVAL = "import sys; print(sys.getswitchinterval())"
+
+
+def test_threads_take_turns_more_often_and_freed_memory_goes_back(monkeypatch):
+    done = []
+    monkeypatch.setattr(sys, "setswitchinterval", done.append)
+    monkeypatch.setattr(process, "return_freed_memory", lambda: done.append("memory"))
+    process.prepare_process()
+    assert done == [0.0005, "memory"]
+
+
+def printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_opening_a_store_leaves_the_process_as_it_is():
+    opened = "import hummock; hummock.open('memory://').close(); " + PRINT_INTERVAL
+    assert printed(opened) == printed(PRINT_INTERVAL)
+
+
+@pytest.mark.parametrize("module", ["hummock", "stream"])
+def test_each_of_our_commands_prepares_its_process(module):
+    code = ("import atexit, runpy, sys; atexit.register(lambda: print('interval', sys.getswitchinterval())); "
+            f"sys.argv = ['x', 'version', 'memory://']; runpy.run_module('{module}', run_name='__main__')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "interval 0.0005" in done.stdout
