@@ -26,6 +26,7 @@ cdef class LeavingFile(PieceSink):
     cdef Piece* first                   # waiting, oldest first
     cdef Piece* last
     cdef void* following                # LeavingFile, begun after this one
+    cdef bint is_begun                  # it is among those that leave
     cdef bint is_served
     cdef bint is_built                  # no more pieces will come
     cdef bint is_done                   # both objects are durable, or it was given up
@@ -36,6 +37,7 @@ cdef class Departure:
     cdef object store                   # ObjectStore
     cdef dict files                     # by name, in the order of their beginning
     cdef void* first                    # LeavingFile, the oldest that is not done; borrowed from `files`
+    cdef void* last                     # and the newest that was begun
     cdef Py_ssize_t room                # bytes that may be on their way
     cdef Py_ssize_t leaving             # bytes that are
     cdef bint has_ended                 # no more files will begin
@@ -44,6 +46,7 @@ cdef class Departure:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t changed
 
+    cdef void begin(self, LeavingFile file) noexcept nogil
     cdef int push(self, LeavingFile file, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
     cdef void* claim(self) noexcept nogil           # a file whose serving thread the caller is then; NULL: all is done
     cdef void* find(self) noexcept nogil            # a file that has something to do, REQUIRES the lock

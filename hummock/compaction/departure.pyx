@@ -42,6 +42,9 @@ cdef class LeavingFile(PieceSink):
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
         return self.departure.push(self, data, size, capacity)
 
+    cdef void begin(self) noexcept nogil:
+        self.departure.begin(self)
+
 
 cdef class Departure:
     """The files of one attempt, of which about `room_bytes` may be on their way. One thread builds, several serve."""
@@ -56,17 +59,20 @@ cdef class Departure:
         pthread_mutex_destroy(&self.lock)
 
     def file(self, str name not None) -> LeavingFile:
-        """A new file, which begins to leave with its first piece."""
-        cdef LeavingFile file = LeavingFile(self, name), last
-        last = next(reversed(self.files.values()), None)
+        """A new file, which counts once its builder begins; files begin in the order in which they were made."""
+        cdef LeavingFile file = LeavingFile(self, name)
         self.files[name] = file
+        return file
+
+    cdef void begin(self, LeavingFile file) noexcept nogil:
         pthread_mutex_lock(&self.lock)
-        if last is not None:
-            last.following = <void*>file
+        if self.last != NULL:
+            (<LeavingFile>self.last).following = <void*>file
         if self.first == NULL:
             self.first = <void*>file
+        self.last = <void*>file
+        file.is_begun = True
         pthread_mutex_unlock(&self.lock)
-        return file
 
     def finish(self, output) -> None:
         """The file of that name ends with what is left of its data. Raises what a serving thread met with."""
@@ -96,7 +102,7 @@ cdef class Departure:
             pthread_mutex_unlock(&self.lock)
         if self.has_failed:
             raise self.error
-        return [(<LeavingFile>file).output for file in self.files.values()]
+        return [(<LeavingFile>file).output for file in self.files.values() if (<LeavingFile>file).is_begun]
 
     def stop(self, error=None) -> None:
         """Ends the serving threads, and whoever builds with `error`; the first call's error stands."""
@@ -115,7 +121,7 @@ cdef class Departure:
             if writer is not None:
                 writer.abort()
             file.departure = None
-        self.first = NULL
+        self.first = self.last = NULL
         self.files.clear()
 
     def serve(self) -> None:

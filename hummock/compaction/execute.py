@@ -1,8 +1,9 @@
 """The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
 
-Reader threads fetch windows of stored blocks ahead, one thread merges, retains, cuts, builds and compresses
-without the GIL, and files leave piece by piece, by other threads, while they are built. A result says nothing about
-the store's version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
+Reader threads have stored blocks ready ahead, one thread merges, retains, cuts, builds and compresses without the GIL,
+one begins files and ends them, and files leave piece by piece, by other threads, while they are built. A result says
+nothing about the store's version: who reports it decides whether it counts. After an error whatever was put is left to
+vacuum.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ IsCancelled = Callable[[], bool]
 PUT_THREADS = 2
 PIECE_BYTES = 5 << 20           # of a file, that leave together, or less where memory is short
 SMALLEST_PIECE = 256 << 10
-PIECES = 4                      # on their way, beside the one in the making
+PIECES = 4                      # on their way, beside those of the builders:
+BUILDERS = 3                    # one in the making, one that waits for its end, one that ends
 
 
 def execute_range(
@@ -108,7 +110,7 @@ class _RangeWork:
         self._spec, self._store = spec, store
         self._progress, self._is_cancelled = progress, is_cancelled
         piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
-        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + 1) * piece_bytes)
+        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes)
         self._runs = run_iterators(self._ahead)
         self._kept = RetentionIterator(
@@ -118,8 +120,8 @@ class _RangeWork:
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
         self._departure = Departure(store, PIECES * piece_bytes)
         self._builder = SplitSstableBuilder(
-            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._begin)
-        self._crew, self._putting = Crew(), 0
+            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._departure.file, is_served=True)
+        self._crew = Crew()
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
 
@@ -128,10 +130,15 @@ class _RangeWork:
         try:
             for _ in range(self._ahead.readers):
                 self._crew.start(partial(self._timed, self._ahead.serve, self._tick))
+            self._builder.prepare()
+            self._crew.start(partial(self._timed, self._builder.serve))
+            for _ in range(PUT_THREADS):
+                self._crew.start(partial(self._timed, self._departure.serve))
             rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
             sstables = tuple(output.info for output in self._departure.wait())
         finally:
             self._ahead.stop()
+            self._builder.stop()
             self._departure.stop()
             self._crew.join()
             self._departure.close()
@@ -152,13 +159,6 @@ class _RangeWork:
     def _check_cancelled(self) -> None:
         if self._is_cancelled is not None and self._is_cancelled():
             raise TaskCancelled(self._spec.task.id)
-
-    def _begin(self, name: str) -> object:
-        """Where the pieces of a new file go."""
-        if self._putting < PUT_THREADS:
-            self._putting += 1
-            self._crew.start(partial(self._timed, self._departure.serve))
-        return self._departure.file(name)
 
     def _take(self, output: SstableOutput) -> None:
         """A finished file's rest leaves."""

@@ -1,7 +1,7 @@
 """The one way in which entries become files: an iterator is drained into a builder without the GIL.
 
 merge, retain, cut, build and compress are chained calls in C; a flush and a compaction differ only in the
-iterator they give and in what it retains. The GIL is taken when a file is finished, and not before.
+iterator they give and in what it retains. The GIL is taken where a file ends and the builder is not served.
 """
 
 from libc.stdint cimport uint64_t
@@ -18,8 +18,8 @@ cdef enum:
 def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
     """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
 
-    `take(output)` is called with each SstableOutput as soon as it is finished, in key order, on this thread, before
-    the next one is begun: what it waits for, the merge waits for.
+    `take(output)` is called with each SstableOutput as soon as it is finished, in key order: on the thread that serves
+    the builder, else on this one, before the next file is begun. What it waits for, the merge waits for in the end.
     With `flush` (0..65535) every entry is stored under that spill offset of its pure epoch: REQUIRES that
     `source` has at most one operation on a key in a pure epoch.
     """

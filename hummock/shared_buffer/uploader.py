@@ -9,8 +9,8 @@ its share of `upload_bytes` is on its way.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from hummock.compaction.crew import Crew
 from hummock.compaction.departure import Departure
@@ -61,49 +61,54 @@ class Uploader:
 
         `tables`: the version's rules by table id, whose prefixes are filtered too. Raises UploadCancelled.
         """
-        with self._names() as mint_name:
-            policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
-            prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-            departure, crew = Departure(self._store.object_store, self._room_bytes), Crew()
-            putting = 0
-
-            def begin(name: str) -> object:
-                nonlocal putting
-                if putting < PUT_THREADS:
-                    putting += 1
-                    crew.start(departure.serve)
-                return departure.file(name)
-
-            def take(output: SstableOutput) -> None:
-                if is_cancelled():
-                    raise UploadCancelled
-                departure.finish(output)
-
-            data_bytes = min(PIECE_BYTES, task.size_bytes + 4 * self._options.block_bytes)
-            builder = SplitSstableBuilder(self._options, policy, mint_name, prefixes, (), data_bytes, begin)
-            try:
-                run_pipeline(_rows_of(task), builder, take, flush=task.flush)
-                return [self._store.hold(output) for output in departure.wait()]
-            finally:
-                departure.stop()
-                crew.join()
-                departure.close()
-
-    @contextmanager
-    def _names(self) -> Iterator[Callable[[], str]]:
-        """A source of names, all of which are given up where the body fails."""
         minted: list[str] = []
+        try:
+            outputs = self._build(task, tables, minted, is_cancelled)
+        except BaseException:
+            self._let_go(minted)
+            raise
+        self._let_go(sorted(set(minted).difference(output.name for output in outputs)))
+        return [self._store.hold(output) for output in outputs]
+
+    def _build(self, task: UploadTask, tables: Tables, minted: list[str],
+               is_cancelled: Callable[[], bool]) -> list[SstableOutput]:
+        """The files, durable and without their data. All names go to `minted`."""
+        policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
+        prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
+        departure, crew = Departure(self._store.object_store, self._room_bytes), Crew()
 
         def mint() -> str:
             minted.append(self._mint_name())
             return minted[-1]
 
+        def take(output: SstableOutput) -> None:
+            if is_cancelled():
+                raise UploadCancelled
+            departure.finish(output)
+
+        data_bytes = min(PIECE_BYTES, task.size_bytes + 4 * self._options.block_bytes)
+        is_large = task.size_bytes > self._options.sstable_bytes        # perhaps several files
+        builder = SplitSstableBuilder(
+            self._options, policy, mint, prefixes, (), data_bytes, departure.file, is_served=is_large)
         try:
-            yield mint
-        except BaseException:
+            builder.prepare()
+            for _ in range(PUT_THREADS if is_large else 1):
+                crew.start(departure.serve)
+            if is_large:
+                crew.start(builder.serve)
+            run_pipeline(_rows_of(task), builder, take, flush=task.flush)
+            return list(departure.wait())
+        finally:
+            builder.stop()
+            departure.stop()
+            crew.join()
+            departure.close()
+
+    def _let_go(self, names: list[str]) -> None:
+        """Tells that they stand for nothing; where that fails too their registration runs out."""
+        if names:
             with suppress(HummockError):
-                self._give_up(minted)
-            raise
+                self._give_up(names)
 
 
 def _rows_of(task: UploadTask) -> HummockIterator:

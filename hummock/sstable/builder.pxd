@@ -16,6 +16,7 @@ cdef class PieceSink:
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
     # takes pooled memory over; may wait for room
+    cdef void begin(self) noexcept nogil        # the file is wanted: before its first piece
 
 
 @cython.final
@@ -51,6 +52,8 @@ cdef class SstableBuilder:
     cdef uint64_t last_high             # head_of the newest user key
     cdef uint64_t last_low              # and of what follows its first 8 bytes
 
+    cdef int begin(self) except -1 nogil
+    # takes room for the file. REQUIRES: once, before the first entry
     cdef int add(self, const Entry* entry) except -1 nogil
     # ValueError unless the full key is after all before it. A NULL value deletes
     cdef Py_ssize_t bytes_so_far(self) noexcept nogil

@@ -47,13 +47,16 @@ cdef class PieceSink:
         with gil:
             raise TypeError(f"{type(self).__name__} does not say where pieces go")
 
+    cdef void begin(self) noexcept nogil:
+        pass
+
 
 cdef class SstableBuilder:
     """Builds one file from entries in full key order.
 
     `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
     filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
-    Room for `data_bytes` of `.data` is taken at once: growing to it would touch fresh memory, or copy. With a `sink`
+    `begin` takes room for `data_bytes` of `.data`: growing to it would touch fresh memory, or copy. With a `sink`
     pieces of nearly `data_bytes`, whole pages, leave to it as they fill, and the file ends with what `finish` has.
     """
 
@@ -65,8 +68,13 @@ cdef class SstableBuilder:
         if sink is not None:
             self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
-        self.data, self.hashes, self.smallest = ByteBuffer(data_bytes), ByteBuffer(), ByteBuffer()
+        self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
+
+    cdef int begin(self) except -1 nogil:
+        if self.sink is not None:
+            self.sink.begin()
+        return self.data.reserve(self.data_bytes)
 
     cdef int add(self, const Entry* entry) except -1 nogil:
         cdef uint32_t table_id = <uint32_t>(entry.high >> 32)

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport Entry
-from hummock.sstable.builder cimport SstableBuilder
+from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
 
 
 @cython.final
@@ -16,8 +16,18 @@ cdef class SplitSstableBuilder:
     cdef Py_ssize_t sstable_bytes       # a file that has reached this ends with the user key it is in
     cdef Py_ssize_t data_bytes          # of a file, for which room is taken at once
     cdef object sink_of                 # name -> PieceSink of that file, or None
-    cdef SstableBuilder current         # None between files
-    cdef bint is_open                   # whether `current` is there, readable without the GIL
+    cdef list begun                     # SstableBuilder, which the next three point to
+    cdef void* current                  # NULL between files
+    cdef void* spare                    # the next one, before it is wanted
+    cdef void* built                    # one that waits for its end
+    cdef bint is_open                   # whether `current` is there
+    cdef bint is_served                 # somebody calls `serve`
+    cdef bint is_ending                 # a built one is taken
+    cdef bint is_over                   # no more work for who serves
+    cdef object error                   # what who serves met with
+    cdef bint has_failed                # the same, readable without the GIL
+    cdef pthread_mutex_t lock           # of `spare`, `built` and what follows
+    cdef pthread_cond_t changed
     cdef list outputs                   # finished files that were not taken, in key order
     cdef object taker                   # gets them instead, or None
     cdef uint64_t* borders              # table id and vnode, 48 bits, where a file ends; ascending; owned
@@ -25,7 +35,17 @@ cdef class SplitSstableBuilder:
     cdef uint64_t next_border           # the first one that is not reached; all ones: none
 
     cdef int add(self, const Entry* entry) except -1 nogil
-    # like SstableBuilder.add; takes the GIL only to begin or to finish a file
+    # like SstableBuilder.add; takes the GIL to begin or to finish a file, unless somebody serves
     cdef bint is_cut_before(self, const Entry* entry) noexcept nogil
     cdef void pass_border(self, uint64_t place) noexcept nogil
-    cdef int roll(self, bint open_next) except -1 with gil
+    cdef int roll(self, bint open_next) except -1 nogil     # ends the file in the making, begins the next
+    cdef int hand_on(self, void* built) except -1 nogil          # what is built goes to who serves
+    cdef int take_spare(self) except -1 nogil
+    cdef int check_served(self) except -1 nogil     # raises what who serves met with
+    cdef bint wait_for_work(self) noexcept nogil    # False: there will be none
+    cdef int begin_spare(self) except -1
+    cdef int end_file(self, void* built) except -1
+    cdef void* take_built(self) noexcept nogil
+    cdef void note_ended(self) noexcept nogil
+    cdef void wait_until_ended(self) noexcept nogil
+    cdef fail(self, error)

@@ -23,21 +23,24 @@ from tests.suites.compaction_files import entries_in, names
 ENTRIES = [(b"%06d" % n, 1 << 16, b"%d" % (n * n) * 9) for n in range(4_000)]
 
 
-def build(store, pieces=2, threads=2):
+def build(store, pieces=2, threads=2, is_served=False):
     """Infos of ENTRIES in several files of many pieces each."""
     departure, crew = Departure(store, pieces * 12_000), Crew()
     for _ in range(threads):
         crew.start(departure.serve)
     builder = SplitSstableBuilder(
         StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"),
-        names(), data_bytes=12_000, sink_of=departure.file)
+        names(), data_bytes=12_000, sink_of=departure.file, is_served=is_served)
     builder.hand_over_to(departure.finish)
+    if is_served:
+        crew.start(builder.serve)
     try:
         for entry in ENTRIES:
             builder.put(*entry)
         builder.finish()
         return [output.info for output in departure.wait()]
     finally:
+        builder.stop()
         departure.stop()
         crew.join()
         departure.close()
@@ -57,10 +60,11 @@ class Pieces(MemoryObjectStore):
         return writer
 
 
+@pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("pieces", [1, 2, 50])
-def test_files_that_left_in_pieces_are_whole(tmp_path, pieces):
+def test_files_that_left_in_pieces_are_whole(tmp_path, pieces, is_served):
     for store in (Pieces(), LocalObjectStore(tmp_path)):
-        infos = build(store, pieces)
+        infos = build(store, pieces, is_served=is_served)
         assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
         assert len(infos) > 3
         assert [store.head(sstable_data_path(info.name)).size_bytes for info in infos] == [
@@ -88,12 +92,13 @@ def test_a_piece_that_a_file_refused_is_written_by_the_store_which_tries_again(t
     assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
 
 
+@pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("skip", range(4))
-def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip):
+def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip, is_served):
     inner = MemoryObjectStore()
     store = FaultyObjectStore(inner, FaultPlan([Fault(FaultKind.BEFORE, "put", skip=skip)]))
     with pytest.raises(ObjectStoreError, match="injected"):
-        build(store)
+        build(store, is_served=is_served)
     for found in inner.list("sst/"):
         if found.path.endswith(".meta"):
             assert inner.head(found.path.removesuffix(".meta") + ".data").size_bytes > 0

@@ -1,9 +1,12 @@
 """Sorted runs of files: cut by size, between two user keys only."""
 
+import threading
+from contextlib import contextmanager
 from itertools import count, pairwise
 
 import pytest
 
+from hummock.errors import ObjectStoreError
 from hummock.key import table_id_of, user_key, vnode_of
 from hummock.options import StorageOptions
 from hummock.sstable.filter_policy import filter_policy
@@ -91,3 +94,73 @@ def test_many_borders_passed_at_once_make_one_cut():
     for key in (user_key(1, 0, b"a"), user_key(1, 200, b"a"), user_key(1, 200, b"b"), user_key(9, 0, b"a")):
         builder.put(key, 1, b"v")
     assert [output.info.rows for output in builder.finish()] == [1, 2, 1]
+
+
+@contextmanager
+def served(name_source=None, **options):
+    """A builder, another thread that serves it, and the outputs that thread handed over."""
+    numbers, outputs = count(), []
+    builder = SplitSstableBuilder(
+        StorageOptions(**options), filter_policy("blocked_bloom"), name_source or (lambda: f"{next(numbers):032x}"),
+        is_served=True)
+    builder.hand_over_to(lambda output: outputs.append((threading.get_ident(), output)))
+    thread = threading.Thread(target=builder.serve)
+    thread.start()
+    try:
+        yield builder, outputs
+    finally:
+        builder.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_served_builder_makes_the_same_files_and_another_thread_ends_them():
+    options = {"sstable_bytes": 5_000, "block_bytes": 500, "codec": "none"}
+    entries = [(b"%06d" % (n // 3), 3 - n % 3, b"v" * 90) for n in range(3_000)]
+    plain = split_builder(**options)
+    with served(**options) as (builder, outputs):
+        for _ in range(2):
+            for entry in entries:
+                plain.put(*entry)
+                builder.put(*entry)
+            assert builder.finish() == []
+            files = plain.finish()
+            assert [bytes(output.data) for _, output in outputs] == [bytes(output.data) for output in files]
+            assert threading.get_ident() not in {ident for ident, _ in outputs}
+            outputs.clear()
+
+
+def test_without_entries_a_served_builder_gives_no_file():
+    with served() as (builder, outputs):
+        assert builder.finish() == []
+        assert outputs == []
+
+
+@pytest.mark.parametrize("files", [0, 1, 5])
+def test_what_a_serving_thread_meets_with_is_raised_from_adding(files):
+    """Names run out, so that no further file can begin."""
+    left = iter(range(files))
+
+    def name_source():
+        if (number := next(left, None)) is None:
+            raise ObjectStoreError("names", "there are no more")
+        return f"{number:032x}"
+
+    with (served(name_source, sstable_bytes=1_000, block_bytes=200, codec="none") as (builder, outputs),
+          pytest.raises(ObjectStoreError, match="no more")):
+        for n in range(100_000):
+            builder.put(b"%06d" % n, 1, b"v" * 90)
+        pytest.fail("a builder without names went on")
+    assert len(outputs) <= files
+
+
+def test_what_takes_a_file_may_refuse_it_and_adding_ends():
+    def refuse(output):
+        raise ObjectStoreError(output.name, "refused")
+
+    with served(block_bytes=200, sstable_bytes=1_000, codec="none") as (builder, _):
+        builder.hand_over_to(refuse)
+        with pytest.raises(ObjectStoreError, match="refused"):
+            for n in range(100_000):
+                builder.put(b"%06d" % n, 1, b"v" * 90)
+            builder.finish()
