@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import Column, vnodes_of
-from relational.encoding import CellEncoder, KeyEncoder, ValueEncoder
+from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import DataType
 
 CHUNK_ROWS, CHUNKS, ROUNDS = 4_096, 50, 20
@@ -76,27 +76,6 @@ def test_decode(benchmark: Any, form: str, shape: str) -> None:
     encoder = (KeyEncoder if form == "key" else ValueEncoder)([column.data_type for column in taken])
     encoded = encoder.encode(taken)
     measure(benchmark, f"{form} decode ({shape})", "hummock", lambda: encoder.decode(encoded))
-
-
-@pytest.mark.parametrize("engine", ["hummock", "cells"])
-@pytest.mark.parametrize("verb", ["encode", "decode"])
-def test_rows_against_cells(benchmark: Any, verb: str, engine: str) -> None:
-    """What one entry a row wins over an entry a value: (BIGINT | BIGINT, DOUBLE, VARCHAR)."""
-    taken = [COLUMNS[name] for name in SHAPES["bigint, double, varchar"]]
-    types = [column.data_type for column in taken]
-    keys = KeyEncoder([DataType.BIGINT]).encode(taken[:1], table_id=1, vnodes=vnodes_of(taken[:1]))
-    cells, rows = CellEncoder(types), ValueEncoder(types)
-    entries, values = cells.encode(keys, taken), rows.encode(taken)
-    work = {
-        ("encode", "hummock"): lambda: rows.encode(taken),
-        ("encode", "cells"): lambda: cells.encode(keys, taken),
-        ("decode", "hummock"): lambda: rows.decode(values),
-        ("decode", "cells"): lambda: cells.decode(*entries),
-    }
-    stored = (keys, values) if engine == "hummock" else entries
-    count, size = len(stored[0]) / CHUNK_ROWS, sum(len(entry) for column in stored for entry in column) / CHUNK_ROWS
-    benchmark.extra_info["settings"] = f"{count:.0f} entries, {size:.0f} bytes a row"
-    measure(benchmark, f"row {verb} (one entry or many)", engine, work[verb, engine])
 
 
 @pytest.mark.parametrize("wanted", [[0], [WIDE - 1], [0, WIDE - 1]], ids=str)

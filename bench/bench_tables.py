@@ -2,7 +2,8 @@
 
 The table is (id BIGINT key, amount DOUBLE, name VARCHAR) over a store in memory; ids come in random order. What stands
 beside it: a `dict` of tuples, and SQLite in memory. All are given Arrow columns, since that is what a stream or a file
-holds; a dict answers with tuples, SQLite too, and both make Arrow columns of a whole scan.
+holds; a dict answers with tuples, SQLite too, and both make Arrow columns of a whole scan. `cells` is our table in the
+other row format, an entry per value.
 """
 
 from __future__ import annotations
@@ -19,33 +20,29 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochGenerator, EpochPair
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
-from relational.chunk import DataChunk, StreamChunk
+from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
+from relational.chunk import DataChunk, Op, StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DataType, SortKey
 
 ROWS, CHUNK_ROWS, PROBE_ROWS, PROBES = 1_000_000, 4_096, 1_000, 200
+WIDE, WIDE_ROWS = 20, 50_000
 ROUNDS, WARMUP_ROUNDS = 5, 3
 SEED = 20130101
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 NAMES = ("id", "amount", "name")
-CATALOG = TableCatalog(
-    1,
-    "accounts",
-    TableKind.TABLE,
-    tuple(
-        ColumnCatalog(name, index, kind)
-        for index, (name, kind) in enumerate(
-            zip(NAMES, (DataType.BIGINT, DataType.DOUBLE, DataType.VARCHAR), strict=True)
-        )
-    ),
-    (SortKey(0),),
-    (0,),
-    (0,),
-    (1, 2),
-)
+TYPES = (DataType.BIGINT, DataType.DOUBLE, DataType.VARCHAR)
 Chunks = Sequence[pa.RecordBatch]
+
+
+def catalog_of(names: Sequence[str], types: Sequence[DataType], row_format: RowFormat) -> TableCatalog:
+    """The first column is the key, and says the vnode."""
+    columns = tuple(ColumnCatalog(name, i, kind) for i, (name, kind) in enumerate(zip(names, types, strict=True)))
+    pk = (SortKey(0),)
+    return TableCatalog(
+        1, "accounts", TableKind.TABLE, columns, pk, (0,), (0,), value_columns(columns, pk), row_format=row_format
+    )
 
 
 def chunks_of_rows() -> Chunks:
@@ -85,18 +82,23 @@ class Rows(ABC):
 
 class Hummock(Rows):
     name, settings = "hummock", "StateTable over memory://, blocks in the cache"
+    row_format = RowFormat.ROW
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str] = NAMES, types: Sequence[DataType] = TYPES) -> None:
+        self.catalog = catalog_of(names, types, self.row_format)
         self.store = hummock.open("memory://")
         self.epochs = EpochGenerator()
         first = self.epochs.next()
         self.epoch = EpochPair(curr=self.epochs.next(), prev=first)
-        self.table = StateTable(CATALOG, self.store)
+        self.table = StateTable(self.catalog, self.store)
         self.table.init_epoch(self.epoch)
 
     def write(self, chunks: Chunks) -> None:
         for chunk in chunks:
             self.table.write_chunk(StreamChunk.inserts(DataChunk(chunk.columns)))
+        self.commit()
+
+    def commit(self) -> None:
         self.epoch = EpochPair(curr=self.epochs.next(), prev=self.epoch.curr)
         self.table.commit(self.epoch)
 
@@ -108,10 +110,15 @@ class Hummock(Rows):
         return sum(int(self.table.get_rows(DataChunk([chunk]))[1].sum()) for chunk in ids)
 
     def scan(self) -> pa.Table:
-        return StorageTable(CATALOG, self.store).to_arrow(self.epoch.prev)
+        return StorageTable(self.catalog, self.store).to_arrow(self.epoch.prev)
 
     def close(self) -> None:
         self.store.close()
+
+
+class Cells(Hummock):
+    name, settings = "cells", "the same with an entry per value"
+    row_format = RowFormat.CELL
 
 
 class Dict(Rows):
@@ -163,7 +170,7 @@ class Sqlite(Rows):
         self.connection.close()
 
 
-KINDS = {kind.name: kind for kind in (Hummock, Dict, Sqlite)}
+KINDS = {kind.name: kind for kind in (Hummock, Cells, Dict, Sqlite)}
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +219,34 @@ def test_get_rows(benchmark: Any, rows: Rows, chunks: Chunks) -> None:
 def test_scan_to_arrow(benchmark: Any, rows: Rows) -> None:
     assert rows.scan().num_rows == ROWS
     measure(benchmark, rows, "scan to Arrow", ROWS, rows.scan)
+
+
+@pytest.mark.parametrize("kind", [Hummock, Cells])
+def test_update_of_one_column_of_many(benchmark: Any, kind: type[Hummock]) -> None:
+    """Rows of 20 BIGINT columns, all updated, and what the updates and the rows take in the store."""
+    numbers = np.arange(WIDE_ROWS)
+    old = [pa.array(numbers * 3 + (0 if column == 0 else column << 40)) for column in range(WIDE)]
+    table = kind([f"c{column}" for column in range(WIDE)], [DataType.BIGINT] * WIDE)
+    table.write(pa.table(old, names=table.catalog.schema.names).to_batches(max_chunksize=CHUNK_ROWS))
+    table.settle()
+    row_bytes = table.store.stats().data_bytes / WIDE_ROWS
+    ops = np.tile(np.array([Op.UPDATE_DELETE, Op.UPDATE_INSERT], np.uint8), WIDE_ROWS)
+    values = [[*old[:-1], pa.array(numbers * 7 + turn)] for turn in range(2)]
+    halves = pa.array(np.stack([numbers, numbers + WIDE_ROWS], axis=1).ravel())
+    turns = [
+        StreamChunk([pa.concat_arrays([a, b]).take(halves) for a, b in zip(before, after, strict=True)], ops)
+        for before, after in ((old, values[0]), (values[0], values[1]), (values[1], values[0]))
+    ]
+    rounds = iter([turns[0], *([turns[1], turns[2]] * ROUNDS)])
+
+    def update() -> None:
+        table.table.write_chunk(next(rounds))
+        table.commit()
+
+    measure(benchmark, kind, f"update of 1 of {WIDE} columns", WIDE_ROWS, update)
+    ingested = table.store.stats().ingested_bytes
+    update()
+    update_bytes = (table.store.stats().ingested_bytes - ingested) / WIDE_ROWS
+    benchmark.extra_info["settings"] = f"{kind.settings}; of {WIDE} BIGINT a row takes {row_bytes:.0f} bytes in the " \
+        f"store, an update of one column {update_bytes:.0f}"
+    table.close()

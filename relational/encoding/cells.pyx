@@ -1,4 +1,4 @@
-"""CellEncoder: rows as one entry per value, the older row format of a table.
+"""CellEncoder: value rows as one entry per value, the older row format of a table; CellJoin makes rows of them again.
 
     key    key of the row | u32 BE 0                  value  empty: the row exists
     key    key of the row | u32 BE column id + 1      value  the payload of a value, as in rows
@@ -8,189 +8,279 @@ row lie together in the order of ids, because no key of a row begins another. An
 which is what this format is for; everything else costs an entry per value.
 """
 
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+import numpy as np
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
-from relational.chunk.column cimport Column, ColumnView, as_column, is_null
-from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
 from relational.chunk.scalar cimport __builtin_bswap32, load32, store32
-from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, RowFormat, TRUNCATED, raise_encoding
-from relational.encoding.value cimport VALUE_BYTES
-from relational.encoding.value_cells cimport payload_size, read_cells, write_payload
+from relational.encoding.field cimport BAD_FORM, Reason, TRUNCATED, bitmap_bytes, raise_encoding
+from relational.encoding.value cimport ValueEncoder
+
+cdef enum:
+    CELL_BYTES = 4          # behind the key of the row: which entry it is
 
 
+cdef class CellEncoder:
+    """The entries of rows that a ValueEncoder writes. Immutable, usable from several threads at once."""
 
-cdef class CellEncoder(RowFormat):
-    """Rows of `types`, whose columns have the distinct ids `column_ids` (0, 1, 2 … where left out)."""
-
-    def __init__(self, types, column_ids=None):
-        cdef int i
-        self.plant(VALUE_BYTES)
-        self.column_ids = tuple(range(self.count)) if column_ids is None else tuple(column_ids)
-        if len(self.column_ids) != self.count or len(set(self.column_ids)) != self.count:
-            raise ValueError(f"{self.count} types with the ids {self.column_ids}")
-        ascending = sorted(range(self.count), key=self.column_ids.__getitem__)
-        self.ids = <int32_t*>malloc((self.count + 1) * sizeof(int32_t))
-        self.order = <int32_t*>malloc((self.count + 1) * sizeof(int32_t))
-        if self.ids == NULL or self.order == NULL:
+    def __init__(self, ValueEncoder rows not None):
+        cdef int place, variable = 0
+        cdef Py_ssize_t at
+        self.rows, self.count = rows, rows.layout.count
+        self.ids = <int32_t*>calloc(self.count + 1, sizeof(int32_t))
+        self.widths = <int32_t*>calloc(self.count + 1, sizeof(int32_t))
+        self.at = <int32_t*>calloc(self.count + 1, sizeof(int32_t))
+        if self.ids == NULL or self.widths == NULL or self.at == NULL:
             raise MemoryError("no memory for the fields of a row")
-        for i in range(self.count):
-            self.ids[i], self.order[i] = self.column_ids[i], ascending[i]
+        self.nulls = rows.layout.shape_bytes
+        at = self.nulls + bitmap_bytes(self.count)
+        for place in range(self.count):
+            self.ids[place] = rows.layout.ids[rows.layout.order[place]]
+            self.widths[place] = rows.layout.fields[rows.layout.order[place]].fixed_bytes
+            if self.widths[place]:
+                self.at[place] = <int32_t>at
+                at += self.widths[place]
+            else:
+                self.at[place] = variable
+                variable += 1
+        self.ends, self.head = at, at + 4 * variable
 
     def __dealloc__(self):
         free(self.ids)
-        free(self.order)
+        free(self.widths)
+        free(self.at)
 
-    cdef tuple write(self, BinaryColumn keys, tuple columns):
+    def split(self, BinaryColumn keys not None, BinaryColumn values not None, BinaryColumn old=None):
+        """(keys, values) of the entries that differ, in order of their keys, where the rows under ascending `keys`
+        become `values`, a null one being gone. `old`: what the rows were, null where that is unknown or nothing.
+
+        An entry that is gone has a null value. EncodingError for a row that the ValueEncoder did not write.
+        """
         cdef BinaryColumnBuilder cell_keys = BinaryColumnBuilder(), cell_values = BinaryColumnBuilder()
-        cdef const ColumnView** views = <const ColumnView**>malloc((self.count + 1) * sizeof(ColumnView*))
-        cdef int i
+        cdef Slice* parts = <Slice*>calloc(2 * self.count + 1, sizeof(Slice))
+        if parts == NULL:
+            raise MemoryError("no memory to split rows")
+        if values.rows != keys.rows or (old is not None and old.rows != keys.rows):
+            free(parts)
+            raise ValueError(f"{values.rows} values under {keys.rows} keys")
         try:
-            if views == NULL:
-                raise MemoryError("no memory to encode rows")
-            for i in range(self.count):
-                if (<Column?>columns[i]).data_type != self.types[i] or (<Column>columns[i]).view.rows != keys.rows:
-                    raise ValueError(f"column {i} is {columns[i]!r}, not {keys.rows} rows of {self.types[i]}")
-                views[i] = &(<Column>columns[i]).view
             with nogil:
-                write_entries(self, views, keys, cell_keys, cell_values)
+                split_rows(self, keys, values, old, parts, cell_keys, cell_values)
         finally:
-            free(views)
+            free(parts)
         return cell_keys.finish(), cell_values.finish()
 
-    cdef tuple read(self, BinaryColumn keys, BinaryColumn values):
-        cdef BinaryColumnBuilder row_keys = BinaryColumnBuilder()
-        cdef list sinks = [ColumnBuilder(data_type) for data_type in self.types]
-        cdef PyObject** borrowed = <PyObject**>malloc((self.count + 1) * sizeof(PyObject*))
-        cdef JsonText json = JsonText()
-        cdef ColumnBuilder sink
-        cdef int i
-        try:
-            if borrowed == NULL:
-                raise MemoryError("no memory to decode rows")
-            for i, sink in enumerate(sinks):
-                borrowed[i] = <PyObject*>sink
-            with nogil:
-                read_entries(self, keys, values, row_keys, borrowed, json)
-        finally:
-            free(borrowed)
-        return row_keys.finish(), [sink.finish() for sink in sinks]
+    cdef int cut(self, Slice row, Py_ssize_t number, Slice* parts) except -1 nogil:
+        cdef Py_ssize_t begin = 0, end
+        cdef int place
+        if row.size < self.head or memcmp(row.data, self.rows.layout.shape, <size_t>self.nulls) != 0:
+            raise_encoding(BAD_FORM, number, -1, 0)
+        for place in range(self.count):
+            parts[place].data, parts[place].size = row.data + self.at[place], self.widths[place]
+            if self.widths[place] == 0:
+                end = load32(row.data + self.ends + 4 * <Py_ssize_t>self.at[place])
+                if end < begin or end > row.size - self.head:
+                    raise_encoding(TRUNCATED, number, self.rows.layout.order[place], self.ends)
+                parts[place].data, parts[place].size = row.data + self.head + begin, end - begin
+                begin = end
+            if row.data[self.nulls + (place >> 3)] >> (place & 7) & 1:
+                parts[place].data, parts[place].size = NULL, 0
+        return 0
 
-    def encode(self, keys, columns):
-        """(keys, values) of the entries of rows: a row's key (none begins another) and its columns. EncodingError for a
-        value without a form.
-        """
-        cdef BinaryColumn row_keys = BinaryColumn.from_arrow(keys)
-        if len(columns) != self.count:
-            raise ValueError(f"{len(columns)} columns for a row of {self.count}")
-        return self.write(row_keys, tuple([as_column(source) for source in columns]))
-
-    def decode(self, keys, values):
-        """(keys of the rows, one pa.Array per type) from all entries of each row, in the order of their keys.
-
-        Entries of other columns are passed over. EncodingError naming the entry for what no encoder wrote.
-        """
-        cdef BinaryColumn cell_keys = BinaryColumn.from_arrow(keys), cell_values = BinaryColumn.from_arrow(values)
-        if cell_keys.rows != cell_values.rows:
-            raise ValueError(f"{cell_values.rows} values under {cell_keys.rows} keys")
-        return self.read(cell_keys, cell_values)
+    cdef int put_row(self, const Slice* parts, BinaryColumnBuilder out) except -1 nogil:
+        """Appends the row of these payloads."""
+        cdef Py_ssize_t size = self.head, end = 0
+        cdef uint8_t* row
+        cdef int place
+        for place in range(self.count):
+            if self.widths[place] == 0:
+                size += parts[place].size
+        out.reserve(1, size)
+        row = out.data + out.data_bytes
+        memcpy(row, self.rows.layout.shape, <size_t>self.nulls)
+        memset(row + self.nulls, 0, <size_t>(self.head - self.nulls))
+        for place in range(self.count):
+            if parts[place].data == NULL:
+                row[self.nulls + (place >> 3)] |= <uint8_t>(1 << (place & 7))
+            elif self.widths[place]:
+                memcpy(row + self.at[place], parts[place].data, <size_t>self.widths[place])
+            else:
+                memcpy(row + self.head + end, parts[place].data, <size_t>parts[place].size)
+                end += parts[place].size
+            if self.widths[place] == 0:
+                store32(row + self.ends + 4 * <Py_ssize_t>self.at[place], <uint32_t>end)
+        out.data_bytes += size
+        out.rows += 1
+        out.offsets[out.rows] = <int32_t>out.data_bytes
+        return 0
 
     def __reduce__(self):
-        return CellEncoder, (self.types, self.column_ids)
+        return CellEncoder, (self.rows,)
+
+
+cdef int split_rows(
+    CellEncoder format, BinaryColumn keys, BinaryColumn values, BinaryColumn old, Slice* parts,
+    BinaryColumnBuilder cell_keys, BinaryColumnBuilder cell_values
+) except -1 nogil:
+    cdef Slice* before = parts + format.count
+    cdef Slice empty
+    cdef Py_ssize_t row
+    cdef bint is_gone, is_known
+    cdef int place
+    empty.data, empty.size = values.data, 0
+    for row in range(keys.rows):
+        is_gone = values.is_null(row)
+        is_known = not is_gone and old is not None and not old.is_null(row)
+        if is_gone:
+            memset(parts, 0, format.count * sizeof(Slice))
+        else:
+            format.cut(values.at(row), row, parts)
+        if is_known:
+            format.cut(old.at(row), row, before)
+        else:
+            put_key(cell_keys, keys.at(row), 0)
+            cell_values.append_null() if is_gone else cell_values.append(empty)
+        for place in range(format.count):
+            if is_known and same_part(parts[place], before[place]):
+                continue
+            put_key(cell_keys, keys.at(row), <uint32_t>format.ids[place] + 1)
+            cell_values.append_null() if parts[place].data == NULL else cell_values.append(parts[place])
+    return 0
+
+
+cdef inline bint same_part(Slice a, Slice b) noexcept nogil:
+    if a.data == NULL or b.data == NULL:
+        return a.data == b.data
+    return a.size == b.size and memcmp(a.data, b.data, <size_t>a.size) == 0
 
 
 cdef int put_key(BinaryColumnBuilder out, Slice key, uint32_t cell) except -1 nogil:
     cdef uint8_t* at
-    out.reserve(1, key.size + 4)
+    out.reserve(1, key.size + CELL_BYTES)
     at = out.data + out.data_bytes
     memcpy(at, key.data, <size_t>key.size)
     store32(at + key.size, __builtin_bswap32(cell))
-    out.data_bytes += key.size + 4
+    out.data_bytes += key.size + CELL_BYTES
     out.rows += 1
     out.offsets[out.rows] = <int32_t>out.data_bytes
     return 0
 
 
-cdef int write_entries(
-    CellEncoder format, const ColumnView** views, BinaryColumn keys, BinaryColumnBuilder cell_keys,
-    BinaryColumnBuilder cell_values
-) except -1 nogil:
-    cdef Py_ssize_t row, size
-    cdef int place, i
-    for row in range(keys.rows):
-        put_key(cell_keys, keys.at(row), 0)
-        put_value(cell_values, 0)
-        for place in range(format.count):
-            i = format.order[place]
-            if is_null(views[i], row):
+cdef class CellJoin:
+    """Entries in the order of a scan, batch after batch, to value rows. One thread at a time.
+
+    A row whose entry is missing that says that it exists is passed over, as are entries of columns that the format does
+    not know.
+    """
+
+    def __init__(self, CellEncoder format not None, *, bint is_reverse=False):
+        self.format, self.is_reverse = format, is_reverse
+        self.parts = <Slice*>calloc(format.count + 1, sizeof(Slice))
+        if self.parts == NULL:
+            raise MemoryError("no memory for the values of a row")
+        self.key, self.held, self.owners = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.keys, self.values = BinaryColumnBuilder(), BinaryColumnBuilder()
+
+    def __dealloc__(self):
+        free(self.parts)
+
+    def take(self, BinaryColumn keys not None, BinaryColumn values not None, const int32_t[::1] owners=None):
+        """Goes on with these entries; where they have `owners`, rows do not reach from one owner to the next.
+        EncodingError naming the entry for what no encoder wrote.
+        """
+        if values.rows != keys.rows or (owners is not None and owners.shape[0] != keys.rows):
+            raise ValueError(f"{values.rows} values under {keys.rows} keys")
+        cdef const int32_t* owned = &owners[0] if owners is not None and keys.rows > 0 else NULL
+        with nogil:
+            self.add(keys, values, owned)
+        self.hold()
+
+    def rows(self, bint is_end=False):
+        """(keys, values, int32 owners) of the rows that became whole since the last call; with `is_end`, which says
+        that no more entries come, of the row in hand too.
+        """
+        if is_end:
+            self.close_row()
+        owners = np.frombuffer(self.owners, np.int32).copy()
+        self.owners.size = 0
+        return self.keys.finish(), self.values.finish(), owners
+
+    cdef int add(self, BinaryColumn keys, BinaryColumn values, const int32_t* owners) except -1 nogil:
+        cdef Slice key, value
+        cdef Py_ssize_t row
+        cdef int64_t cell
+        cdef int place = 0
+        cdef bint is_same
+        for row in range(keys.rows):
+            key, value = keys.at(row), values.at(row)
+            if key.size < CELL_BYTES:
+                raise_encoding(TRUNCATED, row, -1, key.size)
+            key.size -= CELL_BYTES
+            cell = __builtin_bswap32(load32(key.data + key.size))
+            is_same = self.is_open and key.size == self.key.size and (
+                memcmp(key.data, self.key.data, <size_t>key.size) == 0
+            ) and (owners == NULL or owners[row] == self.owner)
+            if not is_same:
+                self.close_row()
+                self.key.size = 0
+                self.key.append(key.data, key.size)
+                self.is_open = True
+                self.owner = owners[row] if owners != NULL else 0
+            elif (cell >= self.last) if self.is_reverse else (cell <= self.last):
+                raise_encoding(BAD_FORM, row, -1, key.size)
+            self.last = cell
+            if cell == 0:
+                self.exists = True
+                if value.size:
+                    raise_encoding(BAD_FORM, row, -1, -1)
                 continue
-            put_key(cell_keys, keys.at(row), <uint32_t>format.ids[i] + 1)
-            size = payload_size(&format.fields[i], views[i], row)
-            put_value(cell_values, size)
-            if write_payload(
-                &format.fields[i], views[i], row, cell_values.data + cell_values.data_bytes - size
-            ) == NULL:
-                raise_encoding(OUT_OF_RANGE, row, i, -1)
-    return 0
+            place = place_of(self.format, <int64_t>cell - 1, place)
+            if place < self.format.count and self.format.ids[place] == cell - 1:
+                if self.format.widths[place] and value.size != self.format.widths[place]:
+                    raise_encoding(BAD_FORM, row, self.format.rows.layout.order[place], -1)
+                self.parts[place] = value
+        return 0
+
+    cdef int close_row(self) except -1 nogil:
+        if self.is_open and self.exists:
+            self.keys.append(slice_of(self.key))
+            self.format.put_row(self.parts, self.values)
+            self.owners.append(<const uint8_t*>&self.owner, sizeof(int32_t))
+        self.is_open = self.exists = False
+        memset(self.parts, 0, self.format.count * sizeof(Slice))
+        return 0
+
+    cdef int hold(self) except -1:
+        """Copies the payloads of the row in hand, since their batch is about to go."""
+        cdef ByteBuffer held = ByteBuffer()
+        cdef Py_ssize_t size = 1
+        cdef int place
+        for place in range(self.format.count):
+            size += self.parts[place].size
+        held.reserve(size)
+        for place in range(self.format.count):
+            if self.parts[place].data != NULL:
+                held.append(self.parts[place].data, self.parts[place].size)
+                self.parts[place].data = held.data + held.size - self.parts[place].size
+        self.held = held
+        return 0
 
 
-cdef int put_value(BinaryColumnBuilder out, Py_ssize_t size) except -1 nogil:
-    out.reserve(1, size)
-    out.data_bytes += size
-    out.rows += 1
-    out.offsets[out.rows] = <int32_t>out.data_bytes
-    return 0
+cdef inline int place_of(CellEncoder format, int64_t id, int hint) noexcept nogil:
+    """The first column whose id is not below `id`, looked for from `hint` on."""
+    while hint > 0 and format.ids[hint - 1] >= id:
+        hint -= 1
+    while hint < format.count and format.ids[hint] < id:
+        hint += 1
+    return hint
 
 
-cdef int read_entries(
-    CellEncoder format, BinaryColumn keys, BinaryColumn values, BinaryColumnBuilder row_keys, PyObject** sinks,
-    JsonText json
-) except -1 nogil:
-    cdef Py_ssize_t row
-    cdef Slice key, row_key, value
-    cdef const uint8_t* stop
-    cdef Py_ssize_t failed = 0
-    cdef int64_t cell, last = -1
-    cdef int next = format.count, reason
-    row_key.data, row_key.size = NULL, 0
-    for row in range(keys.rows):
-        key = keys.at(row)
-        value = values.at(row)
-        if key.size < 4:
-            raise_encoding(TRUNCATED, row, -1, key.size)
-        key.size -= 4
-        cell = __builtin_bswap32(load32(key.data + key.size))
-        if cell == 0:
-            fill_up(format, sinks, &next, <int64_t>1 << 32)
-            next, row_key = 0, key
-            row_keys.append(key)
-        elif row_key.data == NULL or key.size != row_key.size or cell <= last or (
-            memcmp(key.data, row_key.data, <size_t>key.size) != 0
-        ):
-            raise_encoding(BAD_FORM, row, -1, key.size)
-        else:
-            fill_up(format, sinks, &next, cell - 1)
-            if next < format.count and format.ids[format.order[next]] == cell - 1:
-                stop = value.data + value.size
-                reason = read_cells(
-                    &format.fields[format.order[next]], <ColumnBuilder>sinks[format.order[next]], 1, &value.data, &stop,
-                    json, &failed)
-                if reason != FINE:
-                    raise_encoding(<Reason>reason, row, format.order[next], -1)
-                next += 1
-        last = cell
-    fill_up(format, sinks, &next, <int64_t>1 << 32)
-    return 0
-
-
-cdef int fill_up(CellEncoder format, PyObject** sinks, int* next, int64_t id) except -1 nogil:
-    """NULL for the columns of the row in hand below `id` that had no entry."""
-    while next[0] < format.count and format.ids[format.order[next[0]]] < id:
-        (<ColumnBuilder>sinks[format.order[next[0]]]).append_null()
-        next[0] += 1
-    return 0
+cdef inline Slice slice_of(ByteBuffer buffer) noexcept nogil:
+    cdef Slice out
+    out.data, out.size = buffer.data, buffer.size
+    return out

@@ -3,12 +3,16 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
 from relational.state.key_index cimport KeyIndex
 from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem
+
+cdef struct Old:                    # the row that the first update of a key took away
+    int64_t start           # in `values`
+    int64_t size            # -1: its first operation was no update
 
 cdef struct Entry:
     int64_t value_start     # in `values`; meaningful while INSERTED or UPDATED
@@ -21,21 +25,26 @@ cdef class MemTable:
     cdef readonly object name           # of the table, for errors
     cdef object show_key                # user key -> what an error shows of it, or None
     cdef bint is_lenient                # contradictions are logged
+    cdef readonly bint keeps_old        # `olds` is there
     cdef readonly Py_ssize_t operations # rows written since the last drain
     cdef KeyIndex index                 # user key -> entry number
     cdef ByteBuffer entries             # Entry[index.count]
     cdef ByteBuffer values              # value bytes one after the other; replaced ones are left behind
+    cdef ByteBuffer olds                # Old[index.count]
     cdef ByteBuffer order               # KeyItem[sorted_rows]: entry numbers in key order
     cdef Py_ssize_t sorted_rows         # entries in `order`; the ones after them wait to be sorted
 
     cdef int add_entries(self) except -1
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation)
-    cdef int carry_out(self, Entry* entry, int operation, BinaryColumn values, Py_ssize_t row) except -1
+    cdef int carry_out(self, int32_t number, int operation, BinaryColumn values, Py_ssize_t row) except -1
     cdef bint is_unknown(self, int32_t entry) noexcept nogil
     cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, const uint8_t* present, Py_ssize_t row,
                               Py_ssize_t rows, BinaryColumn values, int* operation) except -2 nogil
     # folds in from `row` on; the first that contradicts its entry, with `operation` set; -1 when none does
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
+    cdef int store_old(self, int32_t entry, Slice value) except -1 nogil
+    cdef int put_olds(self, Py_ssize_t place, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil
+    # of what copy_block gives without the vanished
     cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
     cdef int sort_all(self) except -1                                   # brings every entry into `order`
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil

@@ -44,14 +44,15 @@ cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
 cdef class MemTable:
     """Each key that this epoch touched has one entry; entry numbers follow the order of first touch."""
 
-    def __init__(self, name: str = "", show_key=None, *, bint is_lenient=False):
+    def __init__(self, name: str = "", show_key=None, *, bint is_lenient=False, bint keeps_old=False):
         """`name` and `show_key(user key) -> object` serve errors. `is_lenient`: a contradiction is logged, one line
-        for each call, and its operation carried out as it came.
+        for each call, and its operation carried out as it came. `keeps_old`: a drain says what updated rows were before.
         """
-        self.name, self.show_key, self.is_lenient = name, show_key, is_lenient
+        self.name, self.show_key, self.is_lenient, self.keeps_old = name, show_key, is_lenient, keeps_old
         self.index = KeyIndex()
         self.entries = ByteBuffer()
         self.values = ByteBuffer()
+        self.olds = ByteBuffer()
         self.order = ByteBuffer()
 
     def __len__(self):
@@ -61,12 +62,12 @@ cdef class MemTable:
     @property
     def size_bytes(self):
         """Memory taken by keys, values and their order."""
-        return self.index.size_bytes + self.entries.size + self.values.size + self.order.size
+        return self.index.size_bytes + self.entries.size + self.values.size + self.olds.size + self.order.size
 
     @property
     def waiting_bytes(self):
         """Of those, what a drain gives free."""
-        return self.index.arena.size + self.entries.size + self.values.size + self.order.size
+        return self.index.arena.size + self.entries.size + self.values.size + self.olds.size + self.order.size
 
     def write(self, BinaryColumn keys not None, BinaryColumn values not None, const uint8_t[::1] ops not None,
               const uint8_t[::1] visibility=None, const uint8_t[::1] present=None):
@@ -74,7 +75,8 @@ cdef class MemTable:
         key has a row before this call, which counts for keys that this epoch has not touched (None: unknown).
 
         U- and U+ of one key, one right after the other, are an update; of two keys, a delete and an insert. A
-        U+ without its U- puts its row whether or not there was one. The values of retractions are not kept.
+        U+ without its U- puts its row whether or not there was one. The values of retractions are not kept, except with
+        `keeps_old` that of an update that is the first operation on its key.
         ConsistencyError names table and key; the rows before the faulty one have taken effect, no other has.
         """
         cdef Py_ssize_t rows = keys.rows, wrong = -1, faults = 0
@@ -95,7 +97,7 @@ cdef class MemTable:
             error = self.contradiction(keys, wrong, ids[wrong], operation) if faults == 1 else error
             if not self.is_lenient:
                 raise error
-            self.carry_out(&(<Entry*>self.entries.data)[ids[wrong]], operation, values, wrong)
+            self.carry_out(ids[wrong], operation, values, wrong)
         if faults:
             LOG.warning("%s; carried out as it came, as were %d more of one call", error, faults - 1)
         self.operations += rows
@@ -105,9 +107,12 @@ cdef class MemTable:
         key = keys[row] if self.show_key is None else self.show_key(keys[row])
         return ConsistencyError(FAULTS[operation, state], table=self.name, key=key)
 
-    cdef int carry_out(self, Entry* entry, int operation, BinaryColumn values, Py_ssize_t row) except -1:
+    cdef int carry_out(self, int32_t number, int operation, BinaryColumn values, Py_ssize_t row) except -1:
         """Whatever was there, the key has this row now, or none."""
+        cdef Entry* entry = <Entry*>self.entries.data + number
         entry.state = DELETED if operation == DELETE else UPDATED
+        if self.keeps_old:
+            (<Old*>self.olds.data)[number].size = -1
         if operation != DELETE:
             self.store_value(entry, values.at(row))
         return 0
@@ -164,10 +169,12 @@ cdef class MemTable:
         return out.finish()
 
     def drain(self):
-        """What this epoch changes, as a list of WriteBatches with ascending, disjoint keys (usually one, none
-        when nothing changed), and forgets it. A batch ends at 1 GiB.
+        """What this epoch changes, as a list of (WriteBatch, old) with ascending, disjoint keys (usually one, none
+        when nothing changed), and forgets it. A batch ends at 1 GiB. `old`: a BinaryColumn of the values before that were
+        kept, null where none was; None unless `keeps_old`.
         """
         cdef BatchWriter out = BatchWriter()
+        cdef BinaryColumnBuilder olds = BinaryColumnBuilder()
         cdef Py_ssize_t place = 0
         cdef list batches = []
         self.sort_all()
@@ -177,9 +184,12 @@ cdef class MemTable:
             with nogil:
                 while place < self.sorted_rows and out.keys.data_bytes + out.values.data_bytes < DRAIN_BYTES:
                     self.copy_block(place, min(self.sorted_rows - place, <Py_ssize_t>BLOCK), False, out)
+                    if self.keeps_old:
+                        self.put_olds(place, min(self.sorted_rows - place, <Py_ssize_t>BLOCK), olds)
                     place += BLOCK
             if out.keys.rows:
-                batches.append(WriteBatch(out.keys.finish(), out.values.finish()))
+                old = olds.finish() if self.keeps_old else None
+                batches.append((WriteBatch(out.keys.finish(), out.values.finish()), old))
         self.clear()
         return batches
 
@@ -188,7 +198,8 @@ cdef class MemTable:
         self.index.clear()
         if max(self.entries.size, self.values.size, self.order.size) > KEPT_BYTES:
             self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
-        self.entries.size = self.values.size = self.order.size = 0
+            self.olds = ByteBuffer()
+        self.entries.size = self.values.size = self.olds.size = self.order.size = 0
         self.sorted_rows = self.operations = 0
 
     cdef int add_entries(self) except -1:
@@ -197,6 +208,11 @@ cdef class MemTable:
         self.entries.reserve(after - before)
         memset(self.entries.data + before, 0, after - before)
         self.entries.size = after
+        if self.keeps_old:
+            before, after = self.olds.size, self.index.count * sizeof(Old)
+            self.olds.reserve(after - before)
+            memset(self.olds.data + before, 0xFF, after - before)
+            self.olds.size = after
         return 0
 
     cdef inline bint is_unknown(self, int32_t entry) noexcept nogil:
@@ -207,7 +223,7 @@ cdef class MemTable:
                               Py_ssize_t rows, BinaryColumn values, int* operation) except -2 nogil:
         cdef Entry* entries = <Entry*>self.entries.data
         cdef int state
-        cdef bint is_half
+        cdef bint is_half, is_first
         while row < rows:
             if row + AHEAD < rows and ids[row + AHEAD] >= 0:
                 __builtin_prefetch(entries + ids[row + AHEAD], 1)
@@ -224,12 +240,15 @@ cdef class MemTable:
                 is_half = row > 0 and ops[row - 1] == UPDATE_DELETE and ids[row - 1] >= 0
                 operation[0] = INSERT if is_half else UPSERT
             state = entries[ids[row]].state
-            if state == UNTOUCHED and present != NULL:
+            is_first = state == UNTOUCHED
+            if is_first and present != NULL:
                 state = UPDATED if present[row] else VANISHED
             state = fold(state, operation[0])
             if state < 0:
                 return row
             entries[ids[row]].state = state
+            if self.keeps_old and is_first and operation[0] == UPDATE:
+                self.store_old(ids[row], values.at(row - 1))
             if operation[0] != DELETE:
                 self.store_value(&entries[ids[row]], values.at(row))
             row += 1
@@ -248,6 +267,32 @@ cdef class MemTable:
             self.values.size += value.size
         entry.value_size = <int32_t>value.size
         memcpy(self.values.data + entry.value_start, value.data, <size_t>value.size)
+        return 0
+
+    cdef int store_old(self, int32_t entry, Slice value) except -1 nogil:
+        cdef Old* old = <Old*>self.olds.data + entry
+        self.values.reserve(value.size + 1)
+        old.start, old.size = self.values.size, value.size
+        memcpy(self.values.data + self.values.size, value.data, <size_t>value.size)
+        self.values.size += value.size
+        return 0
+
+    cdef int put_olds(self, Py_ssize_t place, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil:
+        cdef const KeyItem* items = <const KeyItem*>self.order.data
+        cdef const Old* old
+        cdef Slice value
+        cdef Py_ssize_t row
+        cdef int32_t state
+        for row in range(place, place + rows):
+            state = (<const Entry*>self.entries.data + items[row].row).state
+            if state == UNTOUCHED or state == VANISHED:
+                continue
+            old = <const Old*>self.olds.data + items[row].row
+            if old.size < 0:
+                out.append_null()
+                continue
+            value.data, value.size = self.values.data + old.start, old.size
+            out.append(value)
         return 0
 
     cdef int sort_all(self) except -1:

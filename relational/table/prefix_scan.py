@@ -13,12 +13,12 @@ import pyarrow as pa
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.key import KeyRange
-from hummock.state_store import StateStore
 from hummock.write_batch import KvBatch
 from relational.errors import ConsistencyError
 from relational.table.key_merge import overlay
 from relational.table.mem_table import MemTable
 from relational.table.prefix_merge import first_rows
+from relational.table.row_store import RowStore
 from relational.table.store_scan import concatenated
 
 MAX_FETCHED = 1 << 20  # rows asked of the store under one prefix before `first_under` gives up
@@ -27,7 +27,7 @@ PREFIXES_AT_ONCE = 1_024
 
 
 def first_under(
-    store: StateStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn, limit: int
+    store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn, limit: int
 ) -> tuple[np.ndarray, KvBatch]:
     """(int32 row of `keys` of each result row, ascending; the first `limit` rows under each user key prefix).
 
@@ -54,7 +54,7 @@ def first_under(
 
 
 def all_under(
-    store: StateStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn
+    store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn
 ) -> Iterator[tuple[np.ndarray, KvBatch]]:
     """Every row under each user key prefix, in the same form, some prefixes at a time; writes between two parts are
     seen by the parts that follow.
@@ -92,7 +92,7 @@ def laid_over(rows: Iterator[KvBatch], changes: KvBatch, skip: int, reverse: boo
 
 
 def _under_one(
-    store: StateStore, mem: MemTable, epoch: Epoch, prefix: bytes, owner: int
+    store: RowStore, mem: MemTable, epoch: Epoch, prefix: bytes, owner: int
 ) -> Iterator[tuple[np.ndarray, KvBatch]]:
     part = KeyRange.prefix(prefix)
     changes = mem.range(part.start, part.end)

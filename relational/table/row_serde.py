@@ -1,8 +1,8 @@
 """RowSerde: rows of one table as user keys and values, and back.
 
 Key: `table_id u32 BE | vnode u16 BE | memcomparable(pk columns)`. Value: the value encoding of the catalog's
-`value_indices`. Every method takes and gives whole chunks; nothing here is per row in Python. Immutable, for
-any thread.
+`value_indices`; how many entries of a store that makes, a RowStore knows. Every method takes and gives whole chunks;
+nothing here is per row in Python. Immutable, for any thread.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import numpy as np
 
 from hummock.binary_column import BinaryColumn
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
-from relational.catalog.objects import TableCatalog
+from hummock.state_store import StateStore
+from relational.catalog.objects import RowFormat, TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.vnode import vnodes_of
+from relational.encoding.cells import CellEncoder
 from relational.encoding.memcomparable import KeyEncoder
 from relational.encoding.value import ValueEncoder
+from relational.table.cell_rows import CellRows
+from relational.table.row_store import RowStore, WholeRows
 
 Row = tuple[object, ...]
 
@@ -45,6 +49,12 @@ class RowSerde:
             [column.default for column in stored],
         )
         self._places = tuple(self._place(column) for column in self.columns)
+
+    def rows_in(self, store: StateStore) -> RowStore:
+        """The rows of the table in `store`, in its row format."""
+        if self.catalog.row_format is RowFormat.CELL:
+            return CellRows(store, CellEncoder(self.value_encoder))
+        return WholeRows(store)
 
     @property
     def output_types(self) -> tuple:

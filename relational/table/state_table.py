@@ -64,9 +64,10 @@ class StateTable:
         """
         self.catalog = catalog
         self.serde = RowSerde(catalog)
-        self._store = store
+        self._stored = self.serde.rows_in(store)
         self._epoch: EpochPair | None = None
-        self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises)
+        self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
+                             keeps_old=self._stored.keeps_old)
         self._vnodes = self._checked_bitmap(vnodes)
         self._checks, self._spill_bytes, self._is_replicated = checks, spill_bytes, is_replicated
         self._watermark: bytes | None = None
@@ -158,7 +159,7 @@ class StateTable:
         ends = [len(batch) for batch in changed]
         changes = merged(changed, [0] * len(ends), ends, USER_KEY_PREFIX_BYTES, reverse)
         enough = None if limit is None else limit + len(changes)
-        stored = in_key_order(self._store, ranges, self._read_epoch, reverse=reverse, limit=enough)
+        stored = in_key_order(self._stored, ranges, self._read_epoch, reverse=reverse, limit=enough)
         return self._opened(self._rows(laid_over(stored, changes, USER_KEY_PREFIX_BYTES, reverse), limit))
 
     def scan_chunks(self, prefix: Row = ()) -> Iterator[DataChunk]:
@@ -179,7 +180,7 @@ class StateTable:
             share = 1
         else:
             keys, share = self._keys_of_vnodes(prefixes)
-        for owners, batch in all_under(self._store, self._mem, self._read_epoch, keys):
+        for owners, batch in all_under(self._stored, self._mem, self._read_epoch, keys):
             yield owners // share, self.serde.decode(batch.keys, batch.values)
 
     def first_rows(self, prefixes: DataChunk, limit: int = 1) -> tuple[np.ndarray, DataChunk]:
@@ -193,7 +194,7 @@ class StateTable:
             return self._first_rows_of_vnodes(prefixes, limit)
         keys, vnodes = self.serde.keys_of_pks(prefixes.columns, prefixes.capacity)
         self._check_vnodes(vnodes)
-        owners, batch = first_under(self._store, self._mem, self._read_epoch, keys, limit)
+        owners, batch = first_under(self._stored, self._mem, self._read_epoch, keys, limit)
         return owners, self.serde.decode(batch.keys, batch.values)
 
     def insert_row(self, row: Row) -> None:
@@ -229,13 +230,13 @@ class StateTable:
         return self.epoch.curr if self._has_spilled else self.epoch.prev
 
     def _hand_over(self, epoch: Epoch) -> None:
-        for batch in self._mem.drain():
-            self._store.ingest_batch(batch, epoch, local_only=self._is_replicated)
+        for batch, old in self._mem.drain():
+            self._stored.ingest(batch, old, epoch, local_only=self._is_replicated)
 
     def _values_of(self, keys: BinaryColumn) -> BinaryColumn:
         """The values under user keys as they are now, null where there is no row."""
         epoch = self._read_epoch
-        return self._mem.get_many(keys, lambda unknown: self._store.get_many(unknown, epoch))
+        return self._mem.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
 
     def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
         """A scan shows its moment to its end, so while one is open nothing is spilled under it."""
@@ -257,7 +258,7 @@ class StateTable:
     def _chunks(self, parts: Sequence[tuple[KeyRange, KvBatch]], epoch: Epoch) -> Iterator[DataChunk]:
         """Each range as it is in the store at `epoch`, changed."""
         for part, changes in parts:
-            for batch in laid_over(concatenated(self._store, [part], epoch), changes, 0, False):
+            for batch in laid_over(concatenated(self._stored, [part], epoch), changes, 0, False):
                 yield self.serde.decode(batch.keys, batch.values)
 
     def _ranges(self, columns: Sequence) -> list[KeyRange]:
@@ -269,7 +270,7 @@ class StateTable:
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
         """`first_rows` where the prefix leaves the vnode open: the first rows of every vnode, merged."""
         keys, share = self._keys_of_vnodes(prefixes)
-        owners, batch = first_under(self._store, self._mem, self._read_epoch, keys, limit)
+        owners, batch = first_under(self._stored, self._mem, self._read_epoch, keys, limit)
         owners //= share
         counts = np.bincount(owners, minlength=prefixes.capacity)
         ends = np.cumsum(counts)

@@ -40,7 +40,7 @@ class StorageTable:
         self.catalog = catalog
         self.serde = RowSerde(catalog, columns)
         self.schema = Schema(tuple(catalog.schema.fields[column] for column in self.serde.columns))
-        self._store = store
+        self._stored = self.serde.rows_in(store)
 
     def get_row(self, pk: Row, epoch: Epoch) -> Row | None:
         """The row under `pk` at `epoch`, or None."""
@@ -53,7 +53,7 @@ class StorageTable:
         """
         pks = pks.compact()
         keys, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
-        values = self._store.get_many(keys, epoch)
+        values = self._stored.get_many(keys, epoch)
         return self.serde.decode_found(pks.arrays, values), present_in(values)
 
     def scan(
@@ -73,7 +73,7 @@ class StorageTable:
         """
         ranges = self._ranges(tuple(prefix), bounds, ordered)
         read = in_key_order if ordered else concatenated
-        for batch in read(self._store, ranges, epoch, reverse=reverse, limit=limit):
+        for batch in read(self._stored, ranges, epoch, reverse=reverse, limit=limit):
             yield self.serde.decode(batch.keys, batch.values)
 
     def partitions(self, groups: int) -> list[KeyRange]:
@@ -85,7 +85,7 @@ class StorageTable:
 
     def scan_partition(self, epoch: Epoch, partition: KeyRange) -> Iterator[DataChunk]:
         """The rows at `epoch` of one of `partitions`, in key order within each vnode."""
-        for batch in concatenated(self._store, [partition], epoch):
+        for batch in concatenated(self._stored, [partition], epoch):
             yield self.serde.decode(batch.keys, batch.values)
 
     def to_arrow(self, epoch: Epoch, threads: int = 1) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Rows of user-key ranges of one table, as batches from a state store.
+"""Rows of user-key ranges of one table, as batches.
 
 One vnode's rows lie together in key order; a scan over several vnodes either takes one range after the other
 or merges them by what follows the vnode (ruling R5). Neither holds more than a bounded number of rows.
@@ -12,15 +12,16 @@ import numpy as np
 
 from hummock.epoch import Epoch
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
-from hummock.state_store import StateStore, StateStoreIterator
+from hummock.state_store import StateStoreIterator
 from hummock.write_batch import KvBatch
 from relational.table.key_merge import merged, rows_until
+from relational.table.row_store import RowStore
 
 MERGE_ROWS = 512  # rows that a merge holds of each range
 
 
 def concatenated(
-    store: StateStore,
+    store: RowStore,
     ranges: Sequence[KeyRange],
     epoch: Epoch,
     *,
@@ -39,7 +40,7 @@ def concatenated(
 
 
 def in_key_order(
-    store: StateStore,
+    store: RowStore,
     ranges: Sequence[KeyRange],
     epoch: Epoch,
     *,

@@ -10,7 +10,7 @@ import pytest
 
 from hummock.epoch import EpochGenerator, EpochPair
 from hummock.memory_store import MemoryStateStore
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
+from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
@@ -30,7 +30,8 @@ def random_catalog(rng):
     distribution = rng.choice([(), (0,), (1,), (0, 1), (2,), (0, 1, 2)])
     vnode_count = rng.choice([1, 3, 16])
     return TableCatalog(
-        TABLE_ID, "t", TableKind.INTERNAL, columns, tuple(order), (0, 1, 2), distribution, (3,), vnode_count
+        TABLE_ID, "t", TableKind.INTERNAL, columns, tuple(order), (0, 1, 2), distribution, (3,), vnode_count,
+        row_format=rng.choice(list(RowFormat)),
     )
 
 

@@ -24,7 +24,7 @@ def write(table, operations, **options):
 
 
 def drained(table):
-    return [(key[len(TABLE) :], value) for batch in table.drain() for key, value in batch]
+    return [(key[len(TABLE) :], value) for batch, _ in table.drain() for key, value in batch]
 
 
 FOLDS = {

@@ -10,7 +10,9 @@ from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DataType, OrderType, SortKey
 from tests.relational.random_rows import COMPOSED, ORDERS, random_rows, random_value, sort_key, sql_row
+from tests.relational.row_formats import formatted
 
+pytestmark = pytest.mark.usefixtures("row_format")
 FIRST, SECOND, THIRD = (number << 16 for number in (100, 200, 300))
 
 
@@ -19,7 +21,8 @@ def catalog_of(columns, pk):
     stored = tuple(ColumnCatalog(name, id_, data_type) for id_, name, data_type in columns)
     keys = tuple(SortKey(place, order) for place, order in pk)
     places = tuple(place for place, _ in pk)
-    return TableCatalog(9, "t", TableKind.TABLE, stored, keys, places, places[:1], value_columns(stored, keys))
+    values = value_columns(stored, keys)
+    return formatted(TableCatalog(9, "t", TableKind.TABLE, stored, keys, places, places[:1], values))
 
 
 def write(catalog, store, rows, epoch, prev):

@@ -9,14 +9,21 @@ from relational.chunk import DataChunk, StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import RowRange, StorageTable
 from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
+from tests.relational.row_formats import formatted
 
+pytestmark = pytest.mark.usefixtures("row_format")
 FIRST, SECOND, THIRD = (number << 16 for number in (100, 200, 300))
 
 
 def catalog_of(order, distribution):
     columns = tuple(ColumnCatalog(name, at, DataType.INT) for at, name in enumerate("gkv"))
     pk = (SortKey(0), SortKey(1, order))
-    return TableCatalog(9, "t", TableKind.TABLE, columns, pk, (0, 1), distribution, (2,))
+    return formatted(TableCatalog(9, "t", TableKind.TABLE, columns, pk, (0, 1), distribution, (2,)))
+
+
+@pytest.fixture
+def store():
+    return MemoryStateStore()
 
 
 @pytest.fixture(params=[ASCENDING, DESCENDING], ids=["ascending", "descending"])
@@ -25,9 +32,9 @@ def order(request):
 
 
 @pytest.fixture(params=[(), (0,), (1,)], ids=["one vnode", "by group", "by key"])
-def table(request, order):
+def table(request, order, store):
     """Groups 0, 1, NULL with keys 0..19, NULL at FIRST; at SECOND group 1 is gone and (0, 3) changed."""
-    catalog, store = catalog_of(order, request.param), MemoryStateStore()
+    catalog = catalog_of(order, request.param)
     writer = StateTable(catalog, store)
     writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
     rows = [(group, key, 7) for group in (0, 1, None) for key in (*range(20), None)]
@@ -56,13 +63,13 @@ def test_each_epoch_keeps_its_rows(table):
     assert table.to_arrow(SECOND).schema == table.schema.arrow
 
 
-def test_chosen_columns_in_chosen_order(table):
-    chosen = StorageTable(table.catalog, table._store, (2, 0))
+def test_chosen_columns_in_chosen_order(table, store):
+    chosen = StorageTable(table.catalog, store, (2, 0))
     assert chosen.get_row((0, 3), SECOND) == (8, 0)
     asked = DataChunk.from_rows(Schema.of(g="int", k="int"), [(0, 99), (0, 3)])
     rows, found = chosen.get_rows(asked, SECOND)
     assert found.tolist() == [0, 1] and list(rows.rows()) == [(None, 0), (8, 0)]
-    only_key = StorageTable(table.catalog, table._store, (1,))
+    only_key = StorageTable(table.catalog, store, (1,))
     assert only_key.get_row((0, 3), SECOND) == (3,) and only_key.to_arrow(SECOND).num_rows == 42
 
 

@@ -1,0 +1,129 @@
+"""Rows that lie in the store as one entry per value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from hummock.binary_column import BinaryColumn
+from hummock.epoch import Epoch
+from hummock.errors import StoreClosed
+from hummock.key import KeyRange
+from hummock.state_store import StateStore, StateStoreIterator
+from hummock.write_batch import KvBatch, WriteBatch
+from relational.encoding import CellEncoder, CellJoin
+from relational.table.row_store import RowStore
+
+
+class CellRows(RowStore):
+    """An update that is told what its row was writes the values that changed; so that must be what is stored."""
+
+    keeps_old = True
+
+    def __init__(self, store: StateStore, cells: CellEncoder):
+        self._store, self._cells = store, cells
+
+    def get_many(self, keys: BinaryColumn, epoch: Epoch) -> BinaryColumn:
+        owners, rows = self.scan_prefixes(keys, epoch)
+        places = np.full(len(keys), -1, np.int64)
+        places[owners] = np.arange(len(owners))
+        taken = rows.values.to_arrow().take(pa.array(places, mask=places < 0))
+        return BinaryColumn.from_arrow(taken)
+
+    def scan(
+        self, key_range: KeyRange, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
+    ) -> StateStoreIterator:
+        entries = self._store.scan(key_range, epoch, reverse=reverse)
+        return CellScan(entries, CellJoin(self._cells, is_reverse=reverse), self._cells.count + 1, limit)
+
+    def scan_prefixes(
+        self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
+    ) -> tuple[np.ndarray, KvBatch]:
+        """Where a prefix's entries may have been cut off before its rows were enough, they are asked for again."""
+        if limit is None:
+            owners, entries = self._store.scan_prefixes(prefixes, epoch)
+            return self._joined(owners, entries)
+        asked = limit * (self._cells.count + 1) + 1
+        while True:
+            owners, entries = self._store.scan_prefixes(prefixes, epoch, limit=asked)
+            owned, rows = self._joined(owners, entries)
+            was_cut = np.bincount(owners, minlength=len(prefixes)) == asked
+            if not (was_cut & (np.bincount(owned, minlength=len(prefixes)) <= limit)).any():
+                kept = np.flatnonzero(_ranks(owned) < limit)
+                return owned[kept], KvBatch(rows.keys.to_arrow().take(kept), rows.values.to_arrow().take(kept))
+            asked *= 4
+
+    def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
+        """In halves where the entries of all rows would pass 2 GiB."""
+        try:
+            keys, values = self._cells.split(batch.keys, batch.values, old)
+        except OverflowError:
+            half = len(batch) // 2
+            if half == 0:
+                raise
+            for start, rows in ((0, half), (half, len(batch) - half)):
+                part = WriteBatch(batch.keys.slice(start, rows), batch.values.slice(start, rows))
+                self.ingest(part, None if old is None else old.slice(start, rows), epoch, local_only=local_only)
+            return
+        if len(keys):
+            self._store.ingest_batch(WriteBatch(keys, values), epoch, local_only=local_only)
+
+    def _joined(self, owners: np.ndarray, entries: KvBatch) -> tuple[np.ndarray, KvBatch]:
+        join = CellJoin(self._cells)
+        join.take(entries.keys, entries.values, owners)
+        keys, values, owned = join.rows(is_end=True)
+        return owned, KvBatch(keys, values)
+
+
+class CellScan(StateStoreIterator):
+    """The rows of a scan of entries, `width` of them for a row at most, as far as its format knows."""
+
+    def __init__(self, entries: StateStoreIterator, join: CellJoin, width: int, limit: int | None):
+        self._entries, self._join, self._width = entries, join, width
+        self._left = limit
+        self._ready: KvBatch | None = None
+        self._is_done = self._is_closed = False
+
+    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+        if self._is_closed:
+            raise StoreClosed("the scan was closed")
+        most = _least(max_rows, self._left)
+        if most == 0 or not self._fill(most):
+            return None
+        batch = self._ready
+        assert batch is not None
+        rows = len(batch) if most is None else min(most, len(batch))
+        self._ready = _part(batch, rows, len(batch) - rows) if rows < len(batch) else None
+        self._left = None if self._left is None else self._left - rows
+        return _part(batch, 0, rows)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._entries.close()
+
+    def _fill(self, most: int | None) -> bool:
+        """Whether there is a row in hand."""
+        while self._ready is None and not self._is_done:
+            entries = self._entries.next_batch(None if most is None else most * self._width + 1)
+            self._is_done = entries is None
+            if entries is not None:
+                self._join.take(entries.keys, entries.values)
+            keys, values, _ = self._join.rows(is_end=self._is_done)
+            self._ready = KvBatch(keys, values) if len(keys) else None
+        return self._ready is not None
+
+
+def _ranks(owners: np.ndarray) -> np.ndarray:
+    """The number of each row among those of its owner; REQUIRES owners ascending."""
+    if len(owners) == 0:
+        return np.empty(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    return np.arange(len(owners)) - np.repeat(starts, np.diff(np.r_[starts, len(owners)]))
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _part(batch: KvBatch, start: int, rows: int) -> KvBatch:
+    return KvBatch(batch.keys.slice(start, rows), batch.values.slice(start, rows))
