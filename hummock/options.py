@@ -106,7 +106,7 @@ class CompactionOptions:
     l0_base_bytes: int = 256 * MIB          # level 0 goes down from here on, and as much as the base level holds
     l0_runs_slowdown: int = 24              # from here on writers are slowed down, gradually
     l0_runs_limit: int = 64                 # the slowest that writers get
-    task_bytes: int = 3 << 29               # most input of one task, unless it must take more
+    task_bytes: int = 2 << 30               # most input of one task, unless it must take more
     task_files: int = 256
     task_runs: int = 64                     # runs merged at once
     range_bytes: int = 256 * MIB            # input of one range of a task
