@@ -11,15 +11,22 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
+from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.errors import CatalogError, Duplicate, NotFound
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 
 
 def with_column(table: TableCatalog, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
-    """The next version of `table`, with one more column. Duplicate where the name is taken."""
+    """The next version of `table`, with one more column. Duplicate where the name is taken;
+    CatalogError for a default where rows are stored as an entry per value.
+    """
     _check_alterable(table)
+    if default is not None and table.row_format is RowFormat.CELL:
+        raise CatalogError(
+            f"a row of table {table.name!r} has no entry for NULL, so the rows there are can have no other default:"
+            f" add {name!r} without one", name=table.name,
+        )
     if any(column.name == name for column in table.columns):
         raise Duplicate(f"table {table.name!r} has a column {name!r} already", name=table.name)
     column = ColumnCatalog(name, _free_id(table), data_type, default=default)

@@ -62,9 +62,8 @@ class StateTable:
         A write that leaves more than `spill_bytes` in memory hands them to the store. A replicated table follows
         another one of the same id: what it writes is read here until the epoch is committed, and never uploaded.
         """
-        self.catalog = catalog
-        self.serde = RowSerde(catalog)
-        self._stored = self.serde.rows_in(store)
+        self._store = store
+        self._lay_out(catalog)
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
                              keeps_old=self._stored.keeps_old)
@@ -121,7 +120,7 @@ class StateTable:
         """
         if self.is_dirty or self._has_spilled:
             raise ConsistencyError("columns change right after a commit only", table=self.catalog.name)
-        self.catalog, self.serde = catalog, RowSerde(catalog)
+        self._lay_out(catalog)
 
     def update_watermark(self, value: object) -> None:
         """Rows whose first key column is less than `value` are not read any more: once the checkpoint is done that
@@ -224,6 +223,10 @@ class StateTable:
         if self._mem.waiting_bytes > self._spill_bytes and not any(scan.gi_frame for scan in self._scans):
             self._hand_over(self.epoch.curr)
             self._has_spilled = True
+
+    def _lay_out(self, catalog: TableCatalog) -> None:
+        self.catalog, self.serde = catalog, RowSerde(catalog)
+        self._stored = self.serde.rows_in(self._store)
 
     @property
     def _read_epoch(self) -> Epoch:
