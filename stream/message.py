@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from hummock.epoch import EpochPair
+    from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.expr.expression import Expression
 
@@ -37,6 +38,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Alter(Stop):
+    """After this barrier the rows of a table have the columns of `table`, its next version. `actors` end as with Stop:
+    those that read what goes."""
+
+    table: TableCatalog
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Sources emit no rows after this barrier; barriers and statements go on."""
 
@@ -46,7 +55,7 @@ class Resume:
     """Sources emit rows again after this barrier."""
 
 
-Mutation: TypeAlias = Add | Stop | Pause | Resume
+Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,12 @@ class Barrier:
         """Whether `actor_id` ends after this barrier."""
         return isinstance(self.mutation, Stop) and actor_id in self.mutation.actors
 
+    def altered(self, table_id: int) -> TableCatalog | None:
+        """The version that a table has after this barrier, None where it stays as it is."""
+        if isinstance(self.mutation, Alter) and self.mutation.table.id == table_id:
+            return self.mutation.table
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
@@ -73,30 +88,34 @@ class Watermark:
 @dataclass(frozen=True, slots=True)
 class InsertRows:
     """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows
-    affected, or with the error when the statement failed and changed nothing."""
+    affected, or with the error when the statement failed and changed nothing. `column_ids` are those of the table's
+    columns when the statement was bound, None where it has had no others."""
 
     statement_id: int
     chunk: StreamChunk
+    column_ids: tuple[int, ...] | None = None
     result: Future[int] = field(default_factory=Future, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
     """Where `predicate` is true (None: everywhere), each column becomes its expression's value over the old
-    row. `result` as in InsertRows."""
+    row. `result` and `column_ids` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
     assignments: tuple[tuple[int, Expression], ...]
+    column_ids: tuple[int, ...] | None = None
     result: Future[int] = field(default_factory=Future, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
-    """Delete the rows for which `predicate` is true (None: all). `result` as in InsertRows."""
+    """Delete the rows for which `predicate` is true (None: all). `result` and `column_ids` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
+    column_ids: tuple[int, ...] | None = None
     result: Future[int] = field(default_factory=Future, compare=False, repr=False)
 
 

@@ -68,7 +68,7 @@ class Playground:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
             writer = self._open_store(object_store, meta_store, random_bytes, undo)
-            self.catalog = CatalogManager(meta_store)
+            self.catalog = CatalogManager(meta_store, self.manager.notifications)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.node = ComputeNode(
                 self.storage,

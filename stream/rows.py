@@ -1,8 +1,8 @@
 """Rows that a user hands over become a chunk with a table's stored columns.
 
 Rows are tuples in the order of the visible columns, mappings by column name, or anything that gives an
-Arrow table (Arrow, pandas, polars), matched by name. What is not given is NULL; a generated key is always
-left out."""
+Arrow table (Arrow, pandas, polars), matched by name. What is not given is the column's default; a generated key is
+always left out."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk
 from relational.errors import EncodingError
+from relational.expr.evaluate import evaluate
+from relational.expr.expression import Literal
 from stream.errors import InvalidStatement
 
 
@@ -34,7 +36,7 @@ def _tuples(table: TableCatalog, rows: Iterable) -> Iterable[tuple]:
     for row in rows:
         if isinstance(row, Mapping):
             _check_names(table, row, names)
-            values = [row.get(name) for name in names]
+            values = [row.get(name, table.columns[index].default) for index, name in zip(visible, names, strict=True)]
         else:
             values = list(row) if isinstance(row, (tuple, list)) else [row]
             if len(values) != len(names):
@@ -52,7 +54,8 @@ def _from_arrow(table: TableCatalog, rows: pa.Table) -> DataChunk:
     for column in table.columns:
         target = column.data_type.arrow
         if column.is_hidden or column.name not in rows.column_names:
-            columns.append(pa.nulls(rows.num_rows, target))
+            default = Literal(column.default, column.data_type)
+            columns.append(evaluate(default, DataChunk([], capacity=rows.num_rows)).array)
         else:
             columns.append(rows[column.name].cast(target).combine_chunks())
     return DataChunk.from_arrow(pa.Table.from_arrays(columns, schema=table.schema.arrow))

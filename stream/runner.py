@@ -73,17 +73,18 @@ class SessionRunner:
             )
         if not rows.visible_rows:
             return 0
-        return self._send(table, InsertRows(self._node.ledger.next_id(), StreamChunk.inserts(rows)))
+        return self._send(table, InsertRows(self._node.ledger.next_id(), StreamChunk.inserts(rows), table.column_ids))
 
     def update(
         self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
     ) -> int:
         """Rows affected. Column number and its new value over the old row; `predicate` None: every row."""
-        return self._send(table, UpdateRows(self._node.ledger.next_id(), predicate, tuple(assignments)))
+        number = self._node.ledger.next_id()
+        return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids))
 
     def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
         """Rows affected; `predicate` None: every row."""
-        return self._send(table, DeleteRows(self._node.ledger.next_id(), predicate))
+        return self._send(table, DeleteRows(self._node.ledger.next_id(), predicate, table.column_ids))
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
         return self._node.execute(table.id, table.name, statement)

@@ -8,8 +8,8 @@ was. Thread safe."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from types import TracebackType
+from dataclasses import fields, replace
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -17,9 +17,13 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import CompactionOptions, StorageOptions
-from relational.plan.view import view_of
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import CatalogError
+from relational.plan.view import plain_view_of, view_of
 from relational.relation import Relation
 from relational.sql.binder import bind_sql
+from relational.sql.query import rows_of
 from relational.types import DataType
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
@@ -27,7 +31,7 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
 from stream.snapshot import Snapshot
-from stream.statements import StatementRunner, table_draft
+from stream.statements import StatementRunner, constant, data_type, table_draft
 from stream.table import Table
 
 
@@ -63,7 +67,7 @@ class Session:
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
         self._runner = SessionRunner(playground)
-        self._statements = StatementRunner(playground, self._runner, self.table, self.flush)
+        self._statements = StatementRunner(playground, self._runner, self._relation_of, self.flush)
         self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
@@ -72,8 +76,8 @@ class Session:
         """Run the statements of `text`; the answer of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
-        the Table. Others None. ParseError and BindError point at the text; StatementError when a statement
-        failed.
+        the Table, of a view the Relation. Others None. ParseError and BindError point at the text;
+        StatementError when a statement failed.
         """
         answer = None
         self._check_open()
@@ -89,6 +93,7 @@ class Session:
         return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
 
     # -- tables and views ------------------------------------------------------------------------------
+    # Names are written as in SQL but are not folded: `orders`, `shop.orders`, `dev.shop.orders`, `"any.thing"`.
 
     def create_table(
         self,
@@ -99,37 +104,91 @@ class Session:
         append_only: bool = False,
         on_conflict: str = "error",
         connector: Mapping[str, str] | None = None,
+        defaults: Mapping[str, object] = MappingProxyType({}),
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
         `on_conflict`: what an inserted row does to one of the same key: error, overwrite or ignore.
-        `connector`: options of the connector that feeds it, its name under "connector". Duplicate if the
-        name is taken."""
+        `connector`: options of the connector that feeds it, its name under "connector". `defaults`: what a
+        column holds where an inserted row does not say. Duplicate if the name is taken."""
         self._check_open()
-        draft = table_draft(name, columns, primary_key, append_only, on_conflict, connector)
-        self._playground.meta.create_table(draft)
+        whole = ObjectName.parse(name)
+        draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, connector, defaults)
+        self._playground.meta.ddl.create_table(self._placed(draft, whole))
         return self.table(name)
 
     def create_materialized_view(self, name: str, query: Relation) -> Table:
         """A view that holds the rows of `query` when this returns and follows its changes from then on."""
         self._check_open()
-        draft, plan = view_of(name, query.plan, "")
-        self._playground.meta.create_view(draft, plan)
+        whole = ObjectName.parse(name)
+        draft, _ = view_of(whole.name, query.plan, "")
+        self._playground.meta.ddl.create_job(self._placed(draft, whole))
         return self.table(name)
 
-    def table(self, name: str) -> Table:
-        """The table or view of that name; NotFound."""
+    def create_view(self, name: str, query: Relation) -> Relation:
+        """A name for a query, which is answered when it is read. Duplicate."""
         self._check_open()
-        return Table.of(self._playground.catalog.resolve(name), self._runner)
+        whole = ObjectName.parse(name)
+        self._playground.meta.ddl.create_view(self._placed(plain_view_of(whole.name, query.plan, ""), whole))
+        return self.relation(name)
+
+    def add_column(self, table: str, name: str, kind: str | DataType, *, default: object = None) -> Table:
+        """The table with one more column, which holds `default` in the rows there are. No row is rewritten; views
+        keep the columns they have. Duplicate, CatalogError."""
+        self._check_open()
+        whole, found = data_type(kind), self._playground.catalog.resolve(ObjectName.parse(table))
+        self._playground.meta.ddl.add_column(found.id, name, whole, constant(default, name, whole))
+        return self.table(table)
+
+    def drop_column(self, table: str, name: str, *, cascade: bool = False) -> Table:
+        """The table without a column. DependencyError names what reads it; `cascade` drops that too."""
+        self._check_open()
+        found = self._playground.catalog.resolve(ObjectName.parse(table))
+        self._playground.meta.ddl.drop_column(found.id, name, cascade=cascade)
+        return self.table(table)
+
+    def table(self, name: str) -> Table:
+        """The table or materialized view of that name. NotFound; CatalogError for a view: `relation` reads it."""
+        found = self._relation_of(ObjectName.parse(name))
+        if not isinstance(found, Table):
+            raise CatalogError(f"{name!r} is a view, which has no rows of its own: relation({name!r})", name=name)
+        return found
+
+    def relation(self, name: str) -> Relation:
+        """The rows of a table, view or index of that name; NotFound."""
+        return self._relation_of(ObjectName.parse(name))
 
     def drop(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a table or view, with `cascade` also what reads it. NotFound, DependencyError."""
+        """Drop a table, view or index, with `cascade` also what reads it. NotFound, DependencyError."""
         self._check_open()
-        self._playground.meta.drop(name, cascade=cascade)
+        self._playground.meta.ddl.drop(ObjectName.parse(name), cascade=cascade)
+
+    def create_schema(self, name: str) -> None:
+        """A schema, in which names are unique. Duplicate."""
+        self._check_open()
+        self._playground.meta.ddl.create_schema(name)
+
+    def drop_schema(self, name: str, *, cascade: bool = False) -> None:
+        """Drop an empty schema, with `cascade` all that stands in it. NotFound, DependencyError."""
+        self._check_open()
+        self._playground.meta.ddl.drop_schema(name, cascade=cascade)
 
     def names(self) -> tuple[str, ...]:
-        """All tables and views."""
-        return tuple(table.name for table in self._playground.catalog.list())
+        """All tables, views and indexes, of every schema."""
+        known = self._playground.catalog.snapshot
+        return tuple(known.show(known.list()))
+
+    def _relation_of(self, name: ObjectName) -> Relation:
+        self._check_open()
+        catalog = self._playground.catalog
+        table = catalog.resolve(name)
+        if table.kind is TableKind.VIEW:
+            return Relation(rows_of(table, catalog), self._runner)
+        return Table.of(table, self._runner)
+
+    def _placed(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:
+        """The draft in the schema of its name. NotFound."""
+        return replace(draft, schema_id=self._playground.catalog.resolve_schema(name.schema, name.database).id)
 
     # -- time ------------------------------------------------------------------------------------------
 
@@ -149,12 +208,12 @@ class Session:
     def pause(self) -> None:
         """Sources read nothing more from the next barrier on, which is committed when this returns."""
         self._check_open()
-        self._playground.meta.pause(True)
+        self._playground.meta.ddl.pause(True)
 
     def resume(self) -> None:
         """Sources read again."""
         self._check_open()
-        self._playground.meta.pause(False)
+        self._playground.meta.ddl.pause(False)
 
     def at(self, epoch: int | None = None) -> Snapshot:
         """All that was committed up to `epoch`, by default the newest one, for several reads of one
@@ -174,7 +233,7 @@ class Session:
 
     def emitted_rows(self, *names: str) -> int:
         """Changes that the jobs of these tables and views have emitted since they were started."""
-        jobs = [self._playground.catalog.resolve(name).id for name in names]
+        jobs = [self._playground.catalog.resolve(ObjectName.parse(name)).id for name in names]
         return self._playground.node.emitted_rows(jobs)
 
     def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:

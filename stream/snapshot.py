@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from relational.batch.query import run_query
-from relational.catalog.objects import TableCatalog
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import CatalogError
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
 from relational.relation import TableRelation
@@ -44,13 +46,17 @@ class Snapshot:
         return self.query(statement.plan)
 
     def table(self, name: str) -> TableRelation:
-        """The table or view of that name, as of this epoch; it takes no changes. NotFound."""
-        return TableRelation.of(self._catalog.resolve(name), self)
+        """The table or materialized view of that name, as of this epoch; it takes no changes. NotFound; CatalogError
+        for a view: `sql` reads it."""
+        table = self._catalog.resolve(ObjectName.parse(name))
+        if table.kind is TableKind.VIEW:
+            raise CatalogError(f"{name!r} is a view, which has no rows of its own: read it with sql()", name=name)
+        return TableRelation.of(table, self)
 
     def offsets(self, name: str) -> dict[str, str]:
         """How far each split of a table's connector had been read: split -> offset; {} without a
         connector."""
-        table = self._catalog.resolve(name)
+        table = self._catalog.resolve(ObjectName.parse(name))
         if table.connector is None:
             return {}
         offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hummock.epoch import wall_clock_ms
+from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import BindError
+from relational.expr.bind import literal
+from relational.expr.term import Constant
+from relational.plan.changes import default_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
@@ -28,7 +32,6 @@ from stream.errors import PlanNotSupported
 if TYPE_CHECKING:
     from stream.playground import Playground
     from stream.runner import SessionRunner
-    from stream.table import Table
 
 
 class StatementRunner:
@@ -38,13 +41,14 @@ class StatementRunner:
         self,
         playground: Playground,
         runner: SessionRunner,
-        table: Callable[[str], Table],
+        relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
     ) -> None:
         self._meta = playground.meta
+        self._ddl = playground.meta.ddl
         self._catalog = playground.catalog
         self._runner = runner
-        self._table = table
+        self._relation = relation
         self._flush = flush
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
@@ -57,19 +61,59 @@ class StatementRunner:
 
     # -- DDL -------------------------------------------------------------------------------------------
 
-    def _create_table(self, statement: bound.CreateTable) -> Table:
-        if not (statement.if_not_exists and self._catalog.find(statement.table.name)):
-            self._meta.create_table(statement.table)
-        return self._table(statement.table.name)
+    def _create_table(self, statement: bound.CreateTable) -> Relation:
+        return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
 
-    def _create_view(self, statement: bound.CreateMaterializedView) -> Table:
-        if not (statement.if_not_exists and self._catalog.find(statement.view.name)):
-            self._meta.create_view(statement.view, statement.plan)
-        return self._table(statement.view.name)
+    def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
+        return self._created(statement.view, statement.if_not_exists, self._ddl.create_job)
+
+    def _create_view(self, statement: bound.CreateView) -> Relation:
+        return self._created(statement.view, statement.if_not_exists, self._ddl.create_view)
+
+    def _create_index(self, statement: bound.CreateIndex) -> Relation:
+        return self._created(statement.index, statement.if_not_exists, self._ddl.create_job)
+
+    def _created(
+        self, draft: TableCatalog, if_not_exists: bool, create: Callable[[TableCatalog], TableCatalog]
+    ) -> Relation:
+        name = self._catalog.snapshot.name_of(draft)
+        if not (if_not_exists and self._catalog.find(name)):
+            create(draft)
+        return self._relation(name)
+
+    def _create_schema(self, statement: bound.CreateSchema) -> None:
+        known = self._catalog.snapshot.find_schema(statement.name, statement.database)
+        if not (statement.if_not_exists and known):
+            self._ddl.create_schema(statement.name, statement.database)
+
+    def _create_database(self, statement: bound.CreateDatabase) -> None:
+        if not (statement.if_not_exists and self._knows_database(statement.name)):
+            self._ddl.create_database(statement.name)
+
+    def _add_column(self, statement: bound.AddColumn) -> None:
+        self._ddl.add_column(statement.table.id, statement.name, statement.data_type, statement.default)
+
+    def _drop_column(self, statement: bound.DropColumn) -> None:
+        self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)
 
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
-            self._meta.drop(statement.name, cascade=statement.cascade)
+            self._ddl.drop(statement.name, cascade=statement.cascade)
+
+    def _drop_schema(self, statement: bound.DropSchema) -> None:
+        known = self._catalog.snapshot.find_schema(statement.name, statement.database)
+        if known or not statement.if_exists:
+            self._ddl.drop_schema(statement.name, statement.database, cascade=statement.cascade)
+
+    def _drop_database(self, statement: bound.DropDatabase) -> None:
+        if self._knows_database(statement.name) or not statement.if_exists:
+            self._ddl.drop_database(statement.name)
+
+    def _nothing(self, statement: bound.Nothing) -> None:
+        """IF EXISTS said that this is fine."""
+
+    def _knows_database(self, name: str) -> bool:
+        return any(database.name == name for database in self._catalog.snapshot.databases.values())
 
     # -- data ------------------------------------------------------------------------------------------
 
@@ -92,6 +136,9 @@ class StatementRunner:
 
     def _show(self, statement: bound.Show) -> pa.Table:
         return introspect.show(statement, self._catalog)
+
+    def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
+        return introspect.show_create(statement.table, self._catalog.snapshot)
 
     def _describe(self, statement: bound.Describe) -> pa.Table:
         return introspect.describe(statement.table)
@@ -116,25 +163,35 @@ class StatementRunner:
         text = "batch\n  " + _indented(optimize(query).explain())
         try:
             draft, plan = view_of("view", query, "")
-            return text + "\nas a view\n  " + _indented(self._meta.explain_view(draft, plan).explain())
+            return text + "\nas a view\n  " + _indented(self._meta.planner.explained(draft, plan).explain())
         except (BindError, PlanNotSupported) as refusal:
             return f"{text}\nas a view\n  no: {refusal}"
 
     def _explain_view(self, view: TableCatalog, query: LogicalPlan) -> str:
-        stream = self._meta.explain_view(view, query).explain()
+        stream = self._meta.planner.explained(view, query).explain()
         return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
 
 
 _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.CreateTable: StatementRunner._create_table,
-    bound.CreateMaterializedView: StatementRunner._create_view,
+    bound.CreateMaterializedView: StatementRunner._create_materialized_view,
+    bound.CreateView: StatementRunner._create_view,
+    bound.CreateIndex: StatementRunner._create_index,
+    bound.CreateSchema: StatementRunner._create_schema,
+    bound.CreateDatabase: StatementRunner._create_database,
+    bound.AddColumn: StatementRunner._add_column,
+    bound.DropColumn: StatementRunner._drop_column,
+    bound.Nothing: StatementRunner._nothing,
     bound.Drop: StatementRunner._drop,
+    bound.DropSchema: StatementRunner._drop_schema,
+    bound.DropDatabase: StatementRunner._drop_database,
     bound.Insert: StatementRunner._insert,
     bound.Update: StatementRunner._update,
     bound.Delete: StatementRunner._delete,
     bound.Flush: StatementRunner._wait,
     bound.Select: StatementRunner._select,
     bound.Show: StatementRunner._show,
+    bound.ShowCreate: StatementRunner._show_create,
     bound.Describe: StatementRunner._describe,
     bound.Explain: StatementRunner._explained,
 }
@@ -147,25 +204,34 @@ def table_draft(
     append_only: bool,
     on_conflict: str,
     connector: Mapping[str, str] | None,
+    defaults: Mapping[str, object],
 ) -> TableCatalog:
     """The draft of a table that the fluent face describes, as CREATE TABLE would make it. BindError."""
-    types = {
-        column: kind if isinstance(kind, DataType) else DataType.parse(kind)
-        for column, kind in columns.items()
-    }
+    types = {column: data_type(kind) for column, kind in columns.items()}
     key = (
         [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
     )
-    missing = [column for column in key or () if column not in types]
-    if missing:
-        raise BindError(f"primary key column {missing[0]!r} is no column of table {name!r}")
+    for what, names in (("primary key", key or ()), ("default of", defaults)):
+        missing = [column for column in names if column not in types]
+        if missing:
+            raise BindError(f"{what} column {missing[0]!r} is no column of table {name!r}")
     try:
         conflict = ConflictBehaviour(on_conflict)
     except ValueError:
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
     options = None if connector is None else dict(connector)
-    syntax = TableSyntax(name, list(types.items()), key, None, append_only, conflict, options)
-    return table_of(syntax, "")
+    constants = {column: constant(value, column, types[column]) for column, value in defaults.items()}
+    return table_of(TableSyntax(name, list(types.items()), key, None, append_only, conflict, options, constants), "")
+
+
+def data_type(kind: str | DataType) -> DataType:
+    """A type, or the type that a text names. BindError."""
+    return kind if isinstance(kind, DataType) else DataType.parse(kind)
+
+
+def constant(value: object, column: str, kind: DataType) -> Any:
+    """A default as the column holds it. BindError where it cannot."""
+    return default_of(literal(Constant(value)), column, kind)
 
 
 def _indented(text: str) -> str:

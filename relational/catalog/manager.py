@@ -1,120 +1,139 @@
-"""CatalogManager: which tables and views exist, as rows of the meta store.
+"""CatalogManager: which databases, schemas, tables, views and indexes there are, as rows of the meta store.
 
-DDL is planned here and carried out elsewhere: `plan_create` and `plan_drop` return the operations,
-which join the transaction that commits the epoch of the DDL, so that a table exists exactly if the
-epoch that made it was committed. Reads answer from a snapshot in memory; `refresh` takes a new one, and
-must be called after such a transaction.
+DDL is planned here and carried out elsewhere: the `plan_...` methods return the operations, which join the
+transaction that commits the epoch of the DDL, so that an object exists exactly if the epoch that made it was
+committed. Each DDL requires the catalog version that it was planned on and makes the next one.
 
-Meta keys: `catalog/table/<id>` holds a catalog as JSON, `catalog/name/<quoted name>` the id of a table
-or view, `catalog/next_id` the first id never given out. Ids are taken in a transaction of their own and
-never come back, even if the DDL that asked for them fails. Thread safe.
+Reads answer from a snapshot in memory. `refresh` takes a newer one where there is one, and hands it to the
+subscribers before it returns; it must be called after such a transaction. Another process sees the change when it
+refreshes: at a name that it does not know, and, if it `follow`s them, with each version of the store. Ids are taken
+in a transaction of their own and never come back, even if the DDL that asked for them fails. Thread safe.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from urllib.parse import quote
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from hummock.errors import PreconditionFailed
+from hummock.meta.notification import NotificationService, TopicSubscription
 from hummock.meta.store import MetaOperations, MetaStore
-from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
-from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
+from hummock.metrics import Metrics
+from relational.catalog import planning
+from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.planning import DropPlan
+from relational.catalog.rows import CATALOG_PREFIX, NEXT_ID, VERSION
+from relational.catalog.snapshot import CatalogSnapshot
+from relational.errors import CatalogError, NotFound
 
-TABLE_PREFIX = "catalog/table/"
-NAME_PREFIX = "catalog/name/"
-NEXT_ID = "catalog/next_id"
+CATALOG_TOPIC = "catalog"
+ACKNOWLEDGE_MS = 10_000
 FIRST_ID = 1
 ID_ATTEMPTS = 16
-MAX_NAME_CHARACTERS = 63
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """All catalogs of one moment by id, and the raw bytes they were read from."""
-
-    tables: dict[int, TableCatalog] = field(default_factory=dict)
-    rows: dict[int, bytes] = field(default_factory=dict)
-
-    def named(self) -> Iterator[TableCatalog]:
-        return (table for table in self.tables.values() if table.kind is not TableKind.INTERNAL)
 
 
 class CatalogManager:
-    """DDL over a meta store. Any process may open one; the transaction decides between two that disagree."""
+    """DDL over a meta store. Any process may open one; the transaction decides between two that disagree.
 
-    def __init__(self, meta_store: MetaStore):
+    Names may be given as text, which is one name of `public`, or as ObjectName.
+    """
+
+    def __init__(self, meta_store: MetaStore, notifications: NotificationService | None = None):
+        """`notifications` brings updates in one order with those of others in the process; None: its own service."""
         self._store = meta_store
-        self._snapshot = _Snapshot()
+        self._notifications = notifications or NotificationService(Metrics(), ACKNOWLEDGE_MS)
+        self._lock = threading.Lock()  # guards the snapshot and the order of notifications
+        self._snapshot = CatalogSnapshot()
+        self._posted = 0  # serial number of the newest notification
         self.refresh()
 
-    def refresh(self) -> None:
-        """Read the catalog anew: what was committed before the call is seen after it."""
-        rows = {int(key[len(TABLE_PREFIX) :]): value for key, value in self._store.list(TABLE_PREFIX)}
-        known = self._snapshot
-        tables = {
-            number: known.tables[number]
-            if known.rows.get(number) == row
-            else TableCatalog.from_json(json.loads(row))
-            for number, row in rows.items()
-        }
-        self._snapshot = _Snapshot(tables, rows)
+    # ---- what is known -----------------------------------------------------------------------------------------
 
-    # ---- what exists ---------------------------------------------------------------------------------------
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """All that this manager knows now."""
+        return self._snapshot
 
-    def resolve(self, name: str) -> TableCatalog:
-        """The table or view called `name`; NotFound with the nearest name there is."""
-        snapshot = self._snapshot
-        for table in snapshot.named():
-            if table.name == name:
-                return table
-        near = get_close_matches(name, [table.name for table in snapshot.named()], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise NotFound(f"there is no table or view {name!r}{hint}", name=name)
+    @property
+    def version(self) -> int:
+        """How many DDLs it knows of."""
+        return self._snapshot.version
 
-    def find(self, name: str) -> TableCatalog | None:
-        """The table or view called `name`, or None."""
-        return next((table for table in self._snapshot.named() if table.name == name), None)
+    def refresh(self) -> CatalogSnapshot:
+        """What was committed before the call is known after it, to the subscribers too unless one hangs."""
+        with self._lock:
+            known = self._snapshot
+            version = self._store.get(VERSION)
+            if version is None or version != known.rows.get(VERSION):
+                rows = dict(self._store.list(CATALOG_PREFIX))
+                self._snapshot = CatalogSnapshot.read(rows, known)
+                if self._snapshot.version > known.version:
+                    self._posted = self._notifications.post(CATALOG_TOPIC, self._snapshot)
+            serial = self._posted
+        self._notifications.deliver(serial)
+        return self._snapshot
+
+    def subscribe(self, callback: Callable[[CatalogSnapshot], None]) -> TopicSubscription:
+        """Calls `callback` with each snapshot from here on, versions ascending; see `NotificationService`."""
+        return self._notifications.subscribe(CATALOG_TOPIC, callback)
+
+    def follow(self, subscribe: Callable[[Callable[[Any], Any]], TopicSubscription]) -> TopicSubscription:
+        """Refreshes with each version of the store; `subscribe` is a HummockManager's. A DDL is part of a version, so
+        whoever reads at that one knows what there is at it.
+        """
+        return subscribe(lambda _: self.refresh())
+
+    def resolve(self, name: str | ObjectName) -> TableCatalog:
+        """The table, view or index of a name; NotFound with what comes nearest."""
+        wanted = _object_name(name)
+        try:
+            return self._snapshot.resolve(wanted)
+        except NotFound:
+            return self.refresh().resolve(wanted)
+
+    def find(self, name: str | ObjectName) -> TableCatalog | None:
+        """The same, or None."""
+        wanted = _object_name(name)
+        return self._snapshot.find(wanted) or self.refresh().find(wanted)
+
+    def resolve_schema(self, name: str, database: str = DEFAULT_DATABASE) -> SchemaCatalog:
+        """The schema of a name; NotFound with what comes nearest."""
+        try:
+            return self._snapshot.resolve_schema(name, database)
+        except NotFound:
+            return self.refresh().resolve_schema(name, database)
 
     def get(self, table_id: int) -> TableCatalog:
-        """The catalog of an id, internal tables included; NotFound if it was never committed or is
-        dropped.
-        """
-        try:
-            return self._snapshot.tables[table_id]
-        except KeyError:
-            raise NotFound(f"there is no table of id {table_id}", name=str(table_id)) from None
+        """What has an id, state tables included; NotFound if it was never committed or is dropped."""
+        return self._snapshot.get(table_id)
 
-    def list(self, kind: TableKind | None = None) -> tuple[TableCatalog, ...]:
-        """All tables and views by name, or all of one kind."""
-        tables = self._snapshot.named() if kind is None else self._snapshot.tables.values()
-        chosen = (table for table in tables if kind in (None, table.kind))
-        return tuple(sorted(chosen, key=lambda table: table.name))
+    def list(self, kind: TableKind | None = None, schema_id: int | None = None) -> tuple[TableCatalog, ...]:
+        """Tables, views and indexes by name, or all of one kind; of one schema or of all."""
+        return self._snapshot.list(kind, schema_id)
 
     def jobs(self) -> tuple[TableCatalog, ...]:
-        """All tables and views, each after those it reads (ids ascend, and what is read is older)."""
-        return tuple(sorted(self._snapshot.named(), key=lambda table: table.id))
+        """All that an actor writes, each after what it reads."""
+        return self._snapshot.jobs()
 
     def internal_tables(self, job_id: int) -> tuple[TableCatalog, ...]:
-        """The state tables of a table's or view's executors, by id."""
-        tables = sorted(self._snapshot.tables.values(), key=lambda table: table.id)
-        return tuple(t for t in tables if t.kind is TableKind.INTERNAL and job_id in t.dependencies)
+        """The state tables of a job's executors, by id."""
+        return self._snapshot.internal_tables(job_id)
 
     def offset_table(self, table: TableCatalog) -> TableCatalog:
         """Where the source of `table` keeps its offsets."""
-        name = offset_table_name(table)
-        return next(state for state in self.internal_tables(table.id) if state.name == name)
+        return self._snapshot.offset_table(table)
 
     def dependents(self, table_id: int) -> tuple[TableCatalog, ...]:
-        """The views that read a table or view directly, by name."""
-        return tuple(table for table in self.list() if table_id in table.dependencies)
+        """What reads a table or view directly, by name."""
+        return self._snapshot.dependents(table_id)
 
-    # ---- DDL ---------------------------------------------------------------------------------------------
+    # ---- DDL ---------------------------------------------------------------------------------------------------
 
     def allocate_ids(self, count: int) -> range:
-        """`count` table ids that nobody had or will have. CatalogError after too many lost races."""
+        """`count` ids that nobody had or will have. CatalogError after too many lost races."""
         for _ in range(ID_ATTEMPTS):
             before = self._store.get(NEXT_ID)
             first = FIRST_ID if before is None else int(before)
@@ -125,98 +144,90 @@ class CatalogManager:
             except PreconditionFailed:
                 continue
             return range(first, first + count)
-        raise CatalogError(f"no table id after {ID_ATTEMPTS} attempts: others take them all the time")
+        raise CatalogError(f"no id after {ID_ATTEMPTS} attempts: others take them all the time")
 
     def plan_create(
         self, draft: TableCatalog, internals: Iterable[TableCatalog] = ()
     ) -> tuple[TableCatalog, MetaOperations]:
-        """The table under its id (allocated if the draft's is 0) and what a transaction must do to create it.
+        """The object under its id (allocated if the draft's is 0) and what a transaction must do to create it.
 
-        `internals` are the state tables of its job. Duplicate if the name is taken; NotFound if
-        something it reads is gone. The transaction fails if either comes true in the meantime.
+        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either comes true
+        in the meantime.
         """
-        check_name(draft.name)
-        taken = self.find(draft.name)
-        if taken is not None:
-            raise Duplicate(f"there is already a {taken.kind} {draft.name!r}", name=draft.name)
+        snapshot = self._snapshot
+        planning.create_table(snapshot, draft.with_id(draft.id or -1))
         table = draft if draft.id else draft.with_id(self.allocate_ids(1)[0])
-        require: dict[str, bytes | None] = {name_key(table.name): None}
-        for dependency in table.dependencies:
-            self.get(dependency)
-            require[table_key(dependency)] = self._snapshot.rows[dependency]
-        put = {table_key(each.id): encode(each) for each in (table, *internals)}
-        require |= dict.fromkeys(put)
-        put[name_key(table.name)] = str(table.id).encode()
-        return table, MetaOperations(require=require, put=put)
+        return table, self._as_next(snapshot, planning.create_table(snapshot, table, internals))
 
-    def plan_drop(
-        self, name: str, *, cascade: bool = False
-    ) -> tuple[tuple[TableCatalog, ...], MetaOperations]:
-        """The tables and views that go, dependents first, and the operations that drop them and their
-        state tables.
+    def plan_alter(self, altered: TableCatalog) -> MetaOperations:
+        """What makes `altered` the next version of its table. CatalogError if it is not the next one any more."""
+        snapshot = self._snapshot
+        return self._as_next(snapshot, planning.alter_table(snapshot, altered))
 
-        DependencyError naming the views that read it, unless `cascade`, which drops those too.
-        """
-        table = self.resolve(name)
-        dropped = self._with_dependents(table)
-        if len(dropped) > 1 and not cascade:
-            names = [each.name for each in self.dependents(table.id)]
-            raise DependencyError(
-                f"{table.kind} {name!r} is read by {', '.join(names)}; DROP … CASCADE drops them too",
-                name=name,
-                dependents=names,
-            )
-        rows = self._snapshot.rows
-        require: dict[str, bytes | None] = {}
-        delete: list[str] = []
-        for each in dropped:
-            gone = (each.id, *(internal.id for internal in self.internal_tables(each.id)))
-            require |= {table_key(number): rows[number] for number in gone}
-            delete += [*map(table_key, gone), name_key(each.name)]
-        return dropped, MetaOperations(require=require, delete=tuple(delete))
+    def plan_drop_column(
+        self, table_id: int, column: str, *, cascade: bool = False
+    ) -> tuple[TableCatalog, DropPlan]:
+        """The next version of a table and what goes with its column. NotFound, DependencyError, CatalogError."""
+        snapshot = self._snapshot
+        altered, plan = planning.drop_column(snapshot, table_id, column, cascade=cascade)
+        return altered, self._next_plan(snapshot, plan)
 
-    def _with_dependents(self, table: TableCatalog) -> tuple[TableCatalog, ...]:
-        """The object and all that reads it, directly or not, readers before what they read."""
-        found = {table.id: table}
-        waiting = [table]
-        while waiting:
-            for dependent in self.dependents(waiting.pop().id):
-                if dependent.id not in found:
-                    found[dependent.id] = dependent
-                    waiting.append(dependent)
-        return tuple(sorted(found.values(), key=lambda each: -each.id))
+    def plan_drop(self, name: str | ObjectName, *, cascade: bool = False) -> DropPlan:
+        """What goes with a table, view or index. NotFound, DependencyError."""
+        table, snapshot = self.resolve(name), self._snapshot
+        return self._next_plan(snapshot, planning.drop_table(snapshot, table, cascade=cascade))
+
+    def plan_create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> tuple[SchemaCatalog, MetaOperations]:
+        """A new schema and what creates it. Duplicate, NotFound."""
+        snapshot = self._snapshot
+        draft = SchemaCatalog(-1, name, snapshot.resolve_database(database).id)
+        planning.create_schema(snapshot, draft)
+        schema = replace(draft, id=self.allocate_ids(1)[0])
+        return schema, self._as_next(snapshot, planning.create_schema(snapshot, schema))
+
+    def plan_drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> DropPlan:
+        """What goes with a schema. NotFound, DependencyError, CatalogError."""
+        schema, snapshot = self.resolve_schema(name, database), self._snapshot
+        return self._next_plan(snapshot, planning.drop_schema(snapshot, schema, cascade=cascade))
+
+    def plan_create_database(self, name: str) -> tuple[DatabaseCatalog, MetaOperations]:
+        """A new database with its `public` schema, and what creates it. Duplicate."""
+        snapshot = self._snapshot
+        planning.create_database(snapshot, DatabaseCatalog(-1, name), SchemaCatalog(-2, DEFAULT_SCHEMA, -1))
+        first, second = self.allocate_ids(2)
+        database, public = DatabaseCatalog(first, name), SchemaCatalog(second, DEFAULT_SCHEMA, first)
+        return database, self._as_next(snapshot, planning.create_database(snapshot, database, public))
+
+    def plan_drop_database(self, name: str) -> DropPlan:
+        """What goes with a database whose schemas are empty. NotFound, DependencyError, CatalogError."""
+        snapshot = self._snapshot
+        return self._next_plan(snapshot, planning.drop_database(snapshot, snapshot.resolve_database(name)))
+
+    def apply(self, operations: MetaOperations) -> None:
+        """Carry out planned operations in a transaction of their own. PreconditionFailed if they came too late."""
+        self._store.transaction(operations)
+        self.refresh()
 
     def create(self, draft: TableCatalog, internals: Iterable[TableCatalog] = ()) -> TableCatalog:
         """Create in a transaction of its own."""
         table, operations = self.plan_create(draft, internals)
-        self._store.transaction(operations)
-        self.refresh()
+        self.apply(operations)
         return table
 
-    def drop(self, name: str, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
+    def drop(self, name: str | ObjectName, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
         """Drop in a transaction of its own; what was dropped, dependents first."""
-        dropped, operations = self.plan_drop(name, cascade=cascade)
-        self._store.transaction(operations)
-        self.refresh()
-        return dropped
+        plan = self.plan_drop(name, cascade=cascade)
+        self.apply(plan.operations)
+        return plan.dropped
+
+    def _next_plan(self, snapshot: CatalogSnapshot, plan: DropPlan) -> DropPlan:
+        return replace(plan, operations=self._as_next(snapshot, plan.operations))
+
+    def _as_next(self, snapshot: CatalogSnapshot, operations: MetaOperations) -> MetaOperations:
+        """The operations, as the version after the one they were planned on."""
+        before, after = snapshot.rows.get(VERSION), str(snapshot.version + 1).encode()
+        return operations + MetaOperations(require={VERSION: before}, put={VERSION: after})
 
 
-def table_key(table_id: int) -> str:
-    """The meta key of a catalog."""
-    return f"{TABLE_PREFIX}{table_id:010}"
-
-
-def name_key(name: str) -> str:
-    """The meta key that holds a name."""
-    return NAME_PREFIX + quote(name, safe="")
-
-
-def encode(table: TableCatalog) -> bytes:
-    """The row of a catalog."""
-    return json.dumps(table.to_json(), sort_keys=True).encode()
-
-
-def check_name(name: str) -> None:
-    """CatalogError unless `name` can name a table: 1 to 63 characters that can be printed."""
-    if not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
-        raise CatalogError(f"{name!r} cannot name a table: 1 to {MAX_NAME_CHARACTERS} characters", name=name)
+def _object_name(name: str | ObjectName) -> ObjectName:
+    return ObjectName(name) if isinstance(name, str) else name

@@ -31,11 +31,20 @@ KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 
 
 class TableKind(StrEnum):
-    """Who writes it: statements or a connector, a query's change stream, an executor for itself."""
+    """Who writes it: statements or a connector, a query's change stream, the changes of a table in another order, an
+    executor for itself; nobody, where it is a query by a name.
+    """
 
     TABLE = "table"
     MATERIALIZED_VIEW = "materialized view"
+    INDEX = "index"
     INTERNAL = "internal"
+    VIEW = "view"
+
+    @property
+    def is_job(self) -> bool:
+        """An actor writes it and all may read it."""
+        return self in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW, TableKind.INDEX)
 
 
 class ConflictBehaviour(StrEnum):
@@ -90,8 +99,10 @@ class TableCatalog:
     `row_id_index` is the generated key column of a table without a declared key. The prefix of the
     first `prefix_columns` key columns is filtered. `plan` is a view's bound logical plan as JSON text,
     `definition` the statement that made the object. `dependencies` are the ids of the tables it reads;
-    for an internal table the id of the job that owns it. `schema_version` rises with each change of the columns;
-    ids from `next_column_id` on (0: from the largest there is) were never given out.
+    for an internal table the id of the job that owns it. `schema_id` says where its name stands.
+    `reads` are the (table id, column id) that its query needs, None where that is not known: then it may
+    need all. `schema_version` rises with each change of the columns; ids from `next_column_id` on (0: from
+    the largest there is) were never given out.
     """
 
     id: int
@@ -112,6 +123,8 @@ class TableCatalog:
     connector: Mapping[str, str] | None = field(default=None, hash=False)
     dependencies: tuple[int, ...] = ()
     row_format: RowFormat = RowFormat.ROW
+    schema_id: int = 0
+    reads: tuple[tuple[int, int], ...] | None = None
     schema_version: int = 0
     next_column_id: int = 0
     version: int = FORMAT_VERSION
@@ -162,6 +175,8 @@ class TableCatalog:
             "connector": None if self.connector is None else dict(self.connector),
             "dependencies": list(self.dependencies),
             "row_format": self.row_format.value,
+            "schema_id": self.schema_id,
+            "reads": None if self.reads is None else [list(pair) for pair in self.reads],
             "schema_version": self.schema_version,
             "next_column_id": self.next_column_id,
         }
@@ -190,6 +205,8 @@ class TableCatalog:
             connector=record["connector"],
             dependencies=tuple(record["dependencies"]),
             row_format=RowFormat(record.get("row_format", "row")),
+            schema_id=record.get("schema_id", 0),
+            reads=None if record.get("reads") is None else tuple((table, column) for table, column in record["reads"]),
             schema_version=record.get("schema_version", 0),
             next_column_id=record.get("next_column_id", 0),
         )

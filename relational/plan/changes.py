@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
@@ -10,6 +11,7 @@ from relational.expr.bind import convert, is_unknown, span, unknown
 from relational.expr.coercion import can_assign
 from relational.expr.expression import Expression, Literal
 from relational.expr.term import Place
+from relational.types.data_type import DataType
 
 
 def writable(table: TableCatalog, place: Place | None = None) -> TableCatalog:
@@ -47,17 +49,27 @@ def updatable(table: TableCatalog, column: int, place: Place | None = None) -> i
 
 def assigned(value: Expression, table: TableCatalog, column: int, place: Place | None = None) -> Expression:
     """`value` in the type of the column it is stored in; BindError where it cannot be stored there."""
-    target = table.columns[column].data_type
-    if not is_unknown(value) and not can_assign(value.data_type, target):
-        name = table.columns[column].name
+    return _fitted(value, table.columns[column].name, table.columns[column].data_type, place)
+
+
+def default_of(value: Expression, name: str, data_type: DataType, place: Place | None = None) -> Any:
+    """The constant that `value` is, in the type of column `name`; BindError where it is none, or does not fit."""
+    fitted = _fitted(value, name, data_type, place)
+    if not isinstance(fitted, Literal):
+        raise BindError(f"the DEFAULT of column {name!r} must be a constant", **span(place))
+    return fitted.value
+
+
+def _fitted(value: Expression, name: str, data_type: DataType, place: Place | None) -> Expression:
+    if not is_unknown(value) and not can_assign(value.data_type, data_type):
         raise BindError(
-            f"column {name!r} is {target}, this is {value.data_type}: write a CAST", **span(place)
+            f"column {name!r} is {data_type}, this is {value.data_type}: write a CAST", **span(place)
         )
-    return convert(value, target, place)
+    return convert(value, data_type, place)
 
 
 def stored_row(table: TableCatalog, values: Mapping[int, Expression]) -> tuple[Expression, ...]:
-    """One value for each stored column; NULL where none is given, for a generated row id too."""
+    """One value for each stored column; its default where none is given, NULL for a generated row id."""
     return tuple(
-        values.get(index, Literal(None, column.data_type)) for index, column in enumerate(table.columns)
+        values.get(index, Literal(column.default, column.data_type)) for index, column in enumerate(table.columns)
     )

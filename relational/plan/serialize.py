@@ -15,8 +15,10 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Scan, Sort, Values
 from relational.types.data_type import DataType
+from relational.types.ordering import OrderType, SortKey
+from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
 FORMAT_VERSION = 1
@@ -24,7 +26,7 @@ TableOfId = Callable[[int], TableCatalog]
 
 
 def plan_to_text(plan: LogicalPlan) -> str:
-    """The plan of a view as JSON text. ValueError for a node that only batch queries have."""
+    """The plan of a view as JSON text. ValueError for a node that comes of optimizing alone."""
     return json.dumps({"version": FORMAT_VERSION, "root": _plan(plan)}, sort_keys=True)
 
 
@@ -58,6 +60,15 @@ def _plan(plan: LogicalPlan) -> dict[str, Any]:
             "calls": [_call(call) for call in plan.calls],
             "names": list(plan.names),
         }
+    if isinstance(plan, Sort):
+        keys = [[key.column, key.order.descending, key.order.nulls_first] for key in plan.keys]
+        return {"node": "sort", "input": _plan(plan.input), "keys": keys}
+    if isinstance(plan, Limit):
+        return {"node": "limit", "input": _plan(plan.input), "count": plan.count, "offset": plan.offset}
+    if isinstance(plan, Values):
+        fields = [[field.name, str(field.data_type)] for field in plan.fields]
+        rows = [[_expression(each) for each in row] for row in plan.rows]
+        return {"node": "values", "fields": fields, "rows": rows}
     raise ValueError(f"{type(plan).__name__} is not part of a view's plan")
 
 
@@ -65,7 +76,14 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan
     node = record["node"]
     if node == "scan":
         return _read_scan(record, table_of_id(record["table"]))
+    if node == "values":
+        fields = Schema(Field(name, DataType.parse(text)) for name, text in record["fields"])
+        return Values(fields, tuple(tuple(map(_read_expression, row)) for row in record["rows"]))
     child = _read_plan(record["input"], table_of_id)
+    if node == "sort":
+        return Sort(child, tuple(SortKey(column, OrderType(*order)) for column, *order in record["keys"]))
+    if node == "limit":
+        return Limit(child, record["count"], record["offset"])
     if node == "filter":
         return Filter(child, _read_expression(record["predicate"]))
     if node == "project":

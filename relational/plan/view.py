@@ -1,55 +1,100 @@
-"""The table of a materialized view: its columns and keys follow from the plan of its query."""
+"""What a view, a materialized view and an index are in the catalog: their columns and keys follow from a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.errors import BindError
 from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values
 from relational.plan.optimizer import VIEW_RULES, optimize
+from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.serialize import plan_to_text
 from relational.types.ordering import SortKey
 
 _BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"}
 
 
-def view_of(name: str, query: LogicalPlan, definition: str) -> tuple[TableCatalog, LogicalPlan]:
-    """The catalog draft (id 0) of a view of `query`, and the query as its job runs it, optimized and
-    with its key.
+def view_of(
+    name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()
+) -> tuple[TableCatalog, LogicalPlan]:
+    """The catalog draft (id 0) of a materialized view of `query`, and the query as its job runs it, optimized
+    and with its key. `views` are the ids of the views whose queries became part of it.
 
     BindError for a query that no view can keep: with an order or a limit, or with two columns of one name.
     """
     for node in nodes(query):
         if type(node) in _BATCH_ONLY:
             raise BindError(f"{_BATCH_ONLY[type(node)]} is not supported in a materialized view")
-    names = [name for place, name in enumerate(query.schema.names) if place not in query.hidden]
-    twice = next((each for each in names if names.count(each) > 1), None)
-    if twice is not None:
-        raise BindError(f"column {twice!r} appears twice in materialized view {name!r}: give it an alias")
+    _check_names(f"materialized view {name!r}", query)
     plan = optimize(query, VIEW_RULES)
     key = plan.stream_key
     assert key is not None, plan.explain()
+    pk = tuple(SortKey(column) for column in key)
+    return _draft(name, TableKind.MATERIALIZED_VIEW, plan, pk, key, definition, views), plan
+
+
+def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()) -> TableCatalog:
+    """The catalog draft (id 0) of a view, which is a query by a name: it has the columns that the query has now,
+    whatever columns its tables get later. BindError for two columns of one name.
+    """
+    _check_names(f"view {name!r}", query)
+    return _draft(name, TableKind.VIEW, optimize(query, (prune_columns,)), (), (), definition, views)
+
+
+def index_of(
+    name: str, table: TableCatalog, keys: Sequence[SortKey], include: Sequence[int], definition: str
+) -> tuple[TableCatalog, LogicalPlan]:
+    """The catalog draft (id 0) of an index, which holds the columns `keys` of a table, its stream key and the columns
+    `include`, in the order of `keys`; and the query that its job keeps. All numbers are columns of the table.
+    """
+    columns = tuple(dict.fromkeys((*(key.column for key in keys), *table.stream_key, *include)))
+    plan = Scan(table, columns)
+    ordered = [SortKey(columns.index(key.column), key.order) for key in keys]
+    behind = [SortKey(columns.index(column)) for column in table.stream_key]
+    pk = (*ordered, *(key for key in behind if key.column not in {each.column for each in ordered}))
+    distribution = tuple(dict.fromkeys(key.column for key in ordered))
+    return _draft(name, TableKind.INDEX, plan, pk, distribution, definition, ()), plan
+
+
+def _draft(
+    name: str,
+    kind: TableKind,
+    plan: LogicalPlan,
+    pk: tuple[SortKey, ...],
+    distribution_key: tuple[int, ...],
+    definition: str,
+    views: Iterable[int],
+) -> TableCatalog:
     columns = tuple(
         ColumnCatalog(field.name, place, field.data_type, place in plan.hidden)
         for place, field in enumerate(plan.schema)
     )
-    pk = tuple(SortKey(column) for column in key)
-    draft = TableCatalog(
+    scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    reads = {(scan.table.id, scan.table.columns[place].column_id) for scan in scans for place in scan.columns}
+    return TableCatalog(
         id=0,
         name=name,
-        kind=TableKind.MATERIALIZED_VIEW,
+        kind=kind,
         columns=columns,
         pk=pk,
-        stream_key=key,
-        distribution_key=key,
-        value_indices=value_columns(columns, pk),
-        is_append_only=plan.is_append_only,
+        stream_key=plan.stream_key or (),
+        distribution_key=distribution_key,
+        value_indices=value_columns(columns, pk) if kind.is_job else (),
+        is_append_only=kind.is_job and plan.is_append_only,
         definition=definition,
         plan=plan_to_text(plan),
-        dependencies=tuple(sorted({scan.table.id for scan in nodes(plan) if isinstance(scan, Scan)})),
+        dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
+        reads=tuple(sorted(reads)),
     )
-    return draft, plan
+
+
+def _check_names(what: str, query: LogicalPlan) -> None:
+    """BindError where two visible columns have one name."""
+    names = [name for place, name in enumerate(query.schema.names) if place not in query.hidden]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise BindError(f"column {twice!r} appears twice in {what}: give it an alias")
 
 
 def nodes(plan: LogicalPlan) -> Iterator[LogicalPlan]:

@@ -10,30 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from relational.catalog.objects import TableKind
-from relational.errors import BindError, ParseError, SourceTextError
-from relational.expr.bind import span, unknown
-from relational.plan.view import view_of
+from relational.catalog.objects import TableCatalog
+from relational.errors import SourceTextError
+from relational.expr.bind import unknown
+from relational.sql.alter import bind_alter
 from relational.sql.context import BindContext, CatalogReader
-from relational.sql.ddl import read_table, table_of
+from relational.sql.create import bind_create
 from relational.sql.dml import bind_delete, bind_insert, bind_update
-from relational.sql.query import QueryBinder, resolved
-from relational.sql.statement import (
-    CreateMaterializedView,
-    CreateTable,
-    Describe,
-    Drop,
-    Explain,
-    Flush,
-    Select,
-    Show,
-    ShowKind,
-    Statement,
-)
+from relational.sql.drop import bind_drop
+from relational.sql.names import read_name, read_schema_name, resolved, schema_of
+from relational.sql.query import QueryBinder
+from relational.sql.statement import Describe, Explain, Flush, Select, Show, ShowCreate, ShowKind, Statement
 from relational.sql.text import Piece, TokenReader, statements
 from relational.sql.translate import Translator
-
-_CREATABLE = {("TABLE",): TableKind.TABLE, ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW}
 
 
 def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> Iterator[Statement]:
@@ -69,75 +58,48 @@ def _select(piece: Piece, context: BindContext) -> Select:
     return Select(QueryBinder(context.catalog, Translator(piece.start, context.now)).query(piece.parse()))
 
 
-def _create(piece: Piece, context: BindContext) -> CreateTable | CreateMaterializedView:
-    reader = TokenReader(piece)
-    reader.expect("CREATE")
-    kind = _kind(reader)
-    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-    definition = piece.source.strip()
-    if kind is TableKind.TABLE:
-        return CreateTable(table_of(read_table(reader), definition), if_not_exists)
-    name, place = reader.name("the view"), reader.place
-    reader.expect("AS")
-    query = reader.rest()
-    plan = QueryBinder(context.catalog, Translator(query.start)).query(query.parse())
-    try:
-        view, plan = view_of(name, plan, definition)
-    except BindError as error:
-        raise BindError(error.message, **span(place)) from error
-    return CreateMaterializedView(view, plan, if_not_exists)
-
-
-def _kind(reader: TokenReader) -> TableKind:
-    """TABLE or MATERIALIZED VIEW."""
-    for words, kind in _CREATABLE.items():
-        if reader.accept(*words):
-            return kind
-    raise reader.fail("TABLE or MATERIALIZED VIEW is expected here")
-
-
-def _drop(piece: Piece, context: BindContext) -> Drop:
-    reader = TokenReader(piece)
-    reader.expect("DROP")
-    kind = _kind(reader)
-    if_exists = reader.accept("IF", "EXISTS")
-    place = reader.place
-    name = reader.name(f"a {kind}")
-    cascade = reader.accept("CASCADE")
-    if not cascade:
-        reader.accept("RESTRICT")
-    _finish(reader)
-    found = context.catalog.find(name)
-    if found is None and if_exists:
-        return Drop(kind, name, None, cascade)
-    table = resolved(context.catalog, name, place)
-    if table.kind is not kind:
-        raise BindError(f"{name!r} is a {table.kind}: use DROP {table.kind.upper()}", **span(place))
-    return Drop(kind, name, table, cascade)
-
-
 def _flush(piece: Piece, context: BindContext) -> Flush:
-    _finish(TokenReader(piece.after(1)))
+    TokenReader(piece.after(1)).finish()
     return Flush()
 
 
-def _show(piece: Piece, context: BindContext) -> Show:
-    rest = piece.after(1)
-    words = " ".join(rest.words(3)).lower()
+def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
+    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name."""
+    reader = TokenReader(piece.after(1))
+    if reader.accept("CREATE"):
+        if not (reader.accept("TABLE") or reader.accept("MATERIALIZED", "VIEW") or reader.accept("VIEW")):
+            reader.expect("INDEX")
+        return ShowCreate(_named(reader, context))
+    if reader.accept("COLUMNS"):
+        reader.expect("FROM")
+        return Describe(_named(reader, context))
     for kind in ShowKind:
-        if words == kind:
-            _finish(TokenReader(rest.after(len(kind.split()))))
-            return Show(kind)
+        if reader.accept(*kind.upper().split()):
+            return _listing(kind, reader, context)
     kinds = ", ".join(kind.upper() for kind in ShowKind)
-    raise rest.error(f"SHOW is followed by one of {kinds}")
+    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS")
+
+
+def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:
+    schema = None
+    if reader.accept("FROM"):
+        if kind in (ShowKind.SCHEMAS, ShowKind.DATABASES, ShowKind.INTERNAL_TABLES):
+            raise reader.fail(f"{kind} are listed all together, without FROM")
+        schema = schema_of(context.catalog, *read_schema_name(reader))
+    reader.finish()
+    return Show(kind, schema)
 
 
 def _describe(piece: Piece, context: BindContext) -> Describe:
-    reader = TokenReader(piece.after(1))
-    place = reader.place
-    table = resolved(context.catalog, reader.name("a table or view"), place)
-    _finish(reader)
-    return Describe(table)
+    return Describe(_named(TokenReader(piece.after(1)), context))
+
+
+def _named(reader: TokenReader, context: BindContext) -> TableCatalog:
+    """The table or view whose name ends the statement."""
+    name, place = read_name(reader, "a table or view")
+    table = resolved(context.catalog, name, place)
+    reader.finish()
+    return table
 
 
 def _explain(piece: Piece, context: BindContext) -> Explain:
@@ -147,18 +109,13 @@ def _explain(piece: Piece, context: BindContext) -> Explain:
     return Explain(bind_statement(rest, context))
 
 
-def _finish(reader: TokenReader) -> None:
-    """ParseError if something follows."""
-    if not reader.is_done:
-        raise ParseError("nothing is expected here", **span(reader.place))
-
-
 _STATEMENTS: dict[str, Callable[[Piece, BindContext], Statement]] = {
     "SELECT": _select,
     "VALUES": _select,
     "WITH": _select,
-    "CREATE": _create,
-    "DROP": _drop,
+    "CREATE": bind_create,
+    "ALTER": bind_alter,
+    "DROP": bind_drop,
     "INSERT": bind_insert,
     "UPDATE": bind_update,
     "DELETE": bind_delete,

@@ -6,23 +6,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
+from relational.catalog.objects import TableCatalog
+from relational.catalog.snapshot import CatalogSnapshot
 
 
 class CatalogReader(Protocol):
-    """Names and what they stand for; `CatalogManager` is one."""
+    """Names and what they stand for; `CatalogManager` is one. Text is one name of the schema `public`."""
 
-    def resolve(self, name: str) -> TableCatalog:
-        """The table or view of a name; NotFound."""
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """All that is known now."""
 
-    def find(self, name: str) -> TableCatalog | None:
+    def resolve(self, name: str | ObjectName) -> TableCatalog:
+        """The table, view or index of a name; NotFound."""
+
+    def find(self, name: str | ObjectName) -> TableCatalog | None:
         """The same, or None."""
 
-    def list(self, kind: TableKind | None = None) -> tuple[TableCatalog, ...]:
-        """All tables and views by name, or all objects of one kind."""
+    def resolve_schema(self, name: str, database: str = DEFAULT_DATABASE) -> SchemaCatalog:
+        """The schema of a name; NotFound."""
 
-    def dependents(self, table_id: int) -> tuple[TableCatalog, ...]:
-        """The views that read it directly."""
+    def get(self, table_id: int) -> TableCatalog:
+        """What has an id; NotFound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""CREATE TABLE, read token by token: columns, keys, and the clauses that sqlglot does not know."""
+"""CREATE TABLE, read token by token: columns, their defaults, keys, and the clauses that sqlglot does not know."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot.tokens import TokenType
 
@@ -14,11 +15,14 @@ from relational.catalog.objects import (
     value_columns,
 )
 from relational.errors import BindError, ParseError
-from relational.expr.bind import span, unknown
+from relational.expr.bind import Scope, TermBinder, span, unknown
 from relational.expr.term import Place
+from relational.plan.changes import default_of
 from relational.sql.text import TokenReader
+from relational.sql.translate import Translator
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
+from relational.types.schema import Schema
 
 ROW_ID = "_row_id"
 CONNECTOR_OPTION = "connector"
@@ -36,11 +40,12 @@ class TableSyntax:
     is_append_only: bool = False
     conflict: ConflictBehaviour = ConflictBehaviour.ERROR
     options: dict[str, str] | None = None
+    defaults: dict[str, Any] = field(default_factory=dict)
 
 
-def read_table(reader: TokenReader) -> TableSyntax:
-    """CREATE TABLE from the table's name on. ParseError or BindError at the place."""
-    table = TableSyntax(reader.name("the table"))
+def read_table(reader: TokenReader, name: str) -> TableSyntax:
+    """CREATE TABLE from what follows the table's name on. ParseError or BindError at the place."""
+    table = TableSyntax(name)
     reader.expect("(")
     while True:
         _read_element(reader, table)
@@ -61,13 +66,46 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
     name = reader.name("a column")
     if any(name == other for other, _ in table.columns):
         raise BindError(f"column {name!r} appears twice", **span(place))
-    table.columns.append((name, _read_type(reader)))
+    data_type = _read_type(reader)
+    table.columns.append((name, data_type))
     while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
         place = reader.place
         if reader.accept("PRIMARY", "KEY"):
             _set_key(table, [name], place)
+        elif reader.accept("DEFAULT"):
+            table.defaults[name] = _read_default(reader, name, data_type)
         elif not reader.accept("NULL"):
-            raise reader.fail(f"{token.text} is not supported in a column: only PRIMARY KEY is")
+            raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY and DEFAULT are")
+
+
+def read_column(reader: TokenReader) -> ColumnCatalog:
+    """The name, type and default of a column to be, without its id. ParseError or BindError at the place."""
+    name = reader.name("a column")
+    data_type, default = _read_type(reader), None
+    while (token := reader.peek()) is not None:
+        if reader.accept("DEFAULT"):
+            default = _read_default(reader, name, data_type)
+        elif not reader.accept("NULL"):
+            raise reader.fail(f"{token.text} is not supported in a new column: DEFAULT is")
+    return ColumnCatalog(name, 0, data_type, default=default)
+
+
+def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
+    """The constant after DEFAULT: what stands before the next comma, closing parenthesis or constraint."""
+    start, end = reader.place
+    depth = 0
+    while (token := reader.peek()) is not None:
+        is_over = token.token_type in (*_CLOSING, TokenType.COMMA) or token.text.upper().startswith("PRIMARY")
+        if depth == 0 and is_over:
+            break
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        end = reader.place[1]
+        reader.next()
+    piece = reader.piece_between(start, end)
+    if piece.is_empty:
+        raise reader.fail(f"the DEFAULT of column {name!r} is expected here")
+    value = TermBinder(Scope(Schema())).bind(Translator(start).term(piece.parse()))
+    return default_of(value, name, data_type, (start, end))
 
 
 def _read_type(reader: TokenReader) -> DataType:
@@ -166,7 +204,10 @@ def _read_options(reader: TokenReader) -> dict[str, str]:
 
 def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
     """The draft (id 0) of a table; without a declared key its rows get a hidden generated id."""
-    columns = [ColumnCatalog(name, place, each) for place, (name, each) in enumerate(syntax.columns)]
+    columns = [
+        ColumnCatalog(name, place, each, default=syntax.defaults.get(name))
+        for place, (name, each) in enumerate(syntax.columns)
+    ]
     row_id = None
     if syntax.key is None:
         row_id = len(columns)

@@ -13,7 +13,8 @@ from relational.expr.expression import Expression, InputRef
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
-from relational.sql.query import QueryBinder, resolved
+from relational.sql.names import name_in_tree, read_name, resolved
+from relational.sql.query import QueryBinder
 from relational.sql.statement import Delete, Insert, Update
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
@@ -24,8 +25,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     reader = TokenReader(piece)
     reader.expect("INSERT")
     reader.expect("INTO")
-    place = reader.place
-    table = writable(resolved(context.catalog, reader.name("a table"), place), place)
+    name, place = read_name(reader, "a table")
+    table = writable(resolved(context.catalog, name, place), place)
     columns = _target_columns(reader, table)
     rest = reader.rest()
     node = rest.parse()
@@ -112,9 +113,9 @@ def _target(
     target = node.this
     if not isinstance(target, exp.Table):
         raise ParseError("a table's name is expected here", **span(translate.place(node)))
-    translate.only(target, {"this", "alias"}, "a table")
-    place = translate.place(target.this)
-    table = retractable(resolved(context.catalog, translate.identifier(target.this), place), statement, place)
+    translate.only(target, {"this", "db", "catalog", "alias"}, "a table")
+    target_name, place = name_in_tree(target, translate)
+    table = retractable(resolved(context.catalog, target_name, place), statement, place)
     alias = target.args.get("alias")
     name = table.name if alias is None else translate.identifier(alias.this)
     return table, TermBinder(Scope(table.schema, Scan(table).hidden, name))

@@ -4,45 +4,75 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from relational.catalog.names import DEFAULT_DATABASE, PUBLIC
 from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
+from relational.sql.definition import default_text, definition_of
 from relational.sql.statement import Show, ShowKind
+
+_KINDS = {
+    ShowKind.TABLES: TableKind.TABLE,
+    ShowKind.SOURCES: TableKind.TABLE,
+    ShowKind.MATERIALIZED_VIEWS: TableKind.MATERIALIZED_VIEW,
+    ShowKind.VIEWS: TableKind.VIEW,
+    ShowKind.INDEXES: TableKind.INDEX,
+    ShowKind.INTERNAL_TABLES: TableKind.INTERNAL,
+}
 
 
 def show(statement: Show, catalog: CatalogReader) -> pa.Table:
-    """One row per object: its name, columns and definition, by name."""
-    kinds = {
-        ShowKind.TABLES: TableKind.TABLE,
-        ShowKind.SOURCES: TableKind.TABLE,
-        ShowKind.MATERIALIZED_VIEWS: TableKind.MATERIALIZED_VIEW,
-        ShowKind.INTERNAL_TABLES: TableKind.INTERNAL,
-    }
-    tables = catalog.list(kinds[statement.kind])
+    """One row per object by name: its name, columns and definition; of schemas and databases the name alone.
+
+    Where no schema is named, those of `public`, and all state tables.
+    """
+    known = catalog.snapshot
+    if statement.kind is ShowKind.SCHEMAS:
+        pairs = [(known.databases[each.database_id].name, each.name) for each in known.schemas.values()]
+        return _names(sorted(name if above == DEFAULT_DATABASE else f"{above}.{name}" for above, name in pairs))
+    if statement.kind is ShowKind.DATABASES:
+        return _names(sorted(each.name for each in known.databases.values()))
+    within = None if statement.kind is ShowKind.INTERNAL_TABLES else (statement.schema or PUBLIC).id
+    tables = known.list(_KINDS[statement.kind], within)
     if statement.kind is ShowKind.SOURCES:
         tables = tuple(table for table in tables if table.connector is not None)
-    columns = [
-        ", ".join(f"{table.columns[i].name} {table.columns[i].data_type}" for i in table.visible_indices)
-        for table in tables
-    ]
     return pa.table(
         {
             "name": pa.array([table.name for table in tables], pa.string()),
-            "columns": pa.array(columns, pa.string()),
-            "definition": pa.array([table.definition for table in tables], pa.string()),
+            "columns": pa.array([_columns(table) for table in tables], pa.string()),
+            "definition": pa.array([definition_of(table, known.name_of(table)) for table in tables], pa.string()),
         }
     )
 
 
+def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
+    """One row: the whole name, and the statement that makes it as it is now."""
+    name = known.name_of(table)
+    return pa.table({"name": [str(name)], "definition": [definition_of(table, name)]})
+
+
 def describe(table: TableCatalog) -> pa.Table:
     """One row per column, hidden ones too: name, type, its place in the primary key (from 1, else
-    NULL), hidden.
+    NULL), hidden, default (NULL: none).
     """
     key = {column: place + 1 for place, column in enumerate(table.pk_indices)}
+    defaults = [
+        None if column.default is None else default_text(column.default, column.data_type) for column in table.columns
+    ]
     return pa.table(
         {
             "name": pa.array([column.name for column in table.columns], pa.string()),
             "type": pa.array([str(column.data_type) for column in table.columns], pa.string()),
             "primary_key": pa.array([key.get(place) for place in range(len(table.columns))], pa.int32()),
             "is_hidden": pa.array([column.is_hidden for column in table.columns], pa.bool_()),
+            "default": pa.array(defaults, pa.string()),
         }
     )
+
+
+def _names(names: list[str]) -> pa.Table:
+    return pa.table({"name": pa.array(names, pa.string())})
+
+
+def _columns(table: TableCatalog) -> str:
+    return ", ".join(f"{table.columns[i].name} {table.columns[i].data_type}" for i in table.visible_indices)

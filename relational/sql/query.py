@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relational.catalog.objects import TableCatalog
-from relational.errors import BindError, NotFound, ParseError
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import ParseError
 from relational.expr.bind import TermBinder, literal, place_of, span, unify
 from relational.expr.expression import Expression, Literal
 from relational.expr.term import Constant, Named, Ordered, Place, Term
 from relational.plan.builder import Scope, Selection, Star, select
 from relational.plan.logical import LogicalPlan, Scan, Values
+from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
+from relational.sql.names import name_in_tree, resolved
 from relational.sql.translate import Translator
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
@@ -49,6 +51,8 @@ class QueryBinder:
 
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
+        self.views: frozenset[int] = frozenset()
+        """Ids of the views that stand in what was bound; their queries stand in its plan."""
 
     def query(self, node: exp.Expression) -> LogicalPlan:
         """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
@@ -100,14 +104,12 @@ class QueryBinder:
         raise ParseError(f"{what} in FROM is not supported", **span(self._translate.place(relation)))
 
     def _table(self, node: exp.Table) -> tuple[LogicalPlan, str]:
-        if node.args.get("db") is not None:
-            place = self._translate.place(node)
-            raise ParseError("the name of a schema before a table is not supported", **span(place))
-        self._translate.only(node, {"this", "alias"}, "a table in FROM")
-        name = self._translate.identifier(node.this)
-        return Scan(resolved(self._catalog, name, self._translate.place(node.this))), self._alias(
-            node
-        ) or name
+        self._translate.only(node, {"this", "db", "catalog", "alias"}, "a table in FROM")
+        name, place = name_in_tree(node, self._translate)
+        table = resolved(self._catalog, name, place)
+        if table.kind is TableKind.VIEW:
+            self.views |= {table.id}
+        return rows_of(table, self._catalog), self._alias(node) or name.name
 
     def _alias(self, node: exp.Expression) -> str | None:
         alias = node.args.get("alias")
@@ -202,12 +204,9 @@ class QueryBinder:
         return rows
 
 
-def resolved(catalog: CatalogReader, name: str, place: Place | None) -> TableCatalog:
-    """The table or view of a name; BindError at `place` with the nearest name where there is none."""
-    try:
-        return catalog.resolve(name)
-    except NotFound as error:
-        raise BindError(str(error), **span(place)) from error
+def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:
+    """What reads a table, or the query that a view is a name of."""
+    return plan_from_text(table.plan, catalog.get) if table.kind is TableKind.VIEW else Scan(table)
 
 
 def _columns(rows: list[list[tuple[Expression, Place | None]]]):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from relational.catalog.names import DEFAULT_DATABASE, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
+from relational.types.data_type import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,65 @@ class CreateMaterializedView:
     view: TableCatalog
     plan: LogicalPlan
     if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`view` is a draft of id 0, which holds its bound query."""
+
+    view: TableCatalog
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """`index` is a draft of id 0, which holds the query that its job keeps."""
+
+    index: TableCatalog
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    """An empty schema of a database."""
+
+    name: str
+    database: str = DEFAULT_DATABASE
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """A database with an empty schema `public`."""
+
+    name: str
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column of `table`, whose rows have `default` in it from now on."""
+
+    table: TableCatalog
+    name: str
+    data_type: DataType
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """A column of `table` goes, with `cascade` what reads it too."""
+
+    table: TableCatalog
+    name: str
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """There is nothing to do: IF EXISTS or IF NOT EXISTS was said, for the `reason`."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +135,25 @@ class ShowKind(StrEnum):
     MATERIALIZED_VIEWS = "materialized views"
     SOURCES = "sources"
     INTERNAL_TABLES = "internal tables"
+    VIEWS = "views"
+    INDEXES = "indexes"
+    SCHEMAS = "schemas"
+    DATABASES = "databases"
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """The names of one kind of object."""
+    """The objects of one kind, of `schema` where one was named."""
 
     kind: ShowKind
+    schema: SchemaCatalog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """The statement that makes a table or view as it is now."""
+
+    table: TableCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +175,49 @@ class Drop:
     """`table` None: there is none of that name and IF EXISTS was said."""
 
     kind: TableKind
-    name: str
+    name: ObjectName
     table: TableCatalog | None
     cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema:
+    """A schema goes, with `cascade` all that stands in it and all that reads that."""
+
+    name: str
+    database: str = DEFAULT_DATABASE
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """A database goes whose schemas are empty."""
+
+    name: str
+    if_exists: bool = False
 
 
 Statement = (
     CreateTable
     | CreateMaterializedView
+    | CreateView
+    | CreateIndex
+    | CreateSchema
+    | CreateDatabase
+    | AddColumn
+    | DropColumn
+    | Nothing
     | Insert
     | Update
     | Delete
     | Flush
     | Select
     | Show
+    | ShowCreate
     | Describe
     | Explain
     | Drop
+    | DropSchema
+    | DropDatabase
 )

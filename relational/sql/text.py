@@ -190,6 +190,15 @@ class TokenReader:
         self._at += 1
         return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
 
+    def finish(self) -> None:
+        """ParseError if something follows."""
+        if not self.is_done:
+            raise self.fail("nothing is expected here")
+
+    def piece_between(self, start: int, end: int) -> Piece:
+        """A part of the whole text."""
+        return Piece(self._piece.text, start, end)
+
     def text_between(self, start: int, end: int) -> str:
         """Characters of the whole text."""
         return self._piece.text[start:end]

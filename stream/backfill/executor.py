@@ -11,30 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.table.storage_table import StorageTable
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.receive import received
 from stream.executor.slices import slices
-from stream.message import Message
+from stream.message import Barrier, Message
 
 
 class BackfillExecutor(Executor):
     """Reads `columns` of a table: first `snapshot` (None: the view has seen it in an earlier life), then
     what `upstream` brings. The columns of `snapshot` are `columns` already; chunks of `upstream` are whole
-    rows."""
+    rows, which may get or lose other columns with a barrier."""
 
     def __init__(
         self,
         info: ExecutorInfo,
         upstream: Channel,
+        table: TableCatalog,
         columns: Sequence[int],
         snapshot: StorageTable | None,
         chunk_rows: int,
     ) -> None:
         self.info = info
         self._upstream = upstream
+        self._table_id = table.id
+        self._column_ids = tuple(table.column_ids[column] for column in columns)
         self._columns = tuple(columns)
         self._snapshot = snapshot
         self._chunk_rows = chunk_rows
@@ -52,4 +56,12 @@ class BackfillExecutor(Executor):
                 if chunk.visible_rows:
                     yield chunk
             else:
+                if isinstance(message, Barrier):
+                    self._follow(message)
                 yield message
+
+    def _follow(self, barrier: Barrier) -> None:
+        """The columns may stand elsewhere in the next version of the table."""
+        altered = barrier.altered(self._table_id)
+        if altered is not None and set(self._column_ids) <= set(altered.column_ids):  # else this actor ends here
+            self._columns = tuple(map(altered.column_ids.index, self._column_ids))

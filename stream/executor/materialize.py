@@ -42,8 +42,8 @@ class MaterializeExecutor(Executor):
         self._input = input
         self._table = table
         self._chunk_rows = chunk_rows
-        self._resolver = None if conflict is None else ConflictResolver(table, conflict)
-        self._statements = StatementEvaluator(table)
+        self._conflict = conflict
+        self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
             conflict is None and catalog.connector is not None and catalog.row_id_index is None
@@ -57,6 +57,7 @@ class MaterializeExecutor(Executor):
         for message in messages:
             if isinstance(message, Barrier):
                 self._table.commit(message.epoch)
+                self._follow(message)
                 yield message
             elif isinstance(message, StreamChunk):
                 yield from self._write(message)
@@ -64,6 +65,18 @@ class MaterializeExecutor(Executor):
                 yield from self._run(message)
             else:
                 yield message
+
+    def _read_catalog(self) -> None:
+        """What knows the columns of the table."""
+        self._resolver = None if self._conflict is None else ConflictResolver(self._table, self._conflict)
+        self._statements = StatementEvaluator(self._table)
+
+    def _follow(self, barrier: Barrier) -> None:
+        """From an Alter of this table on its rows have the columns of the next version."""
+        altered = barrier.altered(self._table.catalog.id)
+        if altered is not None:
+            self._table.update_catalog(altered)
+            self._read_catalog()
 
     def _write(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         if self._resolver is None:

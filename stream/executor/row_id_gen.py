@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.epoch import SPILL_BITS, Epoch
+from relational.catalog.objects import TableCatalog
 from relational.chunk import Column, Op, StreamChunk
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
@@ -59,16 +60,19 @@ class RowIdGenExecutor(Executor):
     """Fills column `row_id_index` of inserted rows, of chunks and of INSERT statements alike. A connector
     of a table without a key can only insert: its other changes name no row."""
 
-    def __init__(self, info: ExecutorInfo, input: Executor, row_id_index: int, vnodes: Sequence[int]) -> None:
+    def __init__(self, info: ExecutorInfo, input: Executor, table: TableCatalog) -> None:
+        assert table.row_id_index is not None
         self.info = info
         self._input = input
-        self._row_id_index = row_id_index
-        self._generator = RowIdGenerator(vnodes)
+        self._table_id = table.id
+        self._row_id_index = table.row_id_index
+        self._generator = RowIdGenerator(range(table.vnode_count))
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, Barrier):
                 self._generator.open_epoch(message.epoch.curr)
+                self._follow(message)
                 yield message
             elif isinstance(message, InsertRows):
                 yield replace(message, chunk=self._with_ids(message.chunk))
@@ -77,6 +81,13 @@ class RowIdGenExecutor(Executor):
                 yield self._with_ids(message)
             else:
                 yield message
+
+    def _follow(self, barrier: Barrier) -> None:
+        """The generated key may stand elsewhere in the next version of the table."""
+        altered = barrier.altered(self._table_id)
+        if altered is not None:
+            assert altered.row_id_index is not None
+            self._row_id_index = altered.row_id_index
 
     def _with_ids(self, chunk: StreamChunk) -> StreamChunk:
         columns = list(chunk.columns)

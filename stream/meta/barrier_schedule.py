@@ -28,13 +28,13 @@ class JobChange:
 class Command:
     """A DDL on its way: what rides on the barrier, and what rides on the commit.
 
-    `prepare()` gives the mutation; it is called by the thread that injects, never beside a recovery, and may
-    refuse by raising. `in_new_epoch`: the change belongs to the commit of the epoch that the barrier
-    opens, not of the one it ends. `is_applied()` tells after a recovery whether a commit of unknown outcome
-    happened.
+    `prepare()` gives the mutation, None where nothing that runs changes; it is called by the thread that
+    injects, never beside a recovery, and may refuse by raising. `in_new_epoch`: the change belongs to the
+    commit of the epoch that the barrier opens, not of the one it ends. `is_applied()` tells after a recovery
+    whether a commit of unknown outcome happened.
     """
 
-    prepare: Callable[[], Mutation]
+    prepare: Callable[[], Mutation | None]
     change: JobChange
     in_new_epoch: bool
     is_applied: Callable[[], bool]

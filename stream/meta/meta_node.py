@@ -1,36 +1,27 @@
-"""MetaNode: the managers of one store, composed. What a session asks of the meta side, it asks here.
-
-One DDL at a time. A DDL is planned against the catalog, rides on a barrier, and is true with the commit
-of its epoch [C7]; this call returns after that, or raises what undid it."""
+"""MetaNode: the managers of one store, composed. What a session asks of the meta side, it asks here."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.meta.store import NONE
 from relational.catalog.manager import CatalogManager
-from relational.catalog.objects import TableCatalog
-from relational.errors import NotFound
 from stream.control import Step, StepObserver, Worker, unobserved
-from stream.errors import ConnectorError
 from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
-from stream.meta.barrier_schedule import Command, JobChange
+from stream.meta.barrier_schedule import JobChange
 from stream.meta.barrier_stats import BarrierFigures, BarrierStats
-from stream.meta.source_manager import SourceManager
-from stream.meta.stream_manager import Job, StreamManager
+from stream.meta.ddl import Ddl
+from stream.meta.job_planner import JobPlanner
+from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
-from stream.plan.planner import plan_known_view, plan_table, plan_view
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager
     from hummock.meta_client import WriterSession
-    from relational.plan.logical import LogicalPlan
-    from stream.plan.stream_plan import StreamPlan
 
 
 class HummockCommitter:
@@ -67,12 +58,10 @@ class MetaNode:
         observer: StepObserver = unobserved,
     ) -> None:
         self.catalog = catalog
-        self._sources = SourceManager()
+        self.planner = JobPlanner(catalog)
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
-        self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is not there
         self._stats = BarrierStats()
         self._observer = observer
-        self._ddl = threading.Lock()
         self._barriers = BarrierManager(
             worker,
             _Refreshing(committer, catalog),
@@ -82,6 +71,7 @@ class MetaNode:
             self._stats,
             self.observe,
         )
+        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers)
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -119,110 +109,10 @@ class MetaNode:
         """Latencies and counts of barriers."""
         return self._stats.figures()
 
-    # -- DDL -------------------------------------------------------------------------------------------
-
-    def create_table(self, draft: TableCatalog) -> TableCatalog:
-        """The table, running and committed. Duplicate, UnknownConnector, ConnectorError."""
-        with self._ddl:
-            table = self._identified(draft)
-            job = self._table_job(table, self._new_id)
-            return self._create(table, job)
-
-    def create_view(self, draft: TableCatalog, query: LogicalPlan) -> TableCatalog:
-        """The view, holding the rows of `query` as of its first epoch. Duplicate, PlanNotSupported."""
-        with self._ddl:
-            view = self._identified(draft)
-            return self._create(view, Job(view.id, plan_view(view, query, self._new_id)))
-
-    def drop(self, name: str, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
-        """What was dropped, readers before what they read. NotFound, DependencyError."""
-        with self._ddl:
-            dropped, operations = self.catalog.plan_drop(name, cascade=cascade)
-            jobs = tuple(table.id for table in dropped)
-            states = tuple(state.id for job in jobs for state in self.catalog.internal_tables(job))
-            self._carry_out(
-                lambda: self._streams.prepare_drop(jobs),
-                JobChange(operations, dropped_tables=(*jobs, *states)),
-                in_new_epoch=False,
-                is_applied=lambda: not self._exists(jobs[-1]),
-            )
-            return dropped
-
-    def pause(self, is_paused: bool) -> None:
-        """All sources stop reading at the next barrier, or read again from it on; barriers and statements
-        go on. ConnectorError when a source that is to read again has no connector."""
-        with self._ddl:
-            if not is_paused and self._unreadable:
-                raise next(iter(self._unreadable.values()))
-            self._carry_out(
-                lambda: self._streams.prepare_pause(is_paused),
-                JobChange(NONE),
-                in_new_epoch=False,
-                is_applied=lambda: True,
-            )
-
-    def explain_view(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
-        """What `create_view` would run; its state tables have the ids 0, -1, ..., as none is allocated."""
-        ids = iter(range(0, -1_000, -1))
-        return plan_view(draft, query, lambda _: next(ids))
-
-    # -- inside ----------------------------------------------------------------------------------------
-
-    def _create(self, table: TableCatalog, job: Job) -> TableCatalog:
-        table, operations = self.catalog.plan_create(table, job.plan.state_tables)
-        self._carry_out(
-            lambda: self._streams.prepare_create(job),
-            JobChange(operations),
-            in_new_epoch=True,
-            is_applied=lambda: self._exists(table.id),
-        )
-        return table
-
-    def _carry_out(
-        self, prepare: Callable, change: JobChange, *, in_new_epoch: bool, is_applied: Callable[[], bool]
-    ) -> None:
-        self._barriers.schedule(Command(prepare, change, in_new_epoch, is_applied)).result()
-
-    def _identified(self, draft: TableCatalog) -> TableCatalog:
-        """The draft under an id of its own, after the cheap checks that need none."""
-        self._barriers.check_alive()
-        self.catalog.plan_create(draft.with_id(draft.id or -1))
-        return draft.with_id(self.catalog.allocate_ids(1)[0])
-
-    def _new_id(self, name: str) -> int:
-        return self.catalog.allocate_ids(1)[0]
-
-    def _exists(self, table_id: int) -> bool:
-        try:
-            self.catalog.get(table_id)
-        except NotFound:
-            return False
-        return True
-
     def _rebuild(self) -> Add:
-        """All committed jobs anew, with the table ids that the catalog remembers [C10]."""
+        """All committed jobs anew [C10]."""
         self.catalog.refresh()
-        self._unreadable = {}
-        return self._streams.rebuild([self._remembered(table) for table in self.catalog.jobs()])
-
-    def _remembered(self, table: TableCatalog) -> Job:
-        ids = {state.name: state.id for state in self.catalog.internal_tables(table.id)}
-        if table.plan:
-            return Job(table.id, plan_known_view(table, self.catalog.get, ids.__getitem__))
-        try:
-            return self._table_job(table, ids.__getitem__)
-        except ConnectorError as error:
-            if not self._streams.is_paused:
-                raise
-            self._unreadable[table.name] = error
-            return Job(table.id, plan_table(table, ids.__getitem__))
-
-    def _table_job(self, table: TableCatalog, table_ids: Callable[[str], int]) -> Job:
-        source = self._sources.describe(table)
-        if source is None:
-            return Job(table.id, plan_table(table, table_ids))
-        plan = plan_table(table, table_ids, is_consistent=source.is_consistent)
-        return Job(table.id, plan, source.splits)
+        return self._streams.rebuild(self.planner.known_jobs(may_lack_connectors=self._streams.is_paused))
 
 
 class _Refreshing:

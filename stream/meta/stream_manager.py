@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stream.control import ActorSpec, Worker
-from stream.message import Add, Pause, Resume, Stop
+from stream.message import Add, Alter, Pause, Resume, Stop
 
 if TYPE_CHECKING:
+    from relational.catalog.objects import TableCatalog
     from stream.plan.stream_plan import StreamPlan
 
 
@@ -49,6 +50,11 @@ class StreamManager:
         """The mutation with which the jobs' actors end. REQUIRES that no other job reads them."""
         with self._lock:
             return Stop(frozenset(self._actors.pop(job_id) for job_id in job_ids))
+
+    def prepare_alter(self, table: TableCatalog, job_ids: Iterable[int]) -> Alter:
+        """The mutation with which a table's rows get its next version's columns, and the jobs that read a column
+        that goes end."""
+        return Alter(self.prepare_drop(job_ids).actors, table)
 
     def rebuild(self, jobs: Iterable[Job]) -> Add:
         """Build the actors of all committed jobs anew; each job comes after those it reads."""

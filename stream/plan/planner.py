@@ -45,7 +45,7 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
     schema, key = table.schema, table.stream_key
     node: StreamNode
     if table.connector is None:
-        node = DmlNode(schema, key, table.name)
+        node = DmlNode(schema, key, table)
     else:
         name = offset_table_name(table)
         node = SourceNode(schema, key, table, catalogs.offset_table(table_ids(name), name, table.id))

@@ -67,11 +67,11 @@ class _UnaryNode(StreamNode):
 class DmlNode(StreamNode):
     """Statements of a table that has no connector."""
 
-    table_name: str
+    table: TableCatalog
 
     @property
     def details(self) -> str:
-        return self.table_name
+        return self.table.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class _Chain:
         return self.control
 
     def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
-        return DmlExecutor(info, self.head_channel())
+        return DmlExecutor(info, self.head_channel(), node.table)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
         return SourceExecutor(
@@ -110,13 +110,12 @@ class _Chain:
         return {split: connector.open_split(split) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
-        vnodes = range(self.spec.root.table.vnode_count)
-        return RowIdGenExecutor(info, self.build(node.input), node.row_id_index, vnodes)
+        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table)
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
         snapshot = StorageTable(node.table, self.parts.store, node.columns) if self.spec.is_new else None
         rows = self.parts.options.chunk_rows
-        return BackfillExecutor(info, next(self.upstreams), node.columns, snapshot, rows)
+        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, snapshot, rows)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
         return FilterExecutor(info, self.build(node.input), node.predicate)

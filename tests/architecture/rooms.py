@@ -113,7 +113,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
     "stream.errors": "",
     "stream.options": "",
-    "stream.message": "relational.types relational.chunk relational.expr hummock.base",
+    "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
     "stream.connector": "relational.types relational.chunk hummock.object_store",
     "stream.executor": (
@@ -133,7 +133,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.state_store relational.table relational.catalog"
     ),
     "stream.meta": (
-        "control plan connector message relational.catalog relational.plan hummock.base hummock.meta "
+        "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
         "hummock.meta.store hummock.version hummock.meta_client"
     ),
     "stream.node": (

@@ -6,10 +6,12 @@ from decimal import Decimal
 
 import pytest
 
+from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, TableKind
 from relational.errors import BindError, RelationalError
 from relational.expr.expression import Literal
 from relational.plan.logical import Scan
+from relational.plan.optimizer import optimize
 from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.sql import bind_sql, describe, show
 from relational.sql.statement import (
@@ -193,6 +195,7 @@ def test_describe(catalog):
         "type": "BIGINT",
         "primary_key": 1,
         "is_hidden": True,
+        "default": None,
     }
 
 
@@ -204,7 +207,7 @@ def test_explain_holds_the_statement(catalog):
 
 def test_drop(catalog):
     statement = one("DROP TABLE IF EXISTS nothing CASCADE", catalog)
-    assert statement == Drop(TableKind.TABLE, "nothing", None, True)
+    assert statement == Drop(TableKind.TABLE, ObjectName("nothing"), None, True)
     statement = one("DROP MATERIALIZED VIEW revenue", catalog)
     assert statement.table == catalog.resolve("revenue") and not statement.cascade
 
@@ -226,6 +229,6 @@ def test_a_plan_that_is_not_understood_is_refused(change, message, catalog):
         plan_from_text(json.dumps(json.loads(text) | change), catalog.get)
 
 
-def test_a_batch_plan_is_no_view_plan(catalog):
-    with pytest.raises(ValueError, match="Limit is not part of a view's plan"):
-        plan_to_text(one("SELECT id FROM orders LIMIT 1", catalog).plan)
+def test_what_optimizing_made_is_no_view_plan(catalog):
+    with pytest.raises(ValueError, match="PointGet is not part of a view's plan"):
+        plan_to_text(optimize(one("SELECT id FROM orders WHERE id = 1", catalog).plan))

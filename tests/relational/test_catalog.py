@@ -14,6 +14,7 @@ from relational.catalog.objects import (
     TableKind,
     value_columns,
 )
+from relational.catalog.rows import NEXT_ID, VERSION
 from relational.encoding import is_lossy
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 from relational.types import DataType, OrderType, SortKey, TypeKind
@@ -116,7 +117,7 @@ def test_what_is_read_is_dropped_only_with_its_readers(store):
         catalog.drop("t")
     assert caught.value.dependents == ("v",)
     assert catalog.drop("t", cascade=True) == (above, view, table)
-    assert catalog.list() == () == tuple(row for row in store.list("catalog/") if row[0] != "catalog/next_id")
+    assert catalog.list() == () == tuple(row for row in store.list("catalog/") if row[0] not in (NEXT_ID, VERSION))
 
 
 def test_unknown_names_get_a_suggestion(store):

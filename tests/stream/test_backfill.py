@@ -32,7 +32,7 @@ def store_with(text):
 def backfill(upstream, store, *, has_snapshot=True, chunk_rows=4096):
     snapshot = StorageTable(CATALOG, store, COLUMNS) if has_snapshot else None
     info = ExecutorInfo(TABLE.project(COLUMNS), (0,), "StreamScan")
-    return BackfillExecutor(info, upstream, COLUMNS, snapshot, chunk_rows).execute()
+    return BackfillExecutor(info, upstream, CATALOG, COLUMNS, snapshot, chunk_rows).execute()
 
 
 def upstream_with(*messages):

@@ -199,7 +199,7 @@ def test_a_table_that_trusts_its_connector_takes_no_statements():
 
 def test_a_statement_that_nobody_waits_for_any_more_is_skipped():
     table = Table()
-    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA), Future())
+    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA), None, Future())
     statement.result.cancel()
     assert table.send(statement) == ""
 

@@ -7,14 +7,16 @@ from stream.errors import InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.row_id_gen import SEQUENCE_BITS, RowIdGenerator, RowIdGenExecutor
 from stream.message import InsertRows
+from tests.suites.catalogs import table_catalog
 from tests.suites.stream_driver import ScriptedExecutor, barrier, epoch
 
 SCHEMA = Schema.of(a="int", _row_id="bigint")
+TABLE = table_catalog("t", SCHEMA, (1,), row_id_index=1, vnode_count=4)
 
 
 def executed(*messages):
     source = ScriptedExecutor(SCHEMA, (1,), messages)
-    return RowIdGenExecutor(ExecutorInfo(SCHEMA, (1,), "RowIdGen"), source, 1, range(4)).execute()
+    return RowIdGenExecutor(ExecutorInfo(SCHEMA, (1,), "RowIdGen"), source, TABLE).execute()
 
 
 def ids_of(chunk):

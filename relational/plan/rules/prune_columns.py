@@ -25,7 +25,7 @@ def prune_columns(plan: LogicalPlan) -> LogicalPlan:
 def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
     """`plan` with at least the `needed` columns, and where each of its columns went."""
     if isinstance(plan, Scan):
-        kept = sorted(needed) or [0]  # rows without any column could not be counted
+        kept = sorted(needed) or [_key_column(plan)]  # rows without any column could not be counted
         return Scan(plan.table, tuple(plan.columns[place] for place in kept)), _renumbered(kept)
     if isinstance(plan, Filter):
         child, positions = _pruned(plan.input, needed | input_columns(plan.predicate))
@@ -41,6 +41,12 @@ def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Pos
         child, positions = _pruned(plan.input, needed)
         return plan.with_inputs((child,)), positions
     return plan, _renumbered(range(len(plan.schema)))
+
+
+def _key_column(scan: Scan) -> int:
+    """Where one of the table's key columns is, which no change of the table takes away; else the first column."""
+    keys = (place for place, column in enumerate(scan.columns) if column in scan.table.stream_key)
+    return next(keys, 0)
 
 
 def _pruned_project(plan: Project, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hummock.epoch import EpochPair
+from relational.types import Schema
 from stream.actor import Actor
 from stream.control import ActorSpec
 from stream.errors import ActorFailed, InvalidStatement, SessionClosed, StatementsLost
@@ -19,7 +20,9 @@ from stream.executor.receive import received
 from stream.message import Add, Barrier, InsertRows, Stop
 from stream.options import StreamOptions
 from stream.worker.compute_node import ComputeNode
+from tests.suites.catalogs import table_catalog
 
+CATALOG = table_catalog("t", Schema.of(k="bigint"), (0,))
 SOON = 5.0
 
 
@@ -79,7 +82,7 @@ class Builder:
 
     def build(self, spec, control, upstreams, observer, turns):
         if control is not None:
-            executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control))
+            executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control, CATALOG))
         else:
             executor = View(upstreams[0], self.seen.setdefault(spec.actor_id, []))
         return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)

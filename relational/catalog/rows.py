@@ -1,0 +1,67 @@
+"""The catalog as rows of the meta store.
+
+    catalog/version                       how many DDLs there were; every DDL requires the one it was planned on
+    catalog/next_id                       the first id never given out, to whatever kind of object
+    catalog/database/<id>                 a database as JSON       catalog/database_name/<name>           its id
+    catalog/schema/<id>                   a schema                 catalog/schema_name/<database>/<name>  its id
+    catalog/table/<id>                    a table, view, index or state table
+    catalog/name/<name>                   the id of a table, view or index of `public`
+    catalog/name/<schema id>/<name>       the same of another schema
+
+Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+from relational.catalog.names import PUBLIC, DatabaseCatalog, SchemaCatalog
+from relational.catalog.objects import TableCatalog
+
+CATALOG_PREFIX = "catalog/"
+VERSION = "catalog/version"
+NEXT_ID = "catalog/next_id"
+TABLE_PREFIX = "catalog/table/"
+SCHEMA_PREFIX = "catalog/schema/"
+DATABASE_PREFIX = "catalog/database/"
+
+
+def table_key(table_id: int) -> str:
+    """The meta key of a table, view, index or state table."""
+    return f"{TABLE_PREFIX}{table_id:010}"
+
+
+def schema_key(schema_id: int) -> str:
+    """The meta key of a schema."""
+    return f"{SCHEMA_PREFIX}{schema_id:010}"
+
+
+def database_key(database_id: int) -> str:
+    """The meta key of a database."""
+    return f"{DATABASE_PREFIX}{database_id:010}"
+
+
+def table_name_key(schema_id: int, name: str) -> str:
+    """The meta key that holds a name within a schema."""
+    within = "" if schema_id == PUBLIC.id else f"{schema_id}/"
+    return f"catalog/name/{within}{_quoted(name)}"
+
+
+def schema_name_key(database_id: int, name: str) -> str:
+    """The meta key that holds a name within a database."""
+    return f"catalog/schema_name/{database_id}/{_quoted(name)}"
+
+
+def database_name_key(name: str) -> str:
+    """The meta key that holds the name of a database."""
+    return f"catalog/database_name/{_quoted(name)}"
+
+
+def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog) -> bytes:
+    """The row of an object."""
+    return json.dumps(record.to_json(), sort_keys=True).encode()
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,168 @@
+"""CatalogSnapshot: everything the catalog knew at one moment. Immutable; any thread may read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TypeVar
+
+from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
+from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
+from relational.catalog.rows import DATABASE_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
+from relational.errors import NotFound
+
+Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)
+
+
+@dataclass(frozen=True)
+class CatalogSnapshot:
+    """All objects by id, after `version` DDLs; `rows` are the bytes that they were read from, by meta key."""
+
+    version: int = 0
+    tables: Mapping[int, TableCatalog] = field(default_factory=dict)
+    schemas: Mapping[int, SchemaCatalog] = field(default_factory=lambda: {PUBLIC.id: PUBLIC})
+    databases: Mapping[int, DatabaseCatalog] = field(default_factory=lambda: {DEV.id: DEV})
+    rows: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, rows: Mapping[str, bytes], known: CatalogSnapshot) -> CatalogSnapshot:
+        """The snapshot of all rows of the catalog; what is as in `known` is not parsed again."""
+
+        def parsed(
+            prefix: str, objects: Mapping[int, Catalog], parse: Callable[[Mapping], Catalog]
+        ) -> dict[int, Catalog]:
+            """The objects under a prefix by id."""
+            keys = {int(key[len(prefix) :]): key for key in rows if key.startswith(prefix)}
+            return {
+                number: objects[number]
+                if number in objects and known.rows.get(key) == rows[key]
+                else parse(json.loads(rows[key]))
+                for number, key in keys.items()
+            }
+
+        return cls(
+            int(rows.get(VERSION, b"0")),
+            parsed(TABLE_PREFIX, known.tables, TableCatalog.from_json),
+            {PUBLIC.id: PUBLIC, **parsed(SCHEMA_PREFIX, known.schemas, SchemaCatalog.from_json)},
+            {DEV.id: DEV, **parsed(DATABASE_PREFIX, known.databases, DatabaseCatalog.from_json)},
+            rows,
+        )
+
+    # ---- by name -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _named(self) -> dict[tuple[int, str], TableCatalog]:
+        """Tables, views and indexes by schema and name."""
+        named = (table for table in self.tables.values() if table.kind is not TableKind.INTERNAL)
+        return {(table.schema_id, table.name): table for table in named}
+
+    def find(self, name: ObjectName) -> TableCatalog | None:
+        """The table, view or index of a name, or None."""
+        schema = self.find_schema(name.schema, name.database)
+        return None if schema is None else self._named.get((schema.id, name.name))
+
+    def resolve(self, name: ObjectName) -> TableCatalog:
+        """The table, view or index of a name; NotFound, which says what comes nearest."""
+        schema = self.resolve_schema(name.schema, name.database)
+        found = self._named.get((schema.id, name.name))
+        if found is None:
+            raise NotFound(f"there is no table or view {str(name)!r}{self._hint(name, schema)}", name=name.name)
+        return found
+
+    def _hint(self, name: ObjectName, schema: SchemaCatalog) -> str:
+        """Where else the name is, or the nearest name of the schema."""
+        elsewhere = sorted(str(self.name_of(table)) for (_, other), table in self._named.items() if other == name.name)
+        near = get_close_matches(name.name, [other for within, other in self._named if within == schema.id], n=1)
+        if elsewhere:
+            return f"; there is {', '.join(elsewhere)}"
+        return f"; did you mean {near[0]!r}?" if near else ""
+
+    def find_schema(self, name: str, database: str) -> SchemaCatalog | None:
+        """The schema of a name, or None."""
+        within = next((each.id for each in self.databases.values() if each.name == database), None)
+        found = (each for each in self.schemas.values() if (each.database_id, each.name) == (within, name))
+        return next(found, None)
+
+    def resolve_schema(self, name: str, database: str) -> SchemaCatalog:
+        """The schema of a name; NotFound, which says what comes nearest."""
+        within = self.resolve_database(database)
+        found = self.find_schema(name, database)
+        if found is None:
+            known = [each.name for each in self.schemas.values() if each.database_id == within.id]
+            raise NotFound(f"there is no schema {name!r}{_near(name, known)}", name=name)
+        return found
+
+    def resolve_database(self, name: str) -> DatabaseCatalog:
+        """The database of a name; NotFound, which says what comes nearest."""
+        for each in self.databases.values():
+            if each.name == name:
+                return each
+        known = [each.name for each in self.databases.values()]
+        raise NotFound(f"there is no database {name!r}{_near(name, known)}", name=name)
+
+    def name_of(self, table: TableCatalog) -> ObjectName:
+        """The whole name of a table, view or index."""
+        schema = self.schemas[table.schema_id]
+        return ObjectName(table.name, schema.name, self.databases[schema.database_id].name)
+
+    def show(self, tables: Iterable[TableCatalog]) -> list[str]:
+        """Their names as they would be written, sorted."""
+        return sorted(str(self.name_of(table)) for table in tables)
+
+    # ---- by id and kind --------------------------------------------------------------------------------------
+
+    def get(self, table_id: int) -> TableCatalog:
+        """What has an id, state tables included; NotFound if it was never committed or is dropped."""
+        try:
+            return self.tables[table_id]
+        except KeyError:
+            raise NotFound(f"there is no table of id {table_id}", name=str(table_id)) from None
+
+    def list(self, kind: TableKind | None = None, schema_id: int | None = None) -> tuple[TableCatalog, ...]:
+        """Tables, views and indexes by name, or all of one kind; of one schema or of all."""
+        tables = self._named.values() if kind is None else self.tables.values()
+        chosen = (table for table in tables if kind in (None, table.kind) and schema_id in (None, table.schema_id))
+        return tuple(sorted(chosen, key=lambda table: (table.name, table.schema_id)))
+
+    def jobs(self) -> tuple[TableCatalog, ...]:
+        """All that an actor writes, each after what it reads (ids ascend, and what is read is older)."""
+        running = (table for table in self._named.values() if table.kind.is_job)
+        return tuple(sorted(running, key=lambda table: table.id))
+
+    def internal_tables(self, job_id: int) -> tuple[TableCatalog, ...]:
+        """The state tables of a job's executors, by id."""
+        tables = sorted(self.tables.values(), key=lambda table: table.id)
+        return tuple(t for t in tables if t.kind is TableKind.INTERNAL and job_id in t.dependencies)
+
+    def offset_table(self, table: TableCatalog) -> TableCatalog:
+        """Where the source of `table` keeps its offsets."""
+        name = offset_table_name(table)
+        return next(state for state in self.internal_tables(table.id) if state.name == name)
+
+    def dependents(self, table_id: int, column_id: int | None = None) -> tuple[TableCatalog, ...]:
+        """What reads a table or view directly, or one of its columns, by name."""
+        return tuple(
+            table
+            for table in self.list()
+            if table_id in table.dependencies
+            and (column_id is None or table.reads is None or (table_id, column_id) in table.reads)
+        )
+
+    def with_dependents(self, tables: Iterable[TableCatalog]) -> tuple[TableCatalog, ...]:
+        """The objects and all that reads them, directly or not, readers before what they read."""
+        found = {table.id: table for table in tables}
+        waiting = list(found)
+        while waiting:
+            for dependent in self.dependents(waiting.pop()):
+                if dependent.id not in found:
+                    found[dependent.id] = dependent
+                    waiting.append(dependent.id)
+        return tuple(sorted(found.values(), key=lambda each: -each.id))
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,54 @@
+"""The statement that would make a table as it is now, after its columns changed or where no text made it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind
+from relational.expr.expression import Literal
+from relational.types.data_type import DataType, TypeKind
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def definition_of(table: TableCatalog, name: ObjectName) -> str:
+    """The statement as it was written, or as it would be now; empty for a view that no text made."""
+    if table.kind is not TableKind.TABLE or (table.definition and not table.schema_version):
+        return table.definition
+    parts = [_column(table, index) for index in table.visible_indices]
+    if table.row_id_index is None:
+        parts.append(f"PRIMARY KEY ({', '.join(_quoted(table.columns[index].name) for index in table.pk_indices)})")
+    clauses = ""
+    if table.is_append_only:
+        clauses += " APPEND ONLY"
+    if table.conflict is not ConflictBehaviour.ERROR:
+        clauses += f" ON CONFLICT {table.conflict.upper()}"
+    if table.connector is not None:
+        options = ", ".join(f"{key} = {_text(value)}" for key, value in table.connector.items())
+        clauses += f" WITH ({options})"
+    return f"CREATE TABLE {'.'.join(map(_quoted, name.parts))} ({', '.join(parts)}){clauses}"
+
+
+def _column(table: TableCatalog, index: int) -> str:
+    column = table.columns[index]
+    default = "" if column.default is None else f" DEFAULT {default_text(column.default, column.data_type)}"
+    return f"{_quoted(column.name)} {column.data_type}{default}"
+
+
+def default_text(value: Any, data_type: DataType) -> str:
+    """A constant as a statement writes it."""
+    if data_type.kind is TypeKind.BYTEA:
+        return f"'\\x{value.hex()}'"
+    if data_type.kind in (TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL):
+        return _text(str(value))
+    return Literal(value, data_type).describe()
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,67 @@
+"""Names of objects in statements, and what they stand for; every complaint points at the name."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import BindError, NotFound
+from relational.expr.bind import span
+from relational.expr.term import Place
+from relational.sql.context import CatalogReader
+from relational.sql.text import TokenReader
+from relational.sql.translate import Translator
+
+
+def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, Place]:
+    """`name`, `schema.name` or `database.schema.name`, and where it stands."""
+    start, end = reader.place
+    parts = [reader.name(what)]
+    while reader.accept("."):
+        end = reader.place[1]
+        parts.append(reader.name(what))
+    if len(parts) > MAX_PARTS:
+        raise BindError(f"a name is database.schema.name at most, this has {len(parts)} parts", start=start, end=end)
+    return ObjectName.of(parts), (start, end)
+
+
+def read_schema_name(reader: TokenReader) -> tuple[str, str, Place]:
+    """The name of a schema and of its database, `schema` or `database.schema`, and where they stand."""
+    name, place = read_name(reader, "a schema")
+    if name.database != ObjectName("").database:
+        raise BindError("a schema's name is database.schema at most", **span(place))
+    database = name.schema if name.schema != ObjectName("").schema else name.database
+    return name.name, database, place
+
+
+def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, Place | None]:
+    """The name of a table in sqlglot's tree, and where it stands."""
+    parts = [node.args[part] for part in ("catalog", "db", "this") if node.args.get(part) is not None]
+    first, last = translate.place(parts[0]), translate.place(parts[-1])
+    place = None if first is None or last is None else (first[0], last[1])
+    return ObjectName.of([translate.identifier(part) for part in parts]), place
+
+
+def resolved(catalog: CatalogReader, name: ObjectName, place: Place | None) -> TableCatalog:
+    """The table, view or index of a name; BindError at `place` with the nearest name where there is none."""
+    try:
+        return catalog.resolve(name)
+    except NotFound as error:
+        raise BindError(str(error), **span(place)) from error
+
+
+def stored(catalog: CatalogReader, name: ObjectName, place: Place | None) -> TableCatalog:
+    """What has rows of its own under a name; BindError for a view too."""
+    table = resolved(catalog, name, place)
+    if table.kind is TableKind.VIEW:
+        raise BindError(f"{name.name!r} is a view, which has no rows of its own", **span(place))
+    return table
+
+
+def schema_of(catalog: CatalogReader, name: str, database: str, place: Place | None) -> SchemaCatalog:
+    """The schema of a name; BindError at `place` with the nearest name where there is none."""
+    try:
+        return catalog.resolve_schema(name, database)
+    except NotFound as error:
+        raise BindError(str(error), **span(place)) from error

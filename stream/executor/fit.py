@@ -1,0 +1,54 @@
+"""A statement that was bound to an older version of its table, made to fit the columns that the table has now.
+
+It means what it meant: a column that came since has its default in inserted rows and stays as it is in changed ones. A
+statement that needs a column which went is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from relational.catalog.objects import TableCatalog
+from relational.chunk import StreamChunk
+from relational.expr.evaluate import evaluate
+from relational.expr.expression import Literal, input_columns, remap
+from stream.errors import InvalidStatement
+from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+
+
+def fitted(statement: Statement, table: TableCatalog) -> Statement:
+    """The statement over the columns of `table`. InvalidStatement where it needs one that was dropped.
+
+    REQUIRES that it has `column_ids`.
+    """
+    ids = statement.column_ids
+    assert ids is not None
+    if isinstance(statement, InsertRows):
+        _check_present(table, ids, range(len(ids)))
+        chunk = _with_columns(statement.chunk, ids, table)
+        return replace(statement, chunk=chunk, column_ids=table.column_ids)
+    needed = set() if statement.predicate is None else set(input_columns(statement.predicate))
+    if isinstance(statement, UpdateRows):
+        for column, value in statement.assignments:
+            needed |= {column} | input_columns(value)
+    _check_present(table, ids, needed)
+    places = {old: table.column_ids.index(ids[old]) for old in needed}
+    predicate = None if statement.predicate is None else remap(statement.predicate, places)
+    if isinstance(statement, DeleteRows):
+        return replace(statement, predicate=predicate, column_ids=table.column_ids)
+    assignments = tuple((places[column], remap(value, places)) for column, value in statement.assignments)
+    return replace(statement, predicate=predicate, assignments=assignments, column_ids=table.column_ids)
+
+
+def _check_present(table: TableCatalog, ids: Sequence[int], needed: Iterable[int]) -> None:
+    if not {ids[place] for place in needed} <= set(table.column_ids):
+        raise InvalidStatement(table.name, "a column of this statement was dropped meanwhile: send it without it")
+
+
+def _with_columns(chunk: StreamChunk, ids: Sequence[int], table: TableCatalog) -> StreamChunk:
+    given = dict(zip(ids, chunk.columns, strict=True))
+    for column in table.columns:
+        if column.column_id not in given:
+            given[column.column_id] = evaluate(Literal(column.default, column.data_type), chunk)
+    return chunk.with_columns([given[column_id] for column_id in table.column_ids])

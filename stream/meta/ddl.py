@@ -1,0 +1,146 @@
+"""Ddl: statements that change what there is.
+
+One at a time. A DDL is planned against the catalog, rides on a barrier, and is true with the commit of its epoch
+[C7], in one transaction with the version of the store; the call returns after that, when the catalog's readers know
+of it, or raises what undid it. Nothing of a DDL that did not come that far is left, but for ids that nobody gets
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hummock.meta.store import NONE, MetaOperations
+from relational.catalog.alter import with_column
+from relational.catalog.manager import CatalogManager
+from relational.catalog.names import DEFAULT_DATABASE, ObjectName
+from relational.catalog.objects import TableCatalog
+from relational.catalog.planning import DropPlan
+from relational.types import DataType
+from stream.message import Mutation
+from stream.meta.barrier_manager import BarrierManager
+from stream.meta.barrier_schedule import Command, JobChange
+from stream.meta.job_planner import JobPlanner
+from stream.meta.stream_manager import Job, StreamManager
+
+
+class Ddl:
+    """Thread safe. Names are text, one name of `public`, or ObjectName."""
+
+    def __init__(
+        self, catalog: CatalogManager, planner: JobPlanner, streams: StreamManager, barriers: BarrierManager
+    ) -> None:
+        self._catalog = catalog
+        self._planner = planner
+        self._streams = streams
+        self._barriers = barriers
+        self._one = threading.Lock()
+
+    # -- objects ---------------------------------------------------------------------------------------
+
+    def create_table(self, draft: TableCatalog) -> TableCatalog:
+        """The table, running and committed. Duplicate, UnknownConnector, ConnectorError."""
+        with self._one:
+            table = self._identified(draft)
+            return self._create(table, self._planner.new_table(table))
+
+    def create_job(self, draft: TableCatalog) -> TableCatalog:
+        """The materialized view or index, holding the rows of its query as of its first epoch. Duplicate,
+        NotFound, CatalogError, PlanNotSupported."""
+        with self._one:
+            view = self._identified(draft)
+            return self._create(view, self._planner.new_view(view))
+
+    def create_view(self, draft: TableCatalog) -> TableCatalog:
+        """A view, which is its query by a name. Duplicate, NotFound."""
+        with self._one:
+            self._barriers.check_alive()
+            view, operations = self._catalog.plan_create(draft)
+            self._record(operations)
+            return view
+
+    def create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> None:
+        """An empty schema. Duplicate, NotFound."""
+        with self._one:
+            self._record(self._catalog.plan_create_schema(name, database)[1])
+
+    def create_database(self, name: str) -> None:
+        """A database with an empty `public`. Duplicate."""
+        with self._one:
+            self._record(self._catalog.plan_create_database(name)[1])
+
+    def drop(self, name: str | ObjectName, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
+        """What was dropped, readers before what they read. NotFound, DependencyError."""
+        with self._one:
+            return self._drop(self._catalog.plan_drop(name, cascade=cascade))
+
+    def drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> None:
+        """NotFound, DependencyError, CatalogError."""
+        with self._one:
+            self._drop(self._catalog.plan_drop_schema(name, database, cascade=cascade))
+
+    def drop_database(self, name: str) -> None:
+        """NotFound, DependencyError, CatalogError."""
+        with self._one:
+            self._drop(self._catalog.plan_drop_database(name))
+
+    # -- columns ---------------------------------------------------------------------------------------
+
+    def add_column(self, table_id: int, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
+        """The table with one more column; rows have it from a barrier on. NotFound, Duplicate, CatalogError."""
+        with self._one:
+            altered = with_column(self._catalog.get(table_id), name, data_type, default)
+            plan = DropPlan((), (), self._catalog.plan_alter(altered))
+            return self._alter(altered, plan)
+
+    def drop_column(self, table_id: int, name: str, *, cascade: bool = False) -> TableCatalog:
+        """The table without a column. NotFound, CatalogError; DependencyError naming what reads the column."""
+        with self._one:
+            altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
+            return self._alter(altered, plan)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _create(self, table: TableCatalog, job: Job) -> TableCatalog:
+        table, operations = self._catalog.plan_create(table, job.plan.state_tables)
+        self._carry_out(lambda: self._streams.prepare_create(job), JobChange(operations), in_new_epoch=True)
+        return table
+
+    def _drop(self, plan: DropPlan) -> tuple[TableCatalog, ...]:
+        change = JobChange(plan.operations, dropped_tables=plan.stored)
+        self._carry_out(lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None, change)
+        return plan.dropped
+
+    def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
+        change = JobChange(plan.operations, dropped_tables=plan.stored)
+        self._carry_out(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
+        return altered
+
+    def _record(self, operations: MetaOperations) -> None:
+        """What runs stays as it is."""
+        self._carry_out(lambda: None, JobChange(operations))
+
+    def _carry_out(
+        self, prepare: Callable[[], Mutation | None], change: JobChange, *, in_new_epoch: bool = False
+    ) -> None:
+        """Nobody else makes the next catalog version while this writer has its role, so that version is this change."""
+        version = self._catalog.version + 1
+        command = Command(prepare, change, in_new_epoch, lambda: self._catalog.version >= version)
+        self._barriers.schedule(command).result()
+
+    def pause(self, is_paused: bool) -> None:
+        """All sources stop reading at the next barrier, or read again from it on; barriers and statements
+        go on. ConnectorError when a source that is to read again has no connector."""
+        with self._one:
+            if not is_paused:
+                self._planner.check_readable()
+            command = Command(lambda: self._streams.prepare_pause(is_paused), JobChange(NONE), False, lambda: True)
+            self._barriers.schedule(command).result()
+
+    def _identified(self, draft: TableCatalog) -> TableCatalog:
+        """The draft under an id of its own, after the cheap checks that need none."""
+        self._barriers.check_alive()
+        self._catalog.plan_create(draft.with_id(draft.id or -1))
+        return draft.with_id(self._catalog.allocate_ids(1)[0])
