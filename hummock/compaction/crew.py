@@ -6,11 +6,17 @@ import _thread
 import threading
 from collections.abc import Callable
 
+from hummock.thread_name import name_thread
+
 
 class Crew:
-    """For one thread that starts and joins. What is given to it raises nothing."""
+    """For one thread that starts and joins. What is given to it raises nothing.
 
-    def __init__(self) -> None:
+    The system knows the threads as `name` and a number; `threading` does not know them.
+    """
+
+    def __init__(self, name: str = "hummock") -> None:
+        self._name, self._started = name, 0
         self._lock = threading.Lock()
         self._working = 0
         self._ended = threading.Lock()      # held while somebody works
@@ -21,8 +27,9 @@ class Crew:
             if self._working == 0:
                 self._ended.acquire()
             self._working += 1
+            self._started += 1
         try:
-            _thread.start_new_thread(self._run, (work,))
+            _thread.start_new_thread(self._run, (work, f"{self._name}-{self._started}"))
         except BaseException:
             self._leave()
             raise
@@ -32,8 +39,9 @@ class Crew:
         with self._ended:
             pass
 
-    def _run(self, work: Callable[[], object]) -> None:
+    def _run(self, work: Callable[[], object], name: str) -> None:
         try:
+            name_thread(name)
             work()
         finally:
             self._leave()

@@ -93,7 +93,9 @@ def run_ranges(
             without_frames(error)
             raise
 
-    with ThreadPoolExecutor(at_once, thread_name_prefix="compact") as pool:
+    if len(specs) == 1:                 # where the caller stands: a thread more would be waited for
+        return [run(specs[0])]
+    with ThreadPoolExecutor(at_once, thread_name_prefix="hummock-compact") as pool:
         futures = [pool.submit(run, spec) for spec in specs]
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, TaskCancelled)):
@@ -121,7 +123,7 @@ class _RangeWork:
         self._departure = Departure(store, PIECES * piece_bytes)
         self._builder = SplitSstableBuilder(
             task.output, policy, mint_name, prefixes, borders, piece_bytes, self._departure.file, is_served=True)
-        self._crew = Crew()
+        self._crew = Crew(f"compact-{spec.place}")
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
 

@@ -39,7 +39,7 @@ def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder no
                 count = source.pull(entries, PULL_ENTRIES)
                 rows += count
                 add_all(builder, entries, count, ~cleared, offset)
-        builder.finish()
+            builder.end_all()
     finally:
         builder.hand_over_to(None)
     return rows

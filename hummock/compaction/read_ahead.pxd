@@ -60,11 +60,11 @@ cdef class ReadAhead:
     cdef int64_t fetched_bytes
     cdef int64_t untold_bytes           # that the merge read from files since the last tick
 
-    cdef Window* pop(self, int run) except? NULL nogil
-    # the run's next window, which lives until the next call for that run; NULL at the end. Waits for a reader
+    cdef int pop(self, int run, Window** window) except -1 nogil
+    # gives the run's next window, which lives until the next call for that run; NULL at the end. Waits for a reader
     cdef int hold(self, int run, Window* window, Py_ssize_t block) except -1 nogil
     # REQUIRES a window that was popped: block `block` and some that follow stand in its `data` afterwards
-    cdef int claim(self) noexcept nogil
+    cdef int claim(self, bint may_wait) noexcept nogil
     cdef Window* plan(self, int run) except NULL    # decides on the next window of a claimed run, which is free then
     cdef int make_room(self, Window* window, Py_ssize_t wanted, Py_ssize_t usual) noexcept nogil    # -1: no memory
     cdef int fetch(self, int run, Window* window, Py_ssize_t start, Py_ssize_t end) except -1

@@ -43,6 +43,7 @@ cdef uint64_t EXPECTED_STEP = 256 << 10
 cdef int64_t TICK_BYTES = 32 << 20              # between two ticks while the merge reads for itself
 cdef int NO_RUN = -1
 cdef int TICK = -2
+cdef int NONE_NOW = -3
 FILE_READERS = 4                                # threads
 STORE_READERS = 8                               # a remote store answers many at once
 READERS_OF_A_RUN = 3                            # as many windows as wait while one is consumed
@@ -129,8 +130,10 @@ cdef class ReadAhead:
         cdef int run
         cdef Window* window
         while True:
-            with nogil:
-                run = self.claim()
+            run = self.claim(False)
+            if run == NONE_NOW:
+                with nogil:
+                    run = self.claim(True)
             if run == NO_RUN:
                 return
             try:
@@ -156,8 +159,8 @@ cdef class ReadAhead:
                     source.leave()
             (<RunFiles>files).opened = []
 
-    cdef int claim(self) noexcept nogil:
-        """A run whose next slot is now the caller's to plan, or TICK; waits for one. NO_RUN: all is consumed."""
+    cdef int claim(self, bint may_wait) noexcept nogil:
+        """A run whose next slot is now the caller's to plan, or TICK. NO_RUN: all is consumed."""
         cdef int run, best
         cdef bint is_over
         pthread_mutex_lock(&self.lock)
@@ -172,6 +175,9 @@ cdef class ReadAhead:
                 best, self.untold_bytes = TICK, 0
             if best != NO_RUN or is_over or self.is_stopped:
                 break
+            if not may_wait:
+                best = NONE_NOW
+                break
             pthread_cond_wait(&self.changed, &self.lock)
         if self.is_stopped:
             best = NO_RUN
@@ -180,9 +186,9 @@ cdef class ReadAhead:
         pthread_mutex_unlock(&self.lock)
         return best
 
-    cdef Window* pop(self, int run) except? NULL nogil:
+    cdef int pop(self, int run, Window** window) except -1 nogil:
         cdef Ring* ring = &self.rings[run]
-        cdef Window* found = NULL
+        window[0] = NULL
         pthread_mutex_lock(&self.lock)
         if ring.is_held:
             ring.is_held = ring.slots[ring.head].is_ready = False
@@ -193,11 +199,11 @@ cdef class ReadAhead:
             pthread_cond_wait(&self.changed, &self.lock)
         if ring.used > 0:
             ring.is_held = True
-            found = &ring.slots[ring.head]
+            window[0] = &ring.slots[ring.head]
         pthread_mutex_unlock(&self.lock)
         if self.is_stopped:
             self.raise_stopped()
-        return found
+        return 0
 
     cdef int raise_stopped(self) except -1 with gil:
         raise self.error if self.error is not None else HummockError("the reading of a range was stopped")

@@ -73,7 +73,7 @@ cdef class RunIterator(HummockIterator):
         while self.row >= self.end_row:
             self.index += 1
             if self.window == NULL or self.index >= self.window.end:
-                self.window = self.source.pop(self.run)
+                self.source.pop(self.run, &self.window)
                 if self.window == NULL:
                     return 0
                 self.index = self.window.block

@@ -38,7 +38,10 @@ def cuts_of(sstables: Iterable[SstableInfo], store: ObjectStore, range_bytes: in
     Raises `Corruption` naming the object where its samples are damaged.
     """
     pieces: list[Piece] = []
-    for info in sstables:
+    files = tuple(sstables)
+    if range_count(sum(info.data_bytes for info in files), range_bytes) == 1:
+        return ()
+    for info in files:
         is_large = info.data_bytes * SAMPLED_SHARE > range_bytes
         pieces += pieces_of(info, read_samples(info, store) if is_large else ())
     return pick_cuts(pieces, range_bytes)
@@ -65,7 +68,7 @@ def pick_cuts(pieces: Iterable[Piece], range_bytes: int) -> tuple[bytes, ...]:
     """
     ordered = sorted(pieces)
     total = sum(piece.data_bytes for piece in ordered)
-    ranges = max(1, round(total / range_bytes))
+    ranges = range_count(total, range_bytes)
     possible = _possible_cuts(ordered)
     slack = total // ranges // SLACK_SHARE
     chosen: list[Cut] = []
@@ -77,6 +80,10 @@ def pick_cuts(pieces: Iterable[Piece], range_bytes: int) -> tuple[bytes, ...]:
             chosen.append(min(near or later, key=lambda cut: (
                 cut.rank if near else 0, abs(cut.bytes_before - wanted), cut.bytes_before)))
     return tuple(cut.key for cut in chosen)
+
+
+def range_count(total_bytes: int, range_bytes: int) -> int:
+    return max(1, round(total_bytes / range_bytes))
 
 
 def _possible_cuts(ordered: Sequence[Piece]) -> list[Cut]:

@@ -75,7 +75,7 @@ class Uploader:
         """The files, durable and without their data. All names go to `minted`."""
         policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
         prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-        departure, crew = Departure(self._store.object_store, self._room_bytes), Crew()
+        departure, crew = Departure(self._store.object_store, self._room_bytes), Crew("upload")
 
         def mint() -> str:
             minted.append(self._mint_name())

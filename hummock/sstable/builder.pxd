@@ -8,7 +8,11 @@ from hummock.iterator.base cimport Entry
 from hummock.key cimport Slice
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
-from hummock.sstable.key_prefix cimport KeyPrefix
+
+
+cdef struct TableRule:
+    uint32_t table_id
+    void* prefix                        # KeyPrefix
 
 
 cdef class PieceSink:
@@ -24,7 +28,7 @@ cdef class SstableBuilder:
     cdef readonly str name              # of the file: 32 hex digits
     cdef object policy                  # FilterPolicy
     cdef dict prefix_rules              # table id -> PrefixRule, or None
-    cdef list tables                    # ids seen, ascending
+    cdef ByteBuffer tables              # uint32 ids seen, ascending
     cdef bint is_finished
     cdef int codec
     cdef Py_ssize_t block_bytes         # target of a block's payload
@@ -45,8 +49,10 @@ cdef class SstableBuilder:
     cdef uint64_t min_epoch
     cdef uint64_t max_epoch
     cdef uint32_t table_id              # of the newest entry
-    cdef KeyPrefix prefix               # of that table's keys what is filtered too; None: nothing
-    cdef bint has_prefix                # the same, readable without the GIL
+    cdef list prefixes                  # (table id, KeyPrefix) of each rule; `rules` points to these
+    cdef TableRule* rules               # owned
+    cdef Py_ssize_t rule_count
+    cdef void* prefix                   # KeyPrefix of that table: what of its keys is filtered too; NULL: nothing
     cdef uint64_t last_prefix_hash
 
     cdef uint64_t last_high             # head_of the newest user key
@@ -60,7 +66,10 @@ cdef class SstableBuilder:
     # `.data` written, and what the open block holds before it is packed
     cdef int order_of(self, const Entry* entry) noexcept nogil
     # negative or 0 as the newest user key here is before the entry's or the same; positive: after
+    cdef int end_rows(self) except -1 nogil         # packs the open block: what is left to `finish` is no work on rows
     cdef int enter_table(self, uint32_t table_id) except -1 nogil
+    cdef int note_rules(self) except -1
+    cdef void* prefix_of(self, uint32_t table_id) noexcept nogil
     cdef int start_key(self, Slice user_key) except -1 nogil
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil
     cdef int cut_block(self) except -1 nogil

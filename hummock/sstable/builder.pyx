@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_take
@@ -64,12 +65,16 @@ cdef class SstableBuilder:
                  PieceSink sink=None):
         self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
         self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
-        self.tables, self.sink, self.data_bytes = [], sink, data_bytes
+        self.tables, self.sink, self.data_bytes = ByteBuffer(), sink, data_bytes
+        self.note_rules()
         if sink is not None:
             self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
+
+    def __dealloc__(self):
+        free(self.rules)
 
     cdef int begin(self) except -1 nogil:
         if self.sink is not None:
@@ -120,11 +125,26 @@ cdef class SstableBuilder:
         if self.block.rows > 0:
             self.cut_block()
         self.table_id = table_id
-        with gil:
-            self.tables.append(table_id)
-            rule = self.prefix_rules.get(table_id)
-            self.prefix = None if rule is None else key_prefix(rule)
-            self.has_prefix = rule is not None
+        self.prefix = self.prefix_of(table_id)
+        return self.tables.append(<uint8_t*>&table_id, sizeof(uint32_t))
+
+    cdef void* prefix_of(self, uint32_t table_id) noexcept nogil:
+        cdef Py_ssize_t at
+        for at in range(self.rule_count):
+            if self.rules[at].table_id == table_id:
+                return self.rules[at].prefix
+        return NULL
+
+    cdef int note_rules(self) except -1:
+        """The rules as they are looked up without the GIL."""
+        self.prefixes = [(table_id, key_prefix(rule)) for table_id, rule in self.prefix_rules.items() if rule]
+        self.rules = <TableRule*>calloc(<size_t>len(self.prefixes) + 1, sizeof(TableRule))
+        if self.rules == NULL:
+            raise MemoryError
+        for table_id, prefix in self.prefixes:
+            self.rules[self.rule_count].table_id = table_id
+            self.rules[self.rule_count].prefix = <void*>prefix
+            self.rule_count += 1
         return 0
 
     cdef int start_key(self, Slice user_key) except -1 nogil:
@@ -135,8 +155,8 @@ cdef class SstableBuilder:
             self.hashes.reserve(16)
         memcpy(self.hashes.data + self.hashes.size, &hash, 8)
         self.hashes.size += 8
-        if self.has_prefix:
-            prefix_bytes = self.prefix.length_of(user_key)
+        if self.prefix != NULL:
+            prefix_bytes = (<KeyPrefix>self.prefix).length_of(user_key)
             if 0 < prefix_bytes < user_key.size:
                 hash = hash64(user_key.data, prefix_bytes)
                 if hash != self.last_prefix_hash:
@@ -180,6 +200,9 @@ cdef class SstableBuilder:
         if 0 < self.piece_bytes <= self.data.size:
             self.send_piece()
         return 0
+
+    cdef int end_rows(self) except -1 nogil:
+        return self.cut_block() if self.block.rows > 0 else 0
 
     cdef int send_piece(self) except -1 nogil:
         """The whole pages packed so far leave; pooled memory takes their place."""
@@ -229,16 +252,18 @@ cdef class SstableBuilder:
         if self.rows == 0 or self.is_finished:
             raise ValueError(f"file {self.name} holds {self.rows} entries, finished: {self.is_finished}")
         self.is_finished = True
-        with nogil:
-            self.cut_block()
+        if self.block.rows > 0:
+            with nogil:
+                self.cut_block()
+        tables = np.frombuffer(self.tables, np.uint32).tolist()
         last = self.block.last_key()
         info = SstableInfo(
             name=self.name, smallest=self.smallest.to_bytes(), largest=(<const char*>last.data)[:last.size],
             rows=self.rows, data_bytes=self.left_bytes + self.data.size, uncompressed_bytes=self.uncompressed_bytes,
-            table_ids=tuple(self.tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
+            table_ids=tuple(tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
             stale_rows=self.stale_rows, tombstones=self.tombstones, filter_policy=self.policy.name,
             codec=CODEC_NAMES[self.codec],
-            prefixes=tuple([(table, self.prefix_rules[table]) for table in self.tables
+            prefixes=tuple([(table, self.prefix_rules[table]) for table in tables
                             if self.prefix_rules.get(table) is not None]))
         index = self.index.encode()
         filter = self.policy.build(np.frombuffer(self.hashes, np.uint64))

@@ -45,6 +45,7 @@ cdef class SplitSstableBuilder:
     cdef bint wait_for_work(self) noexcept nogil    # False: there will be none
     cdef int begin_spare(self) except -1
     cdef int end_file(self, void* built) except -1
+    cdef int end_all(self) except -1 nogil          # no entry follows: all files end, and the next one begins anew
     cdef void* take_built(self) noexcept nogil
     cdef void note_ended(self) noexcept nogil
     cdef void wait_until_ended(self) noexcept nogil

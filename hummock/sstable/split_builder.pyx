@@ -97,6 +97,7 @@ cdef class SplitSstableBuilder:
 
     cdef int hand_on(self, void* built) except -1 nogil:
         """One file waits at most for its end."""
+        (<SstableBuilder>built).end_rows()
         pthread_mutex_lock(&self.lock)
         while self.built != NULL and not self.has_failed:
             pthread_cond_wait(&self.changed, &self.lock)
@@ -178,6 +179,12 @@ cdef class SplitSstableBuilder:
                 self.fail(without_frames(error).with_traceback(None))
                 return
 
+    cdef int end_all(self) except -1 nogil:
+        self.roll(False)
+        self.wait_until_ended()
+        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
+        return self.check_served()
+
     cdef void* take_built(self) noexcept nogil:
         cdef void* built
         pthread_mutex_lock(&self.lock)
@@ -235,8 +242,5 @@ cdef class SplitSstableBuilder:
     def finish(self) -> list:
         """Finishes the file in the making; all files not taken yet. The builder begins anew."""
         with nogil:
-            self.roll(False)
-            self.wait_until_ended()
-            self.check_served()
-        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
+            self.end_all()
         return self.take_outputs()

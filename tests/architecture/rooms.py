@@ -25,6 +25,7 @@ BASE_MODULES = [
     "slabs",
     "allocator",
     "process",
+    "thread_name",
     "binary_column",
     "value",
     "key",

@@ -1,0 +1,1 @@
+"""Names are given from Python only."""
