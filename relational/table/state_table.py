@@ -19,7 +19,7 @@ import numpy as np
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch, EpochPair
 from hummock.errors import InvalidEpoch
-from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
 from hummock.state_store import StateStore
 from hummock.table_rules import KeyWatermark
 from hummock.write_batch import KvBatch
@@ -152,8 +152,7 @@ class StateTable:
 
     def scan(self, prefix: Row = (), *, reverse: bool = False, limit: int | None = None) -> Iterator[Row]:
         """The rows whose pk begins with `prefix`, in key order, as they are now."""
-        columns = self.serde.prefix_columns(tuple(prefix))
-        ranges = self.serde.ranges(columns, self._vnodes)
+        ranges = self._owned_ranges(self.serde.prefix_columns(tuple(prefix)))
         changed = [self._mem.range(part.start, part.end) for part in ranges]
         ends = [len(batch) for batch in changed]
         changes = merged(changed, [0] * len(ends), ends, USER_KEY_PREFIX_BYTES, reverse)
@@ -242,7 +241,9 @@ class StateTable:
         return self._mem.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
 
     def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
-        """A scan shows its moment to its end, so while one is open nothing is spilled under it."""
+        """A scan shows its moment to its end, so while one is open nothing is spilled under it; where something was
+        before, its moment ends with the epoch.
+        """
         self._scans.add(scan)
         return scan
 
@@ -267,8 +268,14 @@ class StateTable:
     def _ranges(self, columns: Sequence) -> list[KeyRange]:
         """The ranges that a scan in any order reads: as few as there can be."""
         if columns or self._vnodes is not None:
-            return self.serde.ranges(columns, self._vnodes)
+            return self._owned_ranges(columns)
         return [KeyRange.table(self.catalog.id)]
+
+    def _owned_ranges(self, columns: Sequence) -> list[KeyRange]:
+        """Those of leading key columns, one per vnode of this instance unless the columns fix the vnode."""
+        ranges = self.serde.ranges(columns, self._vnodes)
+        self._check_vnodes(np.array([vnode_of(part.start) for part in ranges]))
+        return ranges
 
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
         """`first_rows` where the prefix leaves the vnode open: the first rows of every vnode, merged."""

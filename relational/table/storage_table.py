@@ -123,7 +123,10 @@ class StorageTable:
         start, end = value_tag, successor_of_prefix(value_tag)
         if low is not None:
             found = self._tail(prefix, low, skip)
-            start = found if has_low else successor_of_prefix(found)
+            after = found if has_low else successor_of_prefix(found)
+            if after is None:
+                return KeyRange(b"", b"")
+            start = after
         if high is not None:
             found = self._tail(prefix, high, skip)
             end = successor_of_prefix(found) if has_high else found

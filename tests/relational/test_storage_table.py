@@ -106,3 +106,19 @@ def test_bounds_on_the_first_column(table):
     assert {row[0] for row in rows} == {0} and len(rows) == 21
     with pytest.raises(ValueError, match="bounds behind a prefix"):
         list(table.scan(SECOND, (0, 1), RowRange(1)))
+
+
+@pytest.mark.parametrize(("kind", "least"), [(DataType.INT, -(2**31)), (DataType.VARCHAR, "")], ids=str)
+def test_nothing_is_less_than_the_least_value(kind, least, store):
+    """In descending order its key is the last that there can be."""
+    columns = (ColumnCatalog("k", 0, kind),)
+    catalog = formatted(TableCatalog(9, "t", TableKind.TABLE, columns, (SortKey(0, DESCENDING),), (0,), (), ()))
+    writer = StateTable(catalog, store)
+    writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
+    writer.insert_row((least,))
+    writer.commit(EpochPair(curr=SECOND, prev=FIRST))
+    table = StorageTable(catalog, store)
+    for ordered in (False, True):
+        assert not list(table.scan(FIRST, bounds=RowRange(upper=least), ordered=ordered))
+        found = table.scan(FIRST, bounds=RowRange(upper=least, includes_upper=True), ordered=ordered)
+        assert [row for chunk in found for row in chunk.rows()] == [(least,)]

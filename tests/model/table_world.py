@@ -1,0 +1,305 @@
+"""A world for random programs of state tables: every step does the same to the tables and to a dict, or asks both.
+
+One to three tables share the rows by vnode, now and then in another way; a follower reads what they write, in another
+process. Rows are (a, b, c | d, e): the key, and what lies under it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+
+from hummock.epoch import EpochGenerator, EpochPair
+from hummock.table_rules import KeyWatermark, TableRules
+from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
+from relational.chunk import Op, StreamChunk, vnodes_of
+from relational.errors import ConsistencyError
+from relational.table.state_table import OpChecks, StateTable
+from relational.types import DataType, OrderType, SortKey
+from tests.model.places import refused
+from tests.model.table_sites import FileSite, PlainSite
+
+TABLE_ID = 3
+TYPES = {"a": "int", "b": "varchar", "c": "bigint", "d": "varchar", "e": "numeric(9, 2)[]"}
+CHECKS = (OpChecks(), OpChecks(reads_store=True), OpChecks(reads_store=True, raises=False))
+SPILLS = (0, 500, 64 << 20)
+Pk = tuple
+Change = tuple[Op, tuple]
+
+
+def random_catalog(rng: random.Random) -> TableCatalog:
+    """Key (a, b, c) in any orders; distributed by any part of it."""
+    columns = tuple(
+        ColumnCatalog(name, index, DataType.parse(text)) for index, (name, text) in enumerate(TYPES.items())
+    )
+    orders = [OrderType(rng.random() < 0.5, rng.choice([None, True, False])) for _ in range(3)]
+    pk = tuple(SortKey(index, order) for index, order in enumerate(orders))
+    distribution = rng.choice([(), (0,), (1,), (0, 1), (2,), (0, 1, 2)])
+    return TableCatalog(
+        TABLE_ID, "t", TableKind.INTERNAL, columns, pk, (0, 1, 2), distribution, value_columns(columns, pk),
+        rng.choice([1, 3, 16]), row_format=rng.choice(list(RowFormat)),
+    )
+
+
+def random_pk(rng: random.Random) -> Pk:
+    return (
+        rng.choice([None, *range(4)]),
+        rng.choice([None, "", "a", "ab", "abcdefgh", "abcdefghi"]),
+        rng.choice([None, -1, 0, 1, 1 << 40]),
+    )
+
+
+def random_rest(rng: random.Random) -> tuple:
+    amounts = [None, None, [], [None], [Decimal("1.00"), Decimal("-2.50")]]
+    return rng.choice([None, "", "x", "value " * 9]), rng.choice(amounts)
+
+
+class Begun:
+    """A scan that was left standing: what is still to come of it."""
+
+    def __init__(self, rows: Iterator[tuple], expected: list[tuple]):
+        self.rows, self.expected = rows, expected
+
+
+class Parts:
+    """The tables and the dict; a step of a program is a method of a subclass, without arguments."""
+
+    def __init__(self, seed: int):
+        self.rng = random.Random(seed)
+        self.catalog = random_catalog(self.rng)
+        self.schema = self.catalog.schema
+        self.site = FileSite(self.rng) if self.rng.random() < 0.6 else PlainSite()
+        self.checks = self.rng.choice(CHECKS)
+        self.options = {"checks": self.checks, "spill_bytes": self.rng.choice(SPILLS)}
+        clock = iter(range(1_700_000_000_000, 1_800_000_000_000))
+        self.next_epoch = EpochGenerator(lambda: next(clock)).next
+        first = self.next_epoch()
+        self.epoch = EpochPair(curr=self.next_epoch(), prev=first)
+        self.rows: dict[Pk, tuple] = {}
+        self.history: dict[int, dict[Pk, tuple]] = {}       # by checkpoint
+        self.low: int | None = None                         # no row whose `a` is less is written any more
+        self.marks: list[KeyWatermark] = []                 # not registered yet
+        self.committed_low: int | None = None
+        self.follower: StateTable | None = None
+        self.follower_store = self.site.follower() if isinstance(self.site, FileSite) and (
+            self.rng.random() < 0.3) else None
+        self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))
+
+    # -- instances and vnodes ------------------------------------------------------------------------------
+
+    def open(self, instances: int) -> None:
+        self.owners = self.random_owners(instances)
+        self.tables = [self.table(self.owners == i) for i in range(instances)]
+        self.begun: list[Begun] = []
+        if self.follower_store is not None:
+            self.follower = StateTable(self.catalog, self.follower_store, is_replicated=True)
+            self.follower.init_epoch(self.epoch)
+
+    def table(self, owned: np.ndarray) -> StateTable:
+        table = StateTable(self.catalog, self.site.store, None if owned.all() else owned, **self.options)
+        table.init_epoch(self.epoch)
+        return table
+
+    def random_owners(self, instances: int) -> np.ndarray:
+        """The instance of each vnode; each has one."""
+        count = self.catalog.vnode_count
+        owners = [*range(instances), *self.rng.choices(range(instances), k=count - instances)]
+        return np.array(self.rng.sample(owners, count))
+
+    def owner_of(self, pk: Pk) -> int:
+        """The instance of a row, or of all rows under a prefix that fixes the vnode."""
+        columns = self.tables[0].serde.prefix_columns(pk)
+        key = [columns[place] for place in self.tables[0].serde.distribution_in_pk]
+        return int(self.owners[vnodes_of(key, self.catalog.vnode_count, rows=1)[0]])
+
+    # -- the dict ------------------------------------------------------------------------------------------
+
+    def key(self, pk: Pk) -> bytes:
+        return self.tables[0].serde.key_encoder.encode_row(pk)
+
+    def of(self, instance: int) -> dict[Pk, tuple]:
+        """The rows of one table."""
+        if len(self.tables) == 1:
+            return self.rows
+        return {pk: rest for pk, rest in self.rows.items() if self.owner_of(pk) == instance}
+
+    def ordered(self, rows: dict[Pk, tuple], prefix: Pk = ()) -> list[tuple]:
+        found = [pk for pk in rows if pk[: len(prefix)] == prefix]
+        return [(*pk, *rows[pk]) for pk in sorted(found, key=self.key)]
+
+    def is_passed(self, pk: Pk) -> bool:
+        return self.low is not None and pk[0] is not None and pk[0] < self.low
+
+    def some(self) -> tuple[int, StateTable]:
+        instance = self.rng.randrange(len(self.tables))
+        return instance, self.tables[instance]
+
+    def pks_of(self, instance: int, most: int) -> list[Pk]:
+        pks = (random_pk(self.rng) for _ in range(self.rng.randrange(1, most)))
+        return [pk for pk in pks if self.owner_of(pk) == instance]
+
+    def prefix_of(self, instance: int, width: int) -> Pk | None:
+        """One whose rows are this instance's where it fixes the vnode."""
+        prefix = random_pk(self.rng)[:width]
+        serde = self.tables[instance].serde
+        return None if serde.covers_distribution(width) and self.owner_of(prefix) != instance else prefix
+
+
+class Writes(Parts):
+    def write(self) -> None:
+        """A chunk with some rows hidden, or the same changes one by one."""
+        instance, table = self.some()
+        changes = self.changes(instance)
+        if not changes:
+            return
+        if self.rng.random() < 0.3:
+            self.one_by_one(table, changes)
+        else:
+            hidden = [(Op.INSERT, (*random_pk(self.rng), None, None)) for _ in range(self.rng.randrange(3))]
+            chunk = StreamChunk.from_rows(self.schema, [*changes, *hidden])
+            shown = np.arange(chunk.capacity) < len(changes)
+            table.write_chunk(chunk.with_visibility(shown.astype(np.uint8)))
+        self.follow(changes)
+
+    def changes(self, instance: int) -> list[Change]:
+        """What the dict has done already."""
+        changes: list[Change] = []
+        for pk in self.pks_of(instance, 12):
+            rest, kind = random_rest(self.rng), self.rng.random()
+            if kind < 0.1 and not self.is_passed(pk):
+                changes.append((Op.UPDATE_INSERT, (*pk, *rest)))
+                self.rows[pk] = rest
+            elif pk not in self.rows:
+                if not self.is_passed(pk):
+                    changes.append((Op.INSERT, (*pk, *rest)))
+                    self.rows[pk] = rest
+            elif kind < 0.5:
+                changes.append((Op.DELETE, (*pk, *self.rows.pop(pk))))
+            else:
+                changes += self.update(instance, pk, rest)
+        return changes
+
+    def update(self, instance: int, pk: Pk, rest: tuple) -> list[Change]:
+        """Of some of the values, or of the key too."""
+        before = self.rows.pop(pk)
+        rest = self.rng.choice([rest, (rest[0], before[1]), (before[0], rest[1]), before])
+        new_pk = random_pk(self.rng)
+        is_free = new_pk not in self.rows and not self.is_passed(new_pk) and self.owner_of(new_pk) == instance
+        new_pk = new_pk if is_free and self.rng.random() < 0.4 else pk
+        self.rows[new_pk] = rest
+        return [(Op.UPDATE_DELETE, (*pk, *before)), (Op.UPDATE_INSERT, (*new_pk, *rest))]
+
+    def one_by_one(self, table: StateTable, changes: list[Change]) -> None:
+        for index, (op, row) in enumerate(changes):
+            is_half = index > 0 and changes[index - 1][0] is Op.UPDATE_DELETE
+            if op is Op.INSERT:
+                table.insert_row(row)
+            elif op is Op.DELETE:
+                table.delete_row(row)
+            elif op is Op.UPDATE_DELETE:
+                table.update_row(row, changes[index + 1][1])
+            elif not is_half:
+                table.write_chunk(StreamChunk.from_rows(self.schema, [(op, row)]))
+
+    def follow(self, changes: list[Change]) -> None:
+        if self.follower is not None:
+            self.follower.write_chunk(StreamChunk.from_rows(self.schema, changes))
+
+    def contradict(self) -> None:
+        """A table that asks the store refuses what contradicts it, or carries it out as it came."""
+        instance, table = self.some()
+        for pk in self.pks_of(instance, 4) if self.checks.reads_store else ():
+            rest, is_there = random_rest(self.rng), pk in self.rows
+            if self.is_passed(pk):
+                continue
+            update = [(Op.UPDATE_DELETE, (*pk, *rest)), (Op.UPDATE_INSERT, (*pk, *rest))]
+            delete = [(Op.DELETE, (*pk, *rest))]
+            changes = [(Op.INSERT, (*pk, *rest))] if is_there else self.rng.choice([update, delete])
+            chunk = StreamChunk.from_rows(self.schema, changes)
+            if self.checks.raises:
+                with refused(ConsistencyError):
+                    table.write_chunk(chunk)
+                continue
+            table.write_chunk(chunk)
+            if changes is not delete:
+                self.rows[pk] = rest
+                self.follow([(Op.UPDATE_INSERT, (*pk, *rest))])
+
+    # -- epochs --------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """A barrier, mostly of a checkpoint; right after it vnodes may move."""
+        self.epoch = EpochPair(curr=self.next_epoch(), prev=self.epoch.curr)
+        if self.options["spill_bytes"] < 1 << 20:
+            self.begun.clear()
+        self.marks += [mark for table in self.tables if (mark := table.commit(self.epoch)) is not None]
+        if self.follower is not None:
+            self.follower.commit(self.epoch)
+        if self.rng.random() < 0.7:
+            self.checkpoint()
+        if self.rng.random() < 0.3:
+            self.move_vnodes()
+
+    def checkpoint(self) -> None:
+        epoch, rules = self.epoch.prev, {}
+        if self.marks:
+            keys: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+            for mark in self.marks:
+                keys[mark.epoch] += mark.keys
+            marks = [replace(self.marks[0], epoch=at, keys=tuple(sorted(keys[at]))) for at in sorted(keys)[::-1]]
+            rules = {TABLE_ID: TableRules(watermarks=tuple(marks), vnode_count=self.catalog.vnode_count)}
+            self.marks = []
+            self.committed_low = self.low
+            self.rows = {pk: rest for pk, rest in self.rows.items()
+                         if self.committed_low is None or pk[0] is None or pk[0] >= self.committed_low}
+        self.site.checkpoint(epoch, rules)
+        self.history[epoch] = dict(self.rows)
+        if self.follower_store is not None:
+            self.follower_store.wait_epoch(epoch)
+
+    def move_vnodes(self) -> None:
+        self.owners = self.random_owners(len(self.tables))
+        for instance, table in enumerate(self.tables):
+            owned = self.owners == instance
+            table.update_vnodes(None if owned.all() else owned)
+
+    def raise_watermark(self) -> None:
+        """Of every instance, in the epoch that is ending with the next barrier."""
+        if not self.site.has_rules or not self.catalog.pk[0].order.nulls_are_largest:
+            return
+        self.low = self.rng.randrange(self.low or 0, 4)
+        for table in self.tables:
+            table.update_watermark(self.low)
+            if self.rng.random() < 0.2:
+                table.update_watermark(self.rng.randrange(self.low + 1))
+
+    def restart(self) -> None:
+        """The rows of the last checkpoint are left."""
+        self.begun.clear()
+        self.site.restart()
+        if isinstance(self.site, FileSite) and self.follower_store is not None:
+            self.follower_store.close()
+            self.follower_store = self.site.follower()
+        committed = self.site.store.committed_epoch
+        self.rows = dict(self.history.get(committed, {}))
+        self.low, self.marks = self.committed_low, []
+        prev = committed or self.next_epoch()
+        self.epoch = EpochPair(curr=self.next_epoch(), prev=prev)
+        self.open(self.rng.randint(1, min(3, self.catalog.vnode_count)))
+
+    def compact(self) -> None:
+        self.site.compact()
+
+    def close(self) -> None:
+        self.site.close()
+        if self.follower_store is not None:
+            self.follower_store.close()
+
+    def __repr__(self) -> str:
+        layout = f"{self.catalog.row_format} of {self.catalog.vnode_count} vnodes"
+        return f"{layout}, {type(self.site).__name__}, {self.options}"
