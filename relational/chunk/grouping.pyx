@@ -11,13 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
-from relational.chunk.normal_form cimport equal_rows, hash_of
-
-cdef void add_hashes(const ColumnView* view, Py_ssize_t rows, uint64_t* hashes) noexcept nogil:
-    cdef Py_ssize_t row
-    for row in range(rows):
-        hashes[row] = hash_of(view, row, hashes[row])
-
+from relational.chunk.normal_form cimport add_hashes, equal_rows
 
 cdef Py_ssize_t assign(
     const ColumnView** views, int count, Py_ssize_t rows, const uint8_t* visible, const uint64_t* hashes,
@@ -71,7 +65,7 @@ def group_rows(DataChunk chunk, key_columns):
             raise MemoryError("no memory to group a chunk")
         for i in range(count):
             views[i] = &(<Column>columns[i]).view
-            add_hashes(views[i], rows, &hashes[0])
+            add_hashes(views[i], 0, rows, &hashes[0])
         if rows == 0:
             return ids, firsts
         groups = assign(views, count, rows, mask_pointer(chunk.visibility), &hashes[0], table, slots - 1,

@@ -20,6 +20,8 @@ cdef bint equal_nested(
 # two rows of a STRUCT or a LIST, neither NULL, have equal parts
 cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil
 # folds the value of a row of any kind into a hash; equal values give equal hashes
+cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint64_t* hashes) noexcept nogil
+# hashes[i]: the value of row `first + i` is folded in
 
 
 cdef inline uint64_t word_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:

@@ -3,8 +3,10 @@
 from libc.stdint cimport uint64_t
 
 from hummock.checksum cimport hash64
-from relational.chunk.column cimport ColumnView, INTERVAL, LIST, NUMERIC, STRUCT, has_bytes, is_null
-from relational.chunk.scalar cimport uint128_t
+from relational.chunk.column cimport (
+    BIGINT, ColumnView, INTERVAL, LIST, NUMERIC, STRUCT, TIME, TIMESTAMP, TIMESTAMPTZ, has_bytes, is_null,
+)
+from relational.chunk.scalar cimport load64, uint128_t
 
 cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
 cdef uint64_t NULL_HASH = <uint64_t>0xD1B54A32D192ED03
@@ -50,3 +52,13 @@ cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noe
             hash = hash_of(view.children[0], i, hash)
         return mixed(hash, <uint64_t>(view.offsets[row + 1] - view.offsets[row]))
     return mixed(hash, word_of(view, row))
+
+
+cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint64_t* hashes) noexcept nogil:
+    cdef Py_ssize_t row
+    if view.validity == NULL and view.kind in (BIGINT, TIME, TIMESTAMP, TIMESTAMPTZ):
+        for row in range(rows):
+            hashes[row] = mixed(hashes[row], load64(view.values + 8 * (first + row)))
+        return
+    for row in range(rows):
+        hashes[row] = hash_of(view, first + row, hashes[row])

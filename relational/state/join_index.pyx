@@ -18,22 +18,22 @@ cimport cython
 from libc.stdint cimport int8_t, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from relational.chunk.column cimport Column, ColumnView, LONG_WORK, as_column
-from relational.chunk.data_chunk cimport DataChunk
+from relational.chunk.column cimport Column, ColumnView, as_column
+from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
+from relational.state.join_rows cimport Changes, JoinRows
 from relational.state.key_numbers cimport KeyNumbers
-from relational.state.row_lists cimport RowLists
-from relational.state.row_records cimport RowRecords
 
 from relational.errors import ConsistencyError
 from relational.state.located import Located
+from relational.state.stored_form import StoredForm
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 16
-    BLOCK = 1024                # rows that are linked, then written
+    MOST_ROWS = 0x7FFFFFF0      # numbers are int32
     MIN_WASTE = 4096            # gaps, or empty keys, before closing them is worth it
     WASTE_BYTES = 1 << 20       # of strings, likewise
 
@@ -41,28 +41,23 @@ cdef double EVICTION_SHARE = 0.75   # of the capacity is left filled by an evict
 
 
 @cython.final
-cdef class JoinIndex:
-    """A stream key is that of at most one row; a key or a row is a number until the next `end_epoch`."""
+cdef class JoinIndex(JoinRows):
+    """A row is named by its join key and its stream key. A key or a row is a number until the next `end_epoch`."""
 
     def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None):
         """Rows of `types`; `key_columns` and `stream_key` are positions in them. Without a stream key the input only
         appends: a delete is an error, and neither time nor memory goes into finding a row again.
         """
-        types = tuple(types)
+        types = self.types = tuple(types)
         self.key_columns, self.stream_key = tuple(key_columns), tuple(stream_key)
         self.null_safe = (False,) * len(self.key_columns) if null_safe is None else tuple(null_safe)
         if len(self.null_safe) != len(self.key_columns) or not self.key_columns:
             raise ValueError(f"keys {self.key_columns}, null_safe {self.null_safe}, stream key {self.stream_key}")
         self.capacity_bytes = capacity_bytes
         self.key_numbers = KeyNumbers([types[column] for column in self.key_columns])
-        self.row_numbers = KeyNumbers([types[column] for column in self.stream_key])
-        self.lists, self.records = RowLists(), RowRecords(types, sizeof(RowHeader))
+        self.form = StoredForm(types, self.stream_key)
+        super().__init__(self.form.types, self.form.name)
         self.is_complete, self.epoch = True, 1
-
-    @property
-    def types(self):
-        """The DataTypes of a row."""
-        return self.records.types
 
     @property
     def rows(self):
@@ -77,8 +72,7 @@ cdef class JoinIndex:
     @property
     def size_bytes(self):
         """Memory held."""
-        return (self.key_numbers.size_bytes + self.row_numbers.size_bytes + self.records.size_bytes
-                + self.lists.size_bytes)
+        return self.key_numbers.size_bytes + self.records.size_bytes + self.lists.size_bytes
 
     def locate(self, columns, visibility=None, bint is_adding=True):
         """Located: the key numbers of rows, of either input, with these key columns. The keys are touched.
@@ -112,8 +106,8 @@ cdef class JoinIndex:
         """Takes in the visible changes of this input. `ids` as `locate` gave them for the chunk; rows with -1 are
         left out. `degrees`: int32[capacity], those of the inserted rows, 0 where left out.
 
-        ConsistencyError for an insert of a stream key that is here, or a delete of a row that is not; the changes
-        before it have taken effect.
+        ConsistencyError for an insert of a row that is here, or a delete of one that is not; the changes before it
+        have taken effect.
         """
         self.change(chunk, chunk.ops, ids, degrees)
 
@@ -135,7 +129,8 @@ cdef class JoinIndex:
         wanted = tuple(range(len(self.types)) if columns is None else columns)
         if wanted and not 0 <= min(wanted) <= max(wanted) < len(self.types):
             raise IndexError(f"columns {wanted} of {len(self.types)}")
-        return self.records.gather(&row_ids[0] if row_ids.shape[0] else NULL, row_ids.shape[0], wanted)
+        arrays = self.records.gather(&row_ids[0] if row_ids.shape[0] else NULL, row_ids.shape[0], wanted)
+        return self.form.restore(arrays, wanted)
 
     def change_degrees(self, const int32_t[::1] row_ids not None, const int8_t[::1] weights not None):
         """Adds weights[i] to the degree of row_ids[i], in order; the degree after each: int32[n].
@@ -159,7 +154,9 @@ cdef class JoinIndex:
             least = min(least, after[row])
         if least < 0:
             row = int(out.argmin())
-            raise ConsistencyError(f"a join row has degree {out[row]}", key=self.stream_key_of(row_ids[row]))
+            arrays = self.gather(np.array([row_ids[row]], np.int32), self.stream_key or None)
+            key = tuple([Column(array)[0] for array in arrays])
+            raise ConsistencyError(f"a join row has degree {out[row]}", key=key)
         return out
 
     def degrees(self, row_ids):
@@ -191,52 +188,48 @@ cdef class JoinIndex:
         return visibility
 
     def change(self, DataChunk chunk, ops, ids, degrees):
-        """Inserts and deletes the rows with an id of 0 or more; without ops all are inserts."""
-        cdef const int32_t[::1] keys = ids, given = degrees, numbers
+        """Inserts and deletes the visible rows with an id of 0 or more; without ops all are inserts."""
+        cdef const int32_t[::1] keys = ids, given = degrees
         cdef const uint8_t[::1] changes = ops
-        cdef int count = len(chunk.columns), i
+        cdef list columns
+        cdef int count, i
         cdef Py_ssize_t wrong = -1, rows = chunk.capacity
-        cdef const ColumnView** views
+        cdef Changes job
         if chunk.types != self.types or keys.shape[0] != rows or (given is not None and given.shape[0] != rows):
             raise ValueError(f"{keys.shape[0]} ids for {chunk!r}; rows are {self.types}")
         check_numbers(keys, self.lists.keys)
         if rows == 0:
             return
-        taken = (np.asarray(ids) >= 0).view(np.uint8)
-        if chunk.visibility is not None:
-            taken &= chunk.visibility
-        if self.stream_key:
-            numbers = self.row_numbers.find([chunk.columns[column] for column in self.stream_key], taken)
-            self.records.grow(self.row_numbers.count)
-        else:
-            numbers = self.appended(taken, ops)
-            self.records.grow(self.records.rows + np.count_nonzero(taken))
-        views = <const ColumnView**>malloc((count + 1) * sizeof(ColumnView*))
-        if views == NULL:
+        if self.records.rows + rows > MOST_ROWS:
+            raise OverflowError(f"{self.records.rows} rows and {rows} more: numbers are int32")
+        columns = self.form.store(chunk.columns)
+        count = len(columns)
+        job.ids, job.visible = &keys[0], mask_pointer(chunk.visibility)
+        job.ops = NULL if changes is None else &changes[0]
+        job.degrees = NULL if given is None else &given[0]
+        job.views = <const ColumnView**>malloc((count + len(self.stream_key)) * sizeof(ColumnView*) + 1)
+        if job.views == NULL:
             raise MemoryError("no memory for the columns of rows")
         for i in range(count):
-            views[i] = &(<Column>chunk.columns[i]).view
+            job.views[i] = &(<Column>columns[i]).view
+        job.named = job.views + count
+        for i, at in enumerate(self.stream_key):
+            job.named[i] = &(<Column>chunk.columns[at]).view
         try:
             with nogil:
-                wrong = self.change_rows(views, &keys[0], &numbers[0], NULL if changes is None else &changes[0],
-                                         NULL if given is None else &given[0], rows)
+                wrong = self.change_rows(&job, rows)
         finally:
-            free(views)
+            free(job.views)
         if wrong >= 0:
-            fault = "deleted that is not there" if ops is not None and ops[wrong] & 1 else "inserted that is there"
-            raise ConsistencyError(f"a join row is {fault}", key=self.stream_key_of(numbers[wrong]))
+            self.raise_contradiction(chunk, wrong, ops is not None and ops[wrong] & 1)
 
-    def appended(self, taken, ops):
-        """The next row numbers for rows that are taken, -1 for others; ConsistencyError for a delete among them."""
-        if ops is not None and np.any(taken & ops & 1):
+    def raise_contradiction(self, DataChunk chunk, row, is_delete):
+        """Tells what is wrong with a change."""
+        if is_delete and not self.stream_key:
             raise ConsistencyError("a row is deleted from a join input that only appends")
-        return np.where(taken, np.cumsum(taken, dtype=np.int32) - 1 + self.records.rows, -1).astype(np.int32)
-
-    def stream_key_of(self, number) -> tuple:
-        """The values of a row's stream key, or of all its columns, for errors."""
-        wanted = np.array([number], np.int32)
-        arrays = self.row_numbers.keys(wanted) if self.stream_key else self.gather(wanted)
-        return tuple([Column(array)[0] for array in arrays])
+        fault = "deleted that is not there" if is_delete else "inserted that is there"
+        raise ConsistencyError(
+            f"a join row is {fault}", key=tuple([chunk.columns[column][row] for column in self.stream_key]))
 
     def has_waste(self) -> bool:
         """Gaps, empty keys or strings of rows that are gone make up about half of what is held."""
@@ -253,54 +246,11 @@ cdef class JoinIndex:
     def latest(self, wanted_bytes):
         """The keys touched last whose shares of the memory add up to `wanted_bytes`, ascending: int32[n]."""
         rows, touched = self.lists.columns()
-        per_row = (self.records.size_bytes + self.row_numbers.size_bytes) / max(self.records.rows, 1)
+        per_row = self.records.size_bytes / max(self.records.rows, 1)
         per_key = (self.key_numbers.size_bytes + self.lists.size_bytes) / max(self.lists.keys, 1)
         order = np.argsort(touched, kind="stable")[::-1]
         taken = np.cumsum(rows[order] * per_row + per_key) <= wanted_bytes
         return np.sort(order[taken]).astype(np.int32)
-
-    cdef Py_ssize_t change_rows(self, const ColumnView** views, const int32_t* ids, const int32_t* numbers,
-                                const uint8_t* ops, const int32_t* degrees, Py_ssize_t rows) except -2 nogil:
-        cdef int32_t written[BLOCK]
-        cdef Py_ssize_t first = 0, block, wrong
-        while first < rows:
-            block = min(rows - first, <Py_ssize_t>BLOCK)
-            wrong = self.link_block(ids + first, numbers + first, NULL if ops == NULL else ops + first,
-                                    NULL if degrees == NULL else degrees + first, block, written)
-            self.records.write(views, first, block if wrong < 0 else wrong, written)
-            if wrong >= 0:
-                return first + wrong
-            first += block
-        return -1
-
-    cdef Py_ssize_t link_block(self, const int32_t* ids, const int32_t* numbers, const uint8_t* ops,
-                               const int32_t* degrees, Py_ssize_t rows, int32_t* written) except -2 nogil:
-        cdef RowHeader* header
-        cdef int32_t moved
-        cdef Py_ssize_t row
-        for row in range(rows):
-            if row + AHEAD < rows:
-                __builtin_prefetch(self.lists.entry(ids[row + AHEAD]), 1)
-                __builtin_prefetch(self.header(numbers[row + AHEAD]), 1)
-            written[row] = -1
-            if numbers[row] < 0:
-                continue
-            header = self.header(numbers[row])
-            if ops != NULL and ops[row] & 1:
-                if header.key != ids[row] + 1:
-                    return row
-                moved = self.lists.remove(ids[row], header.place)
-                if moved >= 0:
-                    self.header(moved).place = header.place
-                header.key = 0
-            else:
-                if header.key != 0:
-                    return row
-                header.place = self.lists.add(ids[row], numbers[row])
-                header.key = ids[row] + 1
-                header.degree = degrees[row] if degrees != NULL else 0
-                written[row] = numbers[row]
-        return -1
 
     cdef int repack(self, const int32_t[::1] keys) except -1:
         order = np.empty(max(self.lists.rows, 1), np.int32)
@@ -309,8 +259,6 @@ cdef class JoinIndex:
         self.lists.keep(keys, &numbers[0])
         rows = self.lists.rows
         self.key_numbers.keep(keys)
-        if self.stream_key:
-            self.row_numbers.keep(numbers[:rows])
         self.records.keep(&numbers[0], rows)
         for key in range(self.lists.keys):
             for row in range(row, row + self.lists.entry(key).rows):

@@ -6,11 +6,12 @@ the others.
 
 cimport cython
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from hummock.byte_buffer cimport ByteBuffer
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
+from relational.chunk.normal_form cimport equal_values
 from relational.state.record_buffer cimport RecordBuffer
 
 cdef extern from * nogil:
@@ -58,6 +59,29 @@ cdef class RowRecords:
             self.records.extend((rows - self.rows) * self.width)
             self.rows = rows
         return 0
+
+    cdef int make_room(self, Py_ssize_t more) except -1 nogil:
+        return self.records.reserve(more * self.width)
+
+    cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil:
+        cdef const uint8_t* record = self.record(row)
+        cdef const uint8_t* value = record + self.places[column].offset
+        cdef bint is_there = (record[self.bits + (column >> 3)] >> (column & 7)) & 1
+        cdef ColumnView own
+        cdef int64_t position
+        cdef int32_t size
+        if is_null(view, at) or not is_there:
+            return is_null(view, at) and not is_there
+        if has_bytes(view.kind):
+            memcpy(&position, value, 8)
+            memcpy(&size, value + 8, 4)
+            return (size == view.offsets[at + 1] - view.offsets[at]
+                    and memcmp(self.arena.data + position, view.data + view.offsets[at], <size_t>size) == 0)
+        if view.kind == BOOLEAN:
+            return value[0] == bit_at(view.values, view.offset + at)
+        memset(&own, 0, sizeof(ColumnView))
+        own.kind, own.scale, own.values = view.kind, view.scale, value
+        return equal_values(&own, 0, view, at, False)
 
     cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
                    ) except -1 nogil:
@@ -116,28 +140,40 @@ cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ss
     """One column of a block of rows, of which the last for a record stays; REQUIRES room in the arena."""
     cdef FieldPlace* place = self.places + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row
+    cdef uint8_t flag = <uint8_t>(1 << (column & 7))
     cdef uint8_t* record
+    if place.width == 8 and view.validity == NULL:
+        for row in range(rows):
+            if ids[row] >= 0:
+                record = self.record(ids[row])
+                record[bit] |= flag
+                memcpy(record + place.offset, view.values + 8 * (first + row), 8)
+        return
     for row in range(rows):
         if ids[row] < 0:
             continue
         record = self.record(ids[row])
-        record[bit] &= <uint8_t>~(1 << (column & 7))
+        record[bit] &= <uint8_t>~flag
         if is_null(view, first + row):
             continue
-        record[bit] |= <uint8_t>(1 << (column & 7))
-        record += place.offset
-        if place.width == 8:
-            memcpy(record, view.values + 8 * (first + row), 8)
-        elif place.width == 4:
-            memcpy(record, view.values + 4 * (first + row), 4)
-        elif place.width == STRING_BYTES:
-            write_string(self, view, first + row, record)
-        elif place.width == 16:
-            memcpy(record, view.values + 16 * (first + row), 16)
-        elif place.width == 2:
-            memcpy(record, view.values + 2 * (first + row), 2)
-        else:
-            record[0] = bit_at(view.values, view.offset + first + row)
+        record[bit] |= flag
+        write_value(self, place, view, first + row, record + place.offset)
+
+
+cdef inline void write_value(RowRecords self, const FieldPlace* place, const ColumnView* view, Py_ssize_t row,
+                             uint8_t* value) noexcept nogil:
+    if place.width == 8:
+        memcpy(value, view.values + 8 * row, 8)
+    elif place.width == 4:
+        memcpy(value, view.values + 4 * row, 4)
+    elif place.width == STRING_BYTES:
+        write_string(self, view, row, value)
+    elif place.width == 16:
+        memcpy(value, view.values + 16 * row, 16)
+    elif place.width == 2:
+        memcpy(value, view.values + 2 * row, 2)
+    else:
+        value[0] = bit_at(view.values, view.offset + row)
 
 
 cdef inline void write_string(RowRecords self, const ColumnView* view, Py_ssize_t row, uint8_t* value) noexcept nogil:

@@ -25,8 +25,8 @@ cdef struct WordSlot:
 cdef class WordIndex:
     cdef readonly Py_ssize_t count      # numbers given out so far
     cdef int32_t null_number            # of "no word"; -1: not met
-    cdef RecordBuffer slots               # WordSlot[mask + 1]
-    cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 taken
+    cdef RecordBuffer slots             # WordSlot: a power of two of them, at most 5/8 taken
+    cdef int shift                      # a hash shifted right by it is the place of its slot
     cdef RecordBuffer words               # uint64[count], 0 for "no word"
 
     cdef int make_room(self, Py_ssize_t more) except -1     # for `more` new words

@@ -15,7 +15,8 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 32              # rows between asking for a slot and reading it
-    FIRST_SLOTS = 1024
+    FIRST_EXPONENT = 10     # of two: slots of an index without words
+    STRIDE = 256            # slots that are moved, or emptied, together
     MOST_WORDS = 0x7FFFFFF0
 
 cdef uint64_t SALT = <uint64_t>0xD1B54A32D192ED03
@@ -51,37 +52,41 @@ cdef class WordIndex:
             if ids[row] == self.null_number:
                 kept.null_number = <int32_t>row
             kept.add_word((<uint64_t*>self.words.data)[ids[row]])
-        self.count, self.null_number, self.mask = kept.count, kept.null_number, kept.mask
+        self.count, self.null_number, self.shift = kept.count, kept.null_number, kept.shift
         self.slots, self.words = kept.slots, kept.words
         fill_slots(self)
 
     cdef int make_room(self, Py_ssize_t more) except -1:
-        cdef uint64_t wanted = FIRST_SLOTS
+        cdef uint64_t wanted = <uint64_t>1 << FIRST_EXPONENT
         if self.count + more > MOST_WORDS:
             raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
         self.words.reserve(more * sizeof(uint64_t))
+        cdef int shift = 64 - FIRST_EXPONENT
+        cdef RecordBuffer before = self.slots
         while <uint64_t>(self.count + more) * 8 > wanted * 5:
             wanted *= 2
-        if wanted <= self.mask + 1 and self.slots.size > 0:
+            shift -= 1
+        if self.slots.size >= <Py_ssize_t>(wanted * sizeof(WordSlot)):
             return 0
         self.slots = RecordBuffer()
         self.slots.reserve(wanted * sizeof(WordSlot))
         self.slots.size = wanted * sizeof(WordSlot)
-        self.mask = wanted - 1
+        self.shift = shift
         with nogil:
-            fill_slots(self)
+            move_slots(<const WordSlot*>before.data, before.size // sizeof(WordSlot), self.slots, shift)
         return 0
 
     cdef void find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,
                          bint is_adding) noexcept nogil:
         cdef WordSlot* slots = <WordSlot*>self.slots.data
-        cdef uint64_t mask = self.mask, word, at
+        cdef uint64_t mask = self.slots.size // sizeof(WordSlot) - 1, word, at
+        cdef int shift = self.shift
         cdef Py_ssize_t row
         for row in range(min(rows, <Py_ssize_t>AHEAD)):
-            __builtin_prefetch(slots + (spread(load64(words + 8 * row)) & mask))
+            __builtin_prefetch(slots + (spread(load64(words + 8 * row)) >> shift))
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(slots + (spread(load64(words + 8 * (row + AHEAD))) & mask))
+                __builtin_prefetch(slots + (spread(load64(words + 8 * (row + AHEAD))) >> shift))
             if presence != NULL and presence[row] != PRESENT:
                 if presence[row] == NO_WORD and is_adding and self.null_number < 0:
                     self.null_number = <int32_t>self.count
@@ -89,7 +94,7 @@ cdef class WordIndex:
                 out[row] = self.null_number if presence[row] == NO_WORD else -1
                 continue
             word = load64(words + 8 * row)
-            at = spread(word) & mask
+            at = spread(word) >> shift
             while slots[at].word != word and slots[at].number >= 0:
                 at = (at + 1) & mask
             if slots[at].number < 0 and is_adding:
@@ -103,19 +108,47 @@ cdef class WordIndex:
         return <int32_t>(self.count - 1)
 
 
+cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordBuffer into, int shift) noexcept nogil:
+    """Puts what lies in `before` into slots not written yet. A slot's place is the front of its hash, so both are
+    walked in order, and slots are emptied as they are reached.
+    """
+    cdef WordSlot* slots = <WordSlot*>into.data
+    cdef WordSlot taken[STRIDE]
+    cdef Py_ssize_t all_slots = into.size // sizeof(WordSlot), emptied = STRIDE, first = 0, found, i
+    cdef uint64_t at, mask = all_slots - 1
+    memset(slots, 0xFF, STRIDE * sizeof(WordSlot))
+    while first < count:                        # count is a multiple of STRIDE
+        found = 0
+        for i in range(first, first + STRIDE):  # without a branch: half of the slots are free
+            taken[found] = before[i]
+            found += before[i].number >= 0
+        for i in range(found):
+            at = spread(taken[i].word) >> shift
+            while True:
+                if <Py_ssize_t>at >= emptied:
+                    memset(slots + emptied, 0xFF, STRIDE * sizeof(WordSlot))
+                    emptied += STRIDE
+                elif slots[at].number < 0:
+                    break
+                else:
+                    at = (at + 1) & mask
+            slots[at] = taken[i]
+        first += STRIDE
+    memset(slots + emptied, 0xFF, (all_slots - emptied) * sizeof(WordSlot))
+
+
 cdef void fill_slots(WordIndex index) noexcept nogil:
-    """Puts every word but "no word" into slots that are empty before."""
+    """Puts every word but "no word" into slots that are empty."""
     cdef WordSlot* slots = <WordSlot*>index.slots.data
     cdef const uint64_t* words = <const uint64_t*>index.words.data
-    cdef uint64_t at
+    cdef uint64_t at, mask = index.slots.size // sizeof(WordSlot) - 1
     cdef Py_ssize_t number
-    memset(slots, 0xFF, index.slots.size)
     for number in range(index.count):
         if number + AHEAD < index.count:
-            __builtin_prefetch(slots + (spread(words[number + AHEAD]) & index.mask), 1)
+            __builtin_prefetch(slots + (spread(words[number + AHEAD]) >> index.shift), 1)
         if number == index.null_number:
             continue
-        at = spread(words[number]) & index.mask
+        at = spread(words[number]) >> index.shift
         while slots[at].number >= 0:
-            at = (at + 1) & index.mask
+            at = (at + 1) & mask
         slots[at].word, slots[at].number = words[number], <int32_t>number

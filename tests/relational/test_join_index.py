@@ -200,9 +200,10 @@ def test_a_row_that_contradicts():
         index.apply(chunk, index.locate([chunk.columns[1]]).ids)
 
     row, moved = (1, 5, "a", True, 1, None), (1, 6, "a", True, 1, None)
+    again = (*row[:2], "b", *row[3:])
     apply((Op.INSERT, row))
     with pytest.raises(ConsistencyError, match="inserted that is there") as caught:
-        apply((Op.INSERT, (2, *row[1:])), (Op.INSERT, moved), (Op.INSERT, (3, *row[1:])))
+        apply((Op.INSERT, (2, *row[1:])), (Op.INSERT, again), (Op.INSERT, (3, *row[1:])))
     assert caught.value.key == (1,) and index.rows == 2
     with pytest.raises(ConsistencyError, match="deleted that is not there"):
         apply((Op.DELETE, moved))
@@ -262,7 +263,81 @@ def test_an_input_that_only_appends():
         index.apply(gone, index.locate([gone.columns[1]]).ids)
 
 
-def test_columns_of_bytes_are_held_and_nested_ones_refused():
-    with pytest.raises(ValueError, match="no LIST"):
-        JoinIndex([DataType.BIGINT, DataType.parse("int[]")], [0], [0])
-    assert JoinIndex([DataType.BIGINT, DataType.BYTEA, DataType.JSONB], [0], [0]) is not None
+NESTED = {
+    "bigint[]": [[1, None, 3], [], [1], [1, 2]],
+    "struct<a double, b varchar[]>": [{"a": 0.5, "b": ["x", ""]}, {"a": None, "b": None}, {"a": 0.5, "b": ["x"]}],
+    "double[]": [[0.0, 1.5], [2.5], [None]],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_types_are_join_keys_stream_keys_and_payload(name, seed):
+    rng, nested = random.Random(f"{seed} {name}"), DataType.parse(name)
+    types = [DataType.BIGINT, nested, nested, nested]
+    values = [None, *NESTED[name]]
+    index, held = JoinIndex(types, (1,), (0, 2), null_safe=(True,)), {}
+    for _ in range(10):
+        changes = []
+        for _ in range(rng.randrange(20)):
+            row = (rng.randrange(3), rng.randrange(len(values)), rng.randrange(len(values)), rng.randrange(len(values)))
+            op, kept = (1, held.pop(row[:3])) if row[:3] in held else (0, row)
+            if op == 0:
+                held[row[:3]] = row
+            changes.append((op, [kept[0], *(values[at] for at in kept[1:])]))
+        columns = [Column.from_pylist([row[at] for _, row in changes], each) for at, each in enumerate(types)]
+        chunk = StreamChunk(columns, np.array([op for op, _ in changes], np.uint8))
+        index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+        got = Counter()
+        for probe_rows, row_ids in JoinProbe(index, index.locate([Column.from_pylist(values, nested)]).ids, 5):
+            rows = DataChunk(index.gather(row_ids)).rows()
+            got.update((at, *map(repr, row)) for at, row in zip(probe_rows.tolist(), rows, strict=True))
+        want = Counter((row[1], repr(row[0]), *(repr(values[at]) for at in row[1:])) for row in held.values())
+        assert got == want
+        index.end_epoch()
+    assert [array.null_count for array in index.gather(np.array([-1], np.int32))] == [1] * 4
+
+
+def test_equal_nested_stream_keys_name_one_row():
+    index = JoinIndex([DataType.BIGINT, DataType.parse("double[]")], (0,), (1,))
+    for op, zero in ((0, 0.0), (1, -0.0)):
+        chunk = StreamChunk([pa.array([1]), pa.array([[zero]])], np.full(1, op, np.uint8))
+        index.apply(chunk, index.locate(chunk.columns[:1]).ids)
+    assert index.rows == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_hot_keys_come_and_go_one_by_one(seed):
+    """Keys with up to thousands of rows, whose stream keys are text, against a dict."""
+    rng = np.random.default_rng(seed)
+    index, held = JoinIndex([DataType.VARCHAR, DataType.BIGINT, DataType.BIGINT], (1,), (0,)), {}
+    for epoch in range(12):
+        names = rng.integers(0, 3_000, 2_000)
+        changes = []
+        for name, value in zip(names.tolist(), rng.integers(0, 9, 2_000).tolist(), strict=True):
+            key = name % 3
+            if name in held:
+                changes.append((1, (f"name {name}", key, held.pop(name))))
+            else:
+                held[name] = value
+                changes.append((0, (f"name {name}", key, value)))
+        chunk = StreamChunk.from_rows(Schema.of(name="varchar", k="bigint", v="bigint"), changes)
+        index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+        assert index.rows == len(held)
+        got = {}
+        for _, row_ids in JoinProbe(index, index.locate([pa.array([0, 1, 2])]).ids, 777):
+            got.update({row[0]: row[2] for row in DataChunk(index.gather(row_ids)).rows()})
+        assert got == {f"name {name}": value for name, value in held.items()}
+        if epoch % 3 == 2:
+            index.end_epoch()
+
+
+def test_a_row_that_changes_many_times_in_one_chunk():
+    index = JoinIndex([DataType.BIGINT, DataType.BIGINT, DataType.BIGINT], (1,), (0,))
+    changes = [(Op.INSERT, (1, 7, 0))]
+    for value in range(2_000):
+        changes += [(Op.UPDATE_DELETE, (1, 7, value)), (Op.UPDATE_INSERT, (1, 7, value + 1))]
+    chunk = StreamChunk.from_rows(Schema.of(id="bigint", k="bigint", v="bigint"), changes)
+    index.apply(chunk, index.locate([chunk.columns[1]]).ids)
+    ((_, row_ids),) = JoinProbe(index, index.locate([pa.array([7])]).ids)
+    assert DataChunk(index.gather(row_ids)).rows().__next__() == (1, 7, 2_000) and len(row_ids) == 1
