@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,12 @@ class Runs:
 
     name, settings = "hummock", SETTINGS
 
-    def __init__(self, folder: Path, shape: str, codec: str = "lz4"):
+    def __init__(self, folder: Path, shape: str, codec: str = "lz4", rows: int = ROWS):
         self.store = LocalObjectStore(folder)
         self.output = OutputOptions(64 << 20, 64 << 10, codec, "blocked_bloom", 10)
         rng = np.random.default_rng(SEED)
         older, newer = (self.put(ids, values(len(ids), rng), epoch)
-                        for epoch, ids in enumerate(ids_of(shape, ROWS), start=1))
+                        for epoch, ids in enumerate(ids_of(shape, rows), start=1))
         self.inputs = (TaskInput(0, 2, newer), TaskInput(0, 1, older))
         self.written: list[SstableInfo] = []
 
@@ -173,46 +172,51 @@ def test_compaction_of_peers(benchmark: Any, shape: str, peer: str, tmp_path: Pa
 @by_wall
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compaction_on_threads(benchmark: Any, runs: Runs, shape: str, threads: int) -> None:
-    """The ratio of `two threads` to ours is what a second thread brings: 0.55x says 1.8 times the speed."""
+    """The ratio of `two threads` to ours is what a second thread brings: 0.55x says 1.8 times the speed.
+
+    `test_two_processes` says in the same run what the machine has to give.
+    """
     engine = "hummock" if threads == 1 else "two threads"
     describe(benchmark, f"wall: {shape} in 2 ranges, MB", engine, 2 * ROWS * ROW_BYTES)
     measure(benchmark, lambda: runs.compact(ranges=2, threads=threads), runs.remove_outputs)
     runs.remove_outputs()
 
 
-@contextmanager
-def spinning(interval_seconds: float) -> Iterator[None]:
-    """A thread that only runs Python, at that switch interval."""
-    done = threading.Event()
-
-    def spin() -> None:
-        count = 0
-        while not done.is_set():
-            count += 1
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(interval_seconds)
-    thread = threading.Thread(target=spin)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        sys.setswitchinterval(before)
+PROCESS = """
+import sys
+from pathlib import Path
+from bench.bench_compaction import ROWS, Runs
+runs = Runs(Path(sys.argv[1]), sys.argv[2], rows=ROWS // 2)
+for _ in sys.stdin:
+    runs.compact()
+    print(flush=True)
+    runs.remove_outputs()
+"""
 
 
 @by_wall
-@pytest.mark.parametrize("beside", ["nothing", "spin, 0.5 ms", "spin, 5 ms"])
-def test_compaction_beside_a_busy_python_thread(benchmark: Any, runs: Runs, shape: str, beside: str) -> None:
-    """`ours is 1.25x` the one beside a busy thread where that keeps 80 % of its speed; 5 ms is Python's default."""
-    describe(benchmark, f"wall: {shape} beside", "hummock" if beside == "nothing" else beside, 2 * ROWS * ROW_BYTES)
-    if beside == "nothing":
-        measure(benchmark, runs.compact, runs.remove_outputs)
-    else:
-        with spinning(0.0005 if beside.endswith("0.5 ms") else 0.005):
-            measure(benchmark, runs.compact, runs.remove_outputs)
-    runs.remove_outputs()
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_processes(benchmark: Any, shape: str, count: int, tmp_path: Path) -> None:
+    """Half the rows each, one thread each: what two cores can do that share nothing but memory, disk and system."""
+    def answer(process: Any) -> None:
+        assert process.stdout.readline() == "\n"
+
+    def compact() -> None:
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        for process in processes:
+            answer(process)
+
+    processes = [subprocess.Popen([sys.executable, "-c", PROCESS, str(tmp_path / f"{number}"), shape], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) for number in range(count)]
+    try:
+        describe(benchmark, f"wall: {shape}, a process, MB", "hummock" if count == 1 else "two processes",
+                 count * ROWS * ROW_BYTES)
+        measure(benchmark, compact, lambda: None)
+    finally:
+        for process in processes:
+            process.communicate()
 
 
 def parts_of(count: int) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:

@@ -19,6 +19,6 @@ cdef class ConcatIterator(HummockIterator):
     cdef int stand(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil
     # on the first entry of block `index` of file `position`
     cdef int enter(self, Py_ssize_t position) except -1 nogil       # opens that file, if it is not open already
-    cdef int follow(self, Py_ssize_t position) except -1 nogil      # the same on the way through a run
+    cdef int follow(self, Py_ssize_t position) except -1      # the same on the way through a run
     cdef int settle(self) except -1 nogil                           # shows the current file's entry or the next file's
     cdef Py_ssize_t file_of(self, Slice user_key) noexcept nogil    # the first file that ends at or after the key

@@ -71,12 +71,13 @@ cdef class ConcatIterator(HummockIterator):
                 self.position = position
         return 0
 
-    cdef int follow(self, Py_ssize_t position) except -1 nogil:
-        cdef Py_ssize_t ahead_bytes = self.current.ahead_bytes, ahead_blocks = self.current.ahead_blocks
+    cdef int follow(self, Py_ssize_t position) except -1:
+        """Goes to a neighbouring file, and has its first blocks at hand: for all of that the GIL is asked for once."""
+        cdef SstableIterator before = self.current
         self.enter(position)
         self.current.follows_on = True
-        self.current.ahead_bytes, self.current.ahead_blocks = ahead_bytes, ahead_blocks
-        return 0
+        self.current.ahead_bytes, self.current.ahead_blocks = before.ahead_bytes, before.ahead_blocks
+        return self.current.prepare()
 
     cdef int settle(self) except -1 nogil:
         cdef Py_ssize_t position
@@ -85,7 +86,8 @@ cdef class ConcatIterator(HummockIterator):
             if not 0 <= position < self.files:
                 self.valid = False
                 return 0
-            self.follow(position)
+            with gil:
+                self.follow(position)
             self.current.rewind()
         self.user_key, self.epoch, self.value = self.current.user_key, self.current.epoch, self.current.value
         self.valid = True

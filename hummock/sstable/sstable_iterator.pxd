@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
 from hummock.key cimport Slice
+from hummock.object_store.open_files cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
@@ -24,7 +25,12 @@ cdef class SstableIterator(HummockIterator):
     cdef Py_ssize_t ready_blocks        # that it has room for
     cdef bytes stored                   # stored bytes of the blocks that were not cached, or None
     cdef const uint8_t* stored_data
-    cdef uint64_t stored_offset         # where `stored` begins in the file
+    cdef uint64_t stored_offset         # where `stored_data` begins in the file
+    cdef OpenFile source                # from which those are read as the walk reaches them, or None; entered
+    cdef uint8_t* bite                  # that was read last; pooled
+    cdef Py_ssize_t bite_capacity
+    cdef Py_ssize_t bite_start          # blocks [bite_start, bite_end) stand there
+    cdef Py_ssize_t bite_end
     cdef Block scratch                  # the block that uncached ones are decoded into, one after the other
     cdef Py_ssize_t scratch_index       # which block stands there; -1: none
     cdef void* block                    # Block, borrowed: the current one; NULL: none
@@ -36,6 +42,11 @@ cdef class SstableIterator(HummockIterator):
     cdef int stand(self, Py_ssize_t index) except -1 nogil          # on the first entry of that block
     cdef int open(self) except -1 nogil                             # has the meta read before the first move
     cdef int enter(self, Py_ssize_t index) except -1 nogil          # makes block `index` the current one
+    cdef int prepare(self) except -1                                # for a `rewind` that needs no GIL
+    cdef int read_bite(self, Py_ssize_t index) except -1 nogil
+    cdef int read_stored(self, Py_ssize_t first, Py_ssize_t last) except -1
+    cdef bint enters_source(self) except -1
+    cdef int leave_source(self) except -1
     cdef int take_prefix(self) except -1 nogil
     cdef int fetch(self, Py_ssize_t index) except -1                # moves the window to block `index`
     cdef bint take_cached(self, Py_ssize_t index) except -1         # to cached blocks alone, if that one is

@@ -4,14 +4,17 @@ A window of blocks is at hand: cached ones as they are, the others as stored byt
 decoded when the walk reaches it, without the GIL, always into the same memory. The first block after a seek
 is read alone and cached, since small reads come back; each following window is twice as large, up to
 `prefetch_bytes`, and passes the cache by. Where neighbours are cached a window is all of them, up to a file's worth:
-beside a busy Python thread the GIL is what a warm scan waits for.
+beside a busy Python thread the GIL is what a warm scan waits for. So it is a file's worth too where a long walk forward
+comes to a file of this machine: what is not cached is then read without the GIL, in bites, as the walk reaches it.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
@@ -19,6 +22,8 @@ from hummock.sstable.reader cimport load_block
 
 cdef Py_ssize_t WINDOW_BLOCKS = 1024
 cdef Py_ssize_t CACHED_GROWTH = 8               # of a window of cached blocks, while blocks follow
+cdef Py_ssize_t BITE_BYTES = 128 << 10          # of a file that are read at a time: they stay in a core's cache
+cdef uint64_t EXPECTED_BYTES = 2 << 20          # behind those, that the disk is told of
 
 
 cdef class SstableIterator(HummockIterator):
@@ -37,7 +42,9 @@ cdef class SstableIterator(HummockIterator):
 
     def __dealloc__(self):
         PyMem_Free(self.ready)
+        pool_give(self.bite, self.bite_capacity)
         free(self.key)
+        self.leave_source()
 
     cdef int open(self) except -1 nogil:
         if self.meta is None:
@@ -45,6 +52,10 @@ cdef class SstableIterator(HummockIterator):
                 self.meta = self.reader.opened()
                 self.scratch = Block(self.reader.data_path)
         return 0
+
+    cdef int prepare(self) except -1:
+        self.open()
+        return self.fetch(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
 
     cdef int rewind(self) except -1 nogil:
         self.open()
@@ -125,6 +136,8 @@ cdef class SstableIterator(HummockIterator):
         else:
             if index != self.scratch_index:
                 self.scratch_index = -1
+                if self.source is not None and not self.bite_start <= index < self.bite_end:
+                    self.read_bite(index)
                 load_block(self.scratch, self.meta.index, index, self.stored_data, self.stored_offset)
                 self.scratch_index = index
             self.block = <void*>self.scratch
@@ -156,6 +169,7 @@ cdef class SstableIterator(HummockIterator):
             self.ahead_blocks = WINDOW_BLOCKS if self.reads_ahead else 1
         self.follows_on = False
         self.window_start = self.window_end = 0
+        self.leave_source()
         if self.take_cached(index):
             return 0
         return self.read_window(index)
@@ -185,7 +199,9 @@ cdef class SstableIterator(HummockIterator):
     cdef int read_window(self, Py_ssize_t index) except -1:
         cdef Py_ssize_t blocks = self.meta.index.blocks, start = index, end = index + 1
         cdef const uint64_t* offsets = self.meta.index.offsets
-        if self.direction == FORWARD:
+        if self.direction == FORWARD and self.ahead_bytes >= self.prefetch_bytes > 0 and self.enters_source():
+            end = min(blocks, start + WINDOW_BLOCKS)
+        elif self.direction == FORWARD:
             while (end < blocks and end - start < WINDOW_BLOCKS
                    and offsets[end + 1] - offsets[start] <= <uint64_t>self.ahead_bytes):
                 end += 1
@@ -196,11 +212,12 @@ cdef class SstableIterator(HummockIterator):
         self.ahead_bytes = max(2 * self.ahead_bytes, 2 * <Py_ssize_t>(offsets[end] - offsets[start]))
         if self.ahead_bytes > self.prefetch_bytes:
             self.ahead_bytes = self.prefetch_bytes
-        if end - start == 1 and self.fills_cache:
+        if end - start == 1 and self.fills_cache and self.source is None:
             self.cached = [self.reader.block(index)]
         else:
             self.cached = self.reader.cached_blocks(start, end)
-        self.read_missing(start, end)
+        if self.source is None:
+            self.read_missing(start, end)
         return self.show_window(start, end)
 
     cdef int show_window(self, Py_ssize_t start, Py_ssize_t end) except -1:
@@ -224,8 +241,50 @@ cdef class SstableIterator(HummockIterator):
             first += 1
         while last >= first and self.cached[last - start] is not None:
             last -= 1
-        if first <= last:
-            self.stored = self.reader.stored(self.meta, first, last)
-            self.stored_data = <const uint8_t*><const char*>self.stored
-            self.stored_offset = self.meta.index.offsets[first]
+        return self.read_stored(first, last) if first <= last else 0
+
+    cdef int read_stored(self, Py_ssize_t first, Py_ssize_t last) except -1:
+        self.stored = self.reader.stored(self.meta, first, last)
+        self.stored_data = <const uint8_t*><const char*>self.stored
+        self.stored_offset = self.meta.index.offsets[first]
+        return 0
+
+    cdef bint enters_source(self) except -1:
+        """Whether the file is one of this machine, which is held then until the window moves."""
+        if not self.reader.has_file() or not self.reader.file.enter():
+            return False
+        self.source, self.stored, self.scratch_index = self.reader.file, None, -1
+        self.bite_start = self.bite_end = 0
+        return True
+
+    cdef int leave_source(self) except -1:
+        if self.source is not None:
+            self.source.leave()
+            self.source = None
+        return 0
+
+    cdef int read_bite(self, Py_ssize_t index) except -1 nogil:
+        """Has block `index` at hand, and what follows it up to the next cached one. The store is asked for what
+        cannot be read here: it tries again, and says what is wrong.
+        """
+        cdef const uint64_t* offsets = self.meta.index.offsets
+        cdef Py_ssize_t end = index + 1, wanted
+        while (end < self.window_end and self.ready[end - self.window_start] == NULL
+               and <Py_ssize_t>(offsets[end + 1] - offsets[index]) <= BITE_BYTES):
+            end += 1
+        wanted = <Py_ssize_t>(offsets[end] - offsets[index])
+        self.bite_start = self.bite_end = 0
+        if wanted > self.bite_capacity:
+            pool_give(self.bite, self.bite_capacity)
+            self.bite_capacity = pool_capacity(wanted if wanted > BITE_BYTES else BITE_BYTES)
+            self.bite = pool_take(self.bite_capacity)
+            if self.bite == NULL:
+                self.bite_capacity = 0
+        if self.bite != NULL and self.source.read(self.bite, wanted, offsets[index]) == wanted:
+            self.stored_data, self.stored_offset = self.bite, offsets[index]
+            self.source.expect(offsets[end], EXPECTED_BYTES)
+        else:
+            with gil:
+                self.read_stored(index, end - 1)
+        self.bite_start, self.bite_end = index, end
         return 0
