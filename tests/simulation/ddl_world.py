@@ -1,0 +1,215 @@
+"""A store whose process dies at one of its calls, within the process of the test: nothing of it has any effect after.
+
+The calls that change something are counted while the world is armed: transactions of the meta store, puts of objects.
+What is left is opened by another playground, which finds either all of a DDL or nothing of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import unquote
+
+from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.vacuum import Vacuum
+from hummock.object_store.base import ObjectStore
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import CompactionOptions, MetaOptions, VacuumOptions
+from stream.options import StreamOptions
+from stream.playground import Playground, PlaygroundOptions
+from stream.session import Session
+
+NEVER_MS = 3_600_000
+LEASES_END_MS = 2 * MetaOptions().lease_ms
+SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1)
+
+
+class Died(Exception):
+    """The process is gone; nobody hears this but what is left of it."""
+
+
+class How(StrEnum):
+    """When the process dies at a call: before it had any effect, in its midst (puts only), when it was done."""
+
+    BEFORE = "before"
+    TORN = "torn"
+    AFTER = "after"
+
+
+@dataclass(slots=True)
+class Fate:
+    """The process dies at call number `at` (from 1; 0: never), counted from when `is_armed`."""
+
+    at: int = 0
+    how: How = How.BEFORE
+    is_armed: bool = False
+    calls: int = 0
+    is_dead: bool = False
+
+    def check(self) -> None:
+        if self.is_dead:
+            raise Died
+
+    def around(self, call: Any, tear: Any) -> Any:
+        self.check()
+        if not self.is_armed:
+            return call()
+        self.calls += 1
+        if self.calls != self.at:
+            return call()
+        self.is_dead = True
+        if self.how is How.TORN:
+            tear()
+        elif self.how is How.AFTER:
+            call()
+        raise Died
+
+
+class MortalObjects(ObjectStore):
+    def __init__(self, store: ObjectStore, fate: Fate) -> None:
+        self._store, self._fate = store, fate
+
+    @property
+    def url(self):
+        return self._store.url
+
+    def put(self, path, data, *, if_absent=False):
+        data = bytes(data)
+        half = data[: len(data) // 2]
+        self._fate.around(
+            lambda: self._store.put(path, data, if_absent=if_absent), lambda: self._store.put(path, half)
+        )
+
+    def get(self, path, byte_range=None):
+        self._fate.check()
+        return self._store.get(path, byte_range)
+
+    def head(self, path):
+        self._fate.check()
+        return self._store.head(path)
+
+    def list(self, prefix="", *, after=""):
+        self._fate.check()
+        return self._store.list(prefix, after=after)
+
+    def delete(self, paths):
+        self._fate.check()
+        self._store.delete(paths)
+
+
+class MortalMeta(MetaStore):
+    def __init__(self, store: MetaStore, fate: Fate, world: World) -> None:
+        self._store, self._fate, self._world = store, fate, world
+
+    @property
+    def url(self):
+        return self._store.url
+
+    def get(self, key):
+        self._fate.check()
+        return self._store.get(key)
+
+    def list(self, prefix):
+        self._fate.check()
+        return self._store.list(prefix)
+
+    def transaction(self, operations):
+        self._fate.around(lambda: self._store.transaction(operations), lambda: None)
+
+    def now_ms(self):
+        return self._world.now_ms
+
+
+class World:
+    """The two stores, and one process after the other on them."""
+
+    def __init__(self) -> None:
+        self.objects, self.meta = MemoryObjectStore(lambda: self.now_ms), MemoryMetaStore()
+        self.now_ms = 1_700_000_000_000
+
+    def copy(self) -> World:
+        """Another world with the same stores, which goes its own way."""
+        other = World()
+        other.now_ms = self.now_ms
+        for found in self.objects.list():
+            other.objects.put(found.path, self.objects.get(found.path))
+        other.meta.transaction(MetaOperations(put=dict(self.meta.list(""))))
+        return other
+
+    def open(self, fate: Fate | None = None) -> Session:
+        """A session of a process with a fate."""
+        fate = fate or Fate()
+        options = PlaygroundOptions(
+            stream=StreamOptions(barrier_interval_ms=NEVER_MS, recovery_attempts=1, recovery_backoff_ms=1),
+            compaction=SHAPE,
+            is_maintained=False,
+        )
+        return Session(
+            Playground(MortalObjects(self.objects, fate), MortalMeta(self.meta, fate, self), options)
+        )
+
+    def live(self, statements: Sequence[str], fate: Fate) -> bool:
+        """A process carries out statements and ends; whether it was told that all were done before it died."""
+        session, is_told = self.open(fate), False
+        fate.is_armed = True
+        with suppress(Exception):
+            for statement in statements:
+                session.sql(statement)
+            is_told = True
+        fate.is_armed = False
+        fate.is_dead = True
+        with suppress(Exception):
+            session.abandon()
+        return is_told
+
+    def vacuum(self) -> None:
+        """Every lease of dead processes is over, and what nothing needs is removed."""
+        self.now_ms += LEASES_END_MS
+        options = VacuumOptions(grace_ms=0, tombstone_ms=0)
+        for _ in range(2):
+            Vacuum(self.meta, self.objects, lambda: self.now_ms, options=options).run()
+            self.now_ms += LEASES_END_MS
+
+    def check_catalog_rows(self) -> None:
+        """Every name has its object, every object its name, every state table its job."""
+        rows = dict(self.meta.list("catalog/"))
+
+        def read(prefix: str) -> dict[int, dict]:
+            return {json.loads(row)["id"]: json.loads(row) for key, row in rows.items() if key.startswith(prefix)}
+
+        tables, schemas = read("catalog/table/"), read("catalog/schema/")
+        named = {number for number, table in tables.items() if table["kind"] != "internal"}
+        names = {int(row): unquote(key.split("/")[-1]) for key, row in rows.items() if key.startswith("catalog/name/")}
+        assert names == {number: tables[number]["name"] for number in named}
+        above = {int(row) for key, row in rows.items() if key.startswith("catalog/schema_name/")}
+        assert above == schemas.keys()
+        assert {table["schema_id"] for table in tables.values()} <= {0, *schemas}
+        for table in tables.values():
+            assert set(table["dependencies"]) <= named
+        assert all(number < int(rows["catalog/next_id"]) for number in (*tables, *schemas))
+
+    def check_files(self, session: Session) -> None:
+        """Files are those of the version, and hold rows of what the catalog knows, or knows to be dropped."""
+        version = session._playground.manager.version
+        there = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in self.objects.list() if "sst/" in found.path}
+        assert there == {info.name for info in version.sstables}
+        known = set(session._playground.catalog.snapshot.tables)
+        held = {table for info in version.sstables for table in info.table_ids}
+        assert held <= known | set(version.dropped_tables), "rows of a table that nobody knows"
+
+
+def described(session: Session) -> dict[str, Any]:
+    """Everything a user can see: schemas, and for each relation its columns, definition and rows."""
+    known = session._playground.catalog.snapshot
+    seen: dict[str, Any] = {"schemas": sorted(each.name for each in known.schemas.values())}
+    for name in session.names():
+        table = session.sql(f"SELECT * FROM {name}").to_arrow()
+        columns = [column.to_pylist() for column in table.columns]
+        rows = sorted(zip(*columns, strict=True), key=repr) if columns else []
+        described = session.sql(f"DESCRIBE {name}").to_pylist()
+        seen[name] = (table.schema.names, rows, [(row["name"], row["type"], row["default"]) for row in described])
+    return seen
