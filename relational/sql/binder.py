@@ -15,7 +15,7 @@ from relational.errors import SourceTextError
 from relational.expr.bind import unknown
 from relational.sql.alter import bind_alter
 from relational.sql.context import BindContext, CatalogReader
-from relational.sql.create import bind_create
+from relational.sql.create import bind_create, listed
 from relational.sql.dml import bind_delete, bind_insert, bind_update
 from relational.sql.drop import bind_drop
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
@@ -67,8 +67,9 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
     """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name."""
     reader = TokenReader(piece.after(1))
     if reader.accept("CREATE"):
-        if not (reader.accept("TABLE") or reader.accept("MATERIALIZED", "VIEW") or reader.accept("VIEW")):
-            reader.expect("INDEX")
+        kinds = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
+        if not any(reader.accept(*words) for words in kinds):
+            raise reader.fail(f"{listed(kinds)} is expected here")
         return ShowCreate(_named(reader, context))
     if reader.accept("COLUMNS"):
         reader.expect("FROM")

@@ -92,10 +92,10 @@ def read_column(reader: TokenReader) -> ColumnCatalog:
 
 def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
     """The constant after DEFAULT: what stands before the next comma, closing parenthesis or constraint."""
-    start, end = reader.place
+    start = end = reader.place[0]
     depth = 0
     while (token := reader.peek()) is not None:
-        is_over = token.token_type in (*_CLOSING, TokenType.COMMA) or token.text.upper().startswith("PRIMARY")
+        is_over = token.token_type in (*_CLOSING, TokenType.COMMA) or (end > start and _begins_constraint(token.text))
         if depth == 0 and is_over:
             break
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
@@ -103,14 +103,14 @@ def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
         reader.next()
     piece = reader.piece_between(start, end)
     if piece.is_empty:
-        raise reader.fail(f"the DEFAULT of column {name!r} is expected here")
+        raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
     value = TermBinder(Scope(Schema())).bind(Translator(start).term(piece.parse()))
     return default_of(value, name, data_type, (start, end))
 
 
 def _read_type(reader: TokenReader) -> DataType:
     """A type: words, digits in parentheses, fields in angle brackets, square brackets."""
-    start, end = reader.place
+    start = end = reader.place[0]
     depth = 0
     while (token := reader.peek()) is not None:
         if depth == 0 and (
@@ -120,6 +120,8 @@ def _read_type(reader: TokenReader) -> DataType:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         end = reader.place[1]
         reader.next()
+    if end == start:
+        raise reader.fail("the type of the column is expected here")
     try:
         return DataType.parse(reader.text_between(start, end))
     except BindError as error:

@@ -38,6 +38,8 @@ def read_schema_name(reader: TokenReader) -> tuple[str, str, Place]:
 def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, Place | None]:
     """The name of a table in sqlglot's tree, and where it stands."""
     parts = [node.args[part] for part in ("catalog", "db", "this") if node.args.get(part) is not None]
+    if isinstance(node.this, exp.Dot):
+        raise BindError("a name is database.schema.name at most", **span(translate.place(node)))
     first, last = translate.place(parts[0]), translate.place(parts[-1])
     place = None if first is None or last is None else (first[0], last[1])
     return ObjectName.of([translate.identifier(part) for part in parts]), place

@@ -192,7 +192,7 @@ class Translator:
 
     def _column(self, node: exp.Column) -> Term:
         if node.args.get("db") is not None:
-            raise ParseError("schemas are not supported in names", **span(self.place(node)))
+            raise ParseError("a column is named by its table or alias, without the schema", **span(self.place(node)))
         if isinstance(node.this, exp.Star):
             raise ParseError("* stands in the SELECT list only", **span(self.place(node)))
         table = node.args.get("table")

@@ -6,3 +6,6 @@ CREATE TABLE log ("Id" INT, msg TEXT) APPEND ONLY;
 CREATE TABLE fed (id INT PRIMARY KEY, x REAL) WITH (connector = 'files', path.glob = '*.csv');
 CREATE MATERIALIZED VIEW revenue AS
 SELECT region, SUM(amount) AS revenue, COUNT(*) AS orders FROM orders WHERE amount > 0 GROUP BY region;
+CREATE SCHEMA shop;
+CREATE TABLE shop.sold (id BIGINT PRIMARY KEY, price NUMERIC(8, 2) DEFAULT 1);
+CREATE VIEW shop.cheap AS SELECT id, price FROM shop.sold WHERE price < 10 ORDER BY id;

@@ -5,7 +5,7 @@ from pathlib import Path
 from hummock.meta.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
-from relational.sql.statement import CreateMaterializedView, CreateTable
+from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateTable, CreateView
 
 CASES = Path(__file__).parent.parent / "cases"
 
@@ -14,7 +14,10 @@ def catalog_of(text: str) -> CatalogManager:
     """A catalog in memory after the CREATE statements of `text`."""
     catalog = CatalogManager(MemoryMetaStore())
     for statement in bind_sql(text, catalog):
-        assert isinstance(statement, CreateTable | CreateMaterializedView)
+        if isinstance(statement, CreateSchema):
+            catalog.apply(catalog.plan_create_schema(statement.name)[1])
+            continue
+        assert isinstance(statement, CreateTable | CreateMaterializedView | CreateView)
         catalog.create(statement.table if isinstance(statement, CreateTable) else statement.view)
     return catalog
 
