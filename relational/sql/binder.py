@@ -67,9 +67,9 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
     """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name."""
     reader = TokenReader(piece.after(1))
     if reader.accept("CREATE"):
-        kinds = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
-        if not any(reader.accept(*words) for words in kinds):
-            raise reader.fail(f"{listed(kinds)} is expected here")
+        shown = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
+        if not any(reader.accept(*words) for words in shown):
+            raise reader.fail(f"{listed(shown)} is expected here")
         return ShowCreate(_named(reader, context))
     if reader.accept("COLUMNS"):
         reader.expect("FROM")
