@@ -1,59 +1,72 @@
-"""Chunks as Arrow record batches and back, with ops and visibility as columns of their own.
+"""The door of chunks: Arrow's PyCapsule protocol, in and out.
 
-For what leaves the process: files, Spark, other engines. Hidden rows travel too, so that a chunk comes back
-as it was.
+What leaves are the visible rows, as a struct with a field c0, c1 … per column, for readers know nothing of hidden rows;
+a StreamChunk has its ops behind them as `_op`, so that no reader takes a row that goes for one that comes. Nothing is
+copied where no row is hidden. What enters is any object that speaks the protocol: arrays and tables of pyarrow, polars,
+pandas, results of DuckDB, chunks of this house.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
-from relational.chunk.data_chunk import DataChunk
-from relational.chunk.stream_chunk import StreamChunk
-from relational.types import Schema
-
 OP_COLUMN = "_op"  # uint8, the numbers of Op
-VISIBLE_COLUMN = "_visible"  # bool; left out where every row is visible
 
 
-def to_record_batch(chunk: DataChunk, schema: Schema) -> pa.RecordBatch:
-    """All rows of a chunk, its columns named by `schema`, then `_op` if it is a StreamChunk, then `_visible`.
-
-    Columns are shared, not copied. ValueError where a column of the schema has one of the two names.
-    """
-    arrays, fields = chunk.arrays, list(schema.arrow)
-    taken = {OP_COLUMN, VISIBLE_COLUMN}.intersection(schema.names)
-    if taken:
-        raise ValueError(f"a chunk with a column named {taken.pop()!r} cannot become a record batch")
-    if isinstance(chunk, StreamChunk):
-        arrays.append(pa.array(chunk.ops))
+def rows_to_arrow(arrays: Sequence[pa.Array], rows: int, ops: np.ndarray | None) -> pa.StructArray:
+    """Columns of `rows` rows, and their ops if there are some, as one array that shares their memory."""
+    fields = [pa.field(f"c{at}", array.type) for at, array in enumerate(arrays)]
+    parts = list(arrays)
+    if ops is not None:
         fields.append(pa.field(OP_COLUMN, pa.uint8(), nullable=False))
-    if chunk.visibility is not None:
-        arrays.append(pa.array(chunk.visibility.astype(np.bool_)))
-        fields.append(pa.field(VISIBLE_COLUMN, pa.bool_(), nullable=False))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        parts.append(pa.array(ops))
+    return pa.Array.from_buffers(pa.struct(fields), rows, [None], children=parts)
 
 
-def from_record_batch(batch: pa.RecordBatch) -> DataChunk:
-    """The chunk of a record batch: a StreamChunk if it has `_op`, else a DataChunk.
+def array_from(source: Any) -> pa.Array | pa.ChunkedArray:
+    """The values of an object that speaks the protocol. TypeError for any other."""
+    if isinstance(source, (pa.Array, pa.ChunkedArray)):
+        return source
+    if hasattr(source, "__arrow_c_array__"):
+        return pa.array(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.chunked_array(source)
+    raise TypeError(f"a {type(source).__name__} does not speak Arrow's PyCapsule protocol")
 
-    ValueError for an op that is none, or a null among ops or visibility.
+
+def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray], int]:
+    """(names, columns, rows) of a table, a batch or a struct, whoever made it.
+
+    A struct that is NULL has no row: ValueError. TypeError for an object that does not speak the protocol.
     """
-    names = batch.schema.names
-    columns = [batch.column(i) for i, name in enumerate(names) if name not in (OP_COLUMN, VISIBLE_COLUMN)]
-    visibility = None
-    if VISIBLE_COLUMN in names:
-        visibility = _dense(batch.column(VISIBLE_COLUMN).cast(pa.uint8()))
-    if OP_COLUMN not in names:
-        return DataChunk(columns, visibility, capacity=batch.num_rows)
-    ops = _dense(batch.column(OP_COLUMN).cast(pa.uint8()))
-    if len(ops) and ops.max() > 3:
-        raise ValueError(f"{ops.max()} is no op: they are 0 to 3")
-    return StreamChunk(columns, ops, visibility)
+    if isinstance(source, (pa.RecordBatch, pa.Table)):
+        return source.schema.names, source.columns, source.num_rows
+    values = array_from(source)
+    if not pa.types.is_struct(values.type):
+        raise ValueError(f"rows are structs, not {values.type}")
+    if values.null_count:
+        raise ValueError(f"{values.null_count} rows are NULL as a whole")
+    names = [field.name for field in values.type]
+    if isinstance(values, pa.ChunkedArray):
+        return names, values.flatten(), len(values)
+    return names, values.flatten(), len(values)
 
 
-def _dense(array: pa.Array) -> np.ndarray:
-    if array.null_count:
-        raise ValueError("ops and visibility have no nulls")
-    return np.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype=np.uint8)
+def changes_from(source: Any) -> tuple[list[pa.Array | pa.ChunkedArray], np.ndarray]:
+    """(columns without `_op`, ops uint8[rows]) of a table; without `_op` all rows are inserts.
+
+    ValueError for an op that is none, or a null among them.
+    """
+    names, columns, rows = rows_from(source)
+    kept = [column for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]
+    if len(kept) == len(columns):
+        return kept, np.zeros(rows, np.uint8)
+    told = columns[names.index(OP_COLUMN)].cast(pa.int64())
+    ops = told.to_numpy(zero_copy_only=False) if isinstance(told, pa.Array) else told.to_numpy()
+    if told.null_count or (rows and not 0 <= ops.min() <= ops.max() <= 3):
+        raise ValueError(f"ops are 0 to 3, not {sorted(set(told.to_pylist()), key=str)}")
+    return kept, np.ascontiguousarray(ops, dtype=np.uint8)

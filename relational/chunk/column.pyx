@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from relational.chunk.arrow import array_from
 from relational.chunk.layout import array_of_values, in_layout, python_values
 from relational.types import DataType
 
@@ -54,11 +55,13 @@ cdef class Column:
     """An immutable column of one type. `column.array` is the Arrow array, `len(column)` its rows."""
 
     def __init__(self, array, data_type=None):
-        """A column over any Arrow array; without `data_type` its type follows from Arrow's.
+        """A column over any object that speaks Arrow's PyCapsule protocol; without `data_type` its type follows from
+        Arrow's.
 
         Arrow's errors are passed on: pa.ArrowInvalid where a value does not fit, BindError where there is no
-        SQL type for the array's.
+        SQL type for the array's; TypeError for other objects.
         """
+        array = array_from(array)
         arrow = array.type
         known = type_of(arrow) if not isinstance(array, pa.ChunkedArray) else None
         if known is None or (data_type is not None and known != data_type):
@@ -141,6 +144,14 @@ cdef class Column:
     def to_pylist(self) -> list:
         """The values as Python has them: None for NULL, an Interval, canonical text for JSONB, a dict for a STRUCT."""
         return python_values(self.array.to_pylist(), self.data_type)
+
+    def __arrow_c_schema__(self):
+        """The Arrow PyCapsule protocol: the type of `array`."""
+        return self.array.type.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """(schema, array) capsules that share this column's memory."""
+        return self.array.__arrow_c_array__(requested_schema)
 
     def __len__(self) -> int:
         return self.view.rows

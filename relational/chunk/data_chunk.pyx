@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, uint8_t
 from relational.chunk.column cimport BOOLEAN, Column, as_column, check_mask
 from relational.chunk.gather cimport gather
 
+from relational.chunk.arrow import rows_from, rows_to_arrow
 from relational.chunk.column import mask_of
 from relational.types import Schema
 
@@ -76,14 +77,35 @@ cdef class DataChunk:
         return DataChunk(columns_of_rows(schema, list(rows)), capacity=len(rows) if not len(schema) else None)
 
     @staticmethod
-    def from_arrow(batch) -> DataChunk:
-        """The columns of a RecordBatch or a Table, without a copy where Arrow's layout is ours."""
-        return DataChunk(batch.columns, capacity=batch.num_rows)
+    def from_arrow(source) -> DataChunk:
+        """The rows of any object that speaks Arrow's PyCapsule protocol; without a copy where Arrow's layout is ours.
+
+        TypeError for other objects, ValueError for values that are no rows, BindError for a type without a place.
+        """
+        _, columns, rows = rows_from(source)
+        return DataChunk(columns, capacity=rows)
 
     def to_arrow(self, schema) -> pa.RecordBatch:
         """The visible rows, named by `schema`."""
         dense = self.compact()
         return pa.RecordBatch.from_arrays(dense.arrays, schema=schema.arrow)
+
+    def as_struct(self) -> pa.StructArray:
+        """All rows as they leave the house (see `arrow.py`), hidden ones too."""
+        return rows_to_arrow(self.arrays, self.capacity, None)
+
+    def __arrow_c_schema__(self):
+        """The Arrow PyCapsule protocol: a struct with a field per column."""
+        return self.as_struct().type.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """(schema, array) capsules of the visible rows; they share this chunk's memory where all are."""
+        return self.compact().as_struct().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The visible rows as a stream of one batch."""
+        batch = pa.RecordBatch.from_struct_array(self.compact().as_struct())
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch]).__arrow_c_stream__(requested_schema)
 
     @property
     def arrays(self) -> list:
@@ -127,7 +149,7 @@ cdef class DataChunk:
         """The visible rows only, densely; the chunk itself where nothing is hidden."""
         if self.visible_rows == self.capacity:
             return self if self.visibility is None else self.with_visibility(None)
-        return self.picked(np.flatnonzero(self.visibility).astype(np.int32))
+        return self.picked(shown_rows(self.visibility, self.visible_rows))
 
     def take(self, indices) -> DataChunk:
         """The rows at `indices` (int32[n]), visible or not, all visible in the result.
@@ -165,6 +187,17 @@ cdef class DataChunk:
 
     def __reduce__(self):
         return DataChunk, (self.columns, self.visibility)
+
+
+cdef object shown_rows(const uint8_t[::1] visibility, Py_ssize_t count):
+    """Positions of the visible rows, `count` of them: int32[count]."""
+    found = np.empty(count + 1, np.int32)   # one more, which rows behind the last visible one are written to
+    cdef int32_t[::1] out = found
+    cdef Py_ssize_t row, at = 0
+    for row in range(visibility.shape[0]):
+        out[at] = <int32_t>row
+        at += visibility[row] != 0
+    return found[:count]
 
 
 def columns_of_rows(schema, list rows) -> list:

@@ -25,7 +25,7 @@ def in_layout(array: pa.Array, data_type: DataType) -> pa.Array:
     way, EncodingError for a text that is no JSON.
     """
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     elif pa.types.is_run_end_encoded(array.type):

@@ -7,7 +7,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from relational.chunk.column cimport (
-    BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, REAL, SMALLINT, bit_at, has_bytes, is_nested, is_null, width_of,
+    BIGINT, BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ, bit_at,
+    has_bytes, is_nested, is_null, width_of,
 )
 from relational.chunk.scalar cimport (
     ArrowInterval, double_of_ordered64, length_of_interval, load16, load32, load64, ordered64_of_double, uint128_t,
@@ -22,6 +23,11 @@ cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noe
 # folds the value of a row of any kind into a hash; equal values give equal hashes
 cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint64_t* hashes) noexcept nogil
 # hashes[i]: the value of row `first + i` is folded in
+
+
+cdef inline bint is_plain_word(int kind) noexcept nogil:
+    """A value is 8 bytes that are their own normal form."""
+    return kind == BIGINT or kind == TIME or kind == TIMESTAMP or kind == TIMESTAMPTZ
 
 
 cdef inline uint64_t word_of(const ColumnView* view, Py_ssize_t row) noexcept nogil:

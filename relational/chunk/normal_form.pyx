@@ -3,9 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from hummock.checksum cimport hash64
-from relational.chunk.column cimport (
-    BIGINT, ColumnView, INTERVAL, LIST, NUMERIC, STRUCT, TIME, TIMESTAMP, TIMESTAMPTZ, has_bytes, is_null,
-)
+from relational.chunk.column cimport ColumnView, INTERVAL, LIST, NUMERIC, STRUCT, has_bytes, is_null
 from relational.chunk.scalar cimport load64, uint128_t
 
 cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
@@ -56,7 +54,7 @@ cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noe
 
 cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint64_t* hashes) noexcept nogil:
     cdef Py_ssize_t row
-    if view.validity == NULL and view.kind in (BIGINT, TIME, TIMESTAMP, TIMESTAMPTZ):
+    if view.validity == NULL and is_plain_word(view.kind):
         for row in range(rows):
             hashes[row] = mixed(hashes[row], load64(view.values + 8 * (first + row)))
         return

@@ -8,16 +8,19 @@ place, of another key) they become a plain delete and a plain insert, in that or
 from enum import IntEnum
 
 import numpy as np
+import pyarrow as pa
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 from relational.chunk.column cimport Column, ColumnView, check_mask
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
 from relational.chunk.normal_form cimport equal_values
 
+from relational.chunk.arrow import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
 from relational.chunk.pretty import format_changes, parse_pretty
+from relational.chunk.vnode import vnodes_of
 
 
 class Op(IntEnum):
@@ -66,6 +69,18 @@ cdef class StreamChunk(DataChunk):
         changes = list(changes)
         ops = np.array([int(op) for op, _ in changes], dtype=np.uint8)
         return StreamChunk(columns_of_rows(schema, [tuple(row) for _, row in changes]), ops)
+
+    @staticmethod
+    def from_arrow(source) -> StreamChunk:
+        """The changes of any object that speaks Arrow's PyCapsule protocol: its column `_op` (0 to 3, see Op) holds the
+        ops; without one all rows are inserts. The errors of `DataChunk.from_arrow`, and ValueError for other ops.
+        """
+        columns, ops = changes_from(source)
+        return StreamChunk(columns, ops)
+
+    def as_struct(self) -> pa.StructArray:
+        """All rows as they leave the house, hidden ones too, with their ops behind them."""
+        return rows_to_arrow(self.arrays, self.capacity, self.ops)
 
     @staticmethod
     def inserts(DataChunk chunk) -> StreamChunk:
@@ -121,15 +136,16 @@ cdef class StreamChunk(DataChunk):
         The chunks share this one's columns and differ in visibility; an update whose halves go to different
         targets becomes a delete at the one and an insert at the other.
         """
-        targets = vnode_map.targets_of([self.columns[index] for index in key_columns], self.capacity)
-        ops = ops_where_targets_differ(self, targets)
-        parts = {}
-        for target in np.unique(targets).tolist():
-            mask = (targets == target).view(np.uint8)
-            mask = mask if self.visibility is None else mask & self.visibility
-            if mask.any():
-                parts[target] = StreamChunk(self.columns, ops, mask)
-        return parts
+        cdef uint16_t[::1] vnodes = vnodes_of([self.columns[at] for at in key_columns], vnode_map.vnode_count,
+                                              rows=self.capacity)
+        owners = vnode_map.owners.tolist()
+        masks = np.zeros((len(owners), self.capacity), np.uint8)
+        shown = np.zeros(len(owners), np.int64)
+        ops = self.ops.copy() if (self.ops & UPDATE_INSERT).any() else self.ops
+        if self.capacity:
+            part_rows(self, &vnodes[0], vnode_map.places, masks, shown, ops)
+        parts = zip(owners, masks, shown.tolist(), strict=True)
+        return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
 
     def without_unchanged_updates(self) -> StreamChunk:
         """Hides update pairs whose halves hold the same values, as a projection may leave them."""
@@ -171,16 +187,23 @@ cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
     return changed
 
 
-cdef object ops_where_targets_differ(StreamChunk chunk, object targets):
-    """The ops after the rows are sent to `targets`: U-/U+ that part become -/+."""
-    if not (chunk.ops & 2).any():
-        return chunk.ops
-    changed = chunk.ops.copy()
-    last = chunk.capacity - 1
-    parted = (chunk.ops[:last] == UPDATE_DELETE) & (chunk.ops[1:] == UPDATE_INSERT) & (targets[:last] != targets[1:])
-    changed[:last][parted] = DELETE
-    changed[1:][parted] = INSERT
-    return changed
+cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1] places, uint8_t[:, ::1] masks,
+                   int64_t[::1] shown, uint8_t[::1] ops) except -1:
+    """Shows each visible row in the mask of its vnode's place, and counts them; updates that part become -/+."""
+    cdef const uint8_t* visible = mask_pointer(chunk.visibility)
+    cdef const uint8_t* given = chunk.op_pointer()
+    cdef Py_ssize_t row
+    cdef int32_t place, before = -1
+    cdef uint8_t is_shown
+    for row in range(chunk.capacity):
+        place = places[vnodes[row]]
+        is_shown = visible[row] if visible != NULL else 1
+        masks[place, row] = is_shown
+        shown[place] += is_shown
+        if given[row] == UPDATE_INSERT and before != place and row > 0 and given[row - 1] == UPDATE_DELETE:
+            ops[row - 1], ops[row] = DELETE, INSERT
+        before = place
+    return 0
 
 
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:

@@ -23,6 +23,9 @@ class VnodeMap:
         if self.targets.ndim != 1 or not 1 <= len(self.targets) <= MAX_VNODE_COUNT:
             raise ValueError(f"a vnode map has 1 to {MAX_VNODE_COUNT} entries, not {self.targets.shape}")
         self.targets.flags.writeable = False
+        owners, places = np.unique(self.targets, return_inverse=True)
+        self.owners = owners  # int32[targets that own a vnode], ascending
+        self.places = places.astype(np.int32)  # int32[vnode_count]: the place of each vnode's target among them
 
     @classmethod
     def even(cls, targets: Sequence[int], vnode_count: int = VNODE_COUNT) -> VnodeMap:

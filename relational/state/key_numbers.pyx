@@ -18,7 +18,7 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.data_chunk cimport mask_pointer
-from relational.chunk.normal_form cimport word_of
+from relational.chunk.normal_form cimport is_plain_word, word_of
 from relational.encoding.memcomparable cimport KeyEncoder
 from relational.state.key_index cimport KeyIndex
 from relational.state.word_index cimport NO_WORD, PRESENT, SKIPPED, WordIndex
@@ -103,7 +103,7 @@ cdef class KeyNumbers:
 
     cdef int find_words(self, Column column, const uint8_t* visible, int32_t* out, bint is_adding) except -1:
         cdef const ColumnView* view = &column.view
-        cdef bint is_plain = view.kind in (BIGINT, TIME, TIMESTAMP, TIMESTAMPTZ), has_all = True
+        cdef bint is_plain = is_plain_word(view.kind), has_all = True
         cdef Py_ssize_t first, rows
         cdef uint8_t* words
         cdef uint8_t* presence = NULL

@@ -2,9 +2,9 @@
 
 
 import numpy as np
+import pyarrow as pa
 
 from relational.chunk import DataChunk, StreamChunk, VnodeMap, mask_of, vnodes_of
-from relational.chunk.arrow import from_record_batch, to_record_batch
 from relational.chunk.net_changes import net_changes
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import OrderType, Schema
@@ -36,7 +36,7 @@ def all_verbs(chunk):
         chunk.without_unchanged_updates()
         chunk.inverse()
         StreamChunk.concat([chunk, dense])
-        from_record_batch(to_record_batch(kept, SCHEMA))
+        StreamChunk.from_arrow(pa.record_batch(kept))
         chunk.take(np.zeros(10, np.int32))
 
     return work

@@ -1,13 +1,12 @@
-"""ChunkBuilder, record batches, grouping and net changes."""
+"""ChunkBuilder, grouping and net changes."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.chunk.arrow import from_record_batch, to_record_batch
 from relational.chunk.chunk_builder import ChunkBuilder
-from relational.chunk.grouping import group_rows
+from relational.chunk.grouping import group_rows, hash_rows
 from relational.chunk.net_changes import net_changes
 from relational.types import Schema
 from tests.relational.random_rows import TYPES, columns_of, random_rows, sql_row
@@ -65,21 +64,6 @@ def test_a_builder_takes_visible_rows_only():
         ChunkBuilder(SCHEMA, 1)
 
 
-def test_chunks_become_record_batches_and_come_back():
-    chunk = StreamChunk.from_pretty("+ 1 a\n- 2 b D\nU- 3 c\nU+ 3 d", SCHEMA)
-    batch = to_record_batch(chunk, SCHEMA)
-    assert batch.schema.names == ["id", "name", "_op", "_visible"]
-    again = from_record_batch(batch)
-    assert (again.to_pretty(), again.capacity) == (chunk.to_pretty(), 4)
-    plain = DataChunk.from_rows(SCHEMA, [(1, "a")])
-    assert to_record_batch(plain, SCHEMA).schema.names == ["id", "name"]
-    assert type(from_record_batch(to_record_batch(plain, SCHEMA))) is DataChunk
-    with pytest.raises(ValueError, match="no op"):
-        from_record_batch(pa.record_batch({"a": [1], "_op": [7]}))
-    with pytest.raises(ValueError, match="_op"):
-        to_record_batch(DataChunk([pa.array([1])]), Schema.of(_op="bigint"))
-
-
 def test_rows_are_grouped_as_sql_groups_them(rng):
     for _ in range(60):
         types = rng.sample(TYPES, rng.randrange(0, 4))
@@ -94,6 +78,19 @@ def test_rows_are_grouped_as_sql_groups_them(rng):
         ]
         assert ids.tolist() == expected
         assert firsts.tolist() == [expected.index(group) for group in range(len(seen))]
+        by_key = {}
+        for row, told in zip(rows, hash_rows(chunk.columns, len(rows)).tolist(), strict=True):
+            assert by_key.setdefault(sql_row(row), told) == told
+        assert len(set(by_key.values())) == len(by_key)
+
+
+def test_many_groups_and_few_are_numbered_in_order_of_appearance():
+    rng = np.random.default_rng(5)
+    for keys in (rng.permutation(50_000) << 20, rng.integers(0, 7, 50_000), rng.integers(0, 20_000, 50_000) - 10_000):
+        ids, firsts = group_rows(DataChunk([pa.array(keys)]), [0])
+        values, at, places = np.unique(keys, return_index=True, return_inverse=True)
+        assert (firsts == np.sort(at)).all() and (keys[firsts][ids] == keys).all() and len(values) == len(firsts)
+        assert (np.argsort(np.argsort(at))[places] == ids).all()
 
 
 def test_net_changes_keep_the_first_retraction_and_the_last_insertion():
