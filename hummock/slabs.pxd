@@ -21,4 +21,4 @@ cdef Py_ssize_t slab_share(Py_ssize_t size) noexcept nogil
 # bytes that `slab_take(size)` costs, its part of what a slab cannot give away included: for budgets
 
 cdef Py_ssize_t slab_idle() noexcept nogil
-# bytes of slabs that nobody has taken
+# bytes of slabs that were taken once and are not now

@@ -31,11 +31,13 @@ cdef extern from * nogil:
 
 cdef enum:
     SMALLEST_EXPONENT = 14      # sizes up to 16 KiB are the pool's
-    LARGEST_EXPONENT = 20       # ... and those above 1 MiB, which are few
+    LARGEST_EXPONENT = 22       # ... and those above 4 MiB, which are few
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 8
     SMALL_SLOT = 128 << 10      # larger slots stand in large slabs
     SMALL_SLAB = 2 << 20        # one huge page
+    LARGE_SLOT = 1 << 20        # ... and larger ones than these, filters of whole files, in huge slabs
     LARGE_SLAB = 8 << 20
+    HUGE_SLAB = 32 << 20
     HEADER_BYTES = 64
     KEPT_BYTES = 8 << 20
 
@@ -52,8 +54,9 @@ cdef struct Slab:               # stands at the front of its memory, which is al
 cdef pthread_mutex_t lock
 cdef Slab* with_room[CLASSES]   # all below is guarded by `lock`
 cdef int slabs_of[CLASSES]
-cdef Slab* empty[2]             # small ones, large ones
+cdef Slab* empty[3]             # small, large, huge ones
 cdef Py_ssize_t empty_bytes = 0
+cdef Py_ssize_t cut_bytes = 0   # of slots that were ever taken, in slabs that are not empty
 cdef Py_ssize_t mapped_bytes = 0
 cdef Py_ssize_t taken_bytes = 0
 
@@ -74,7 +77,14 @@ cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
 
 
 cdef inline Py_ssize_t slab_bytes(int index) noexcept nogil:
+    if class_bytes(index) > LARGE_SLOT:
+        return HUGE_SLAB
     return SMALL_SLAB if class_bytes(index) <= SMALL_SLOT else LARGE_SLAB
+
+
+cdef inline Slab** empty_of(Py_ssize_t size) noexcept nogil:
+    """The list of empty slabs of `size` bytes."""
+    return &empty[(size > SMALL_SLAB) + (size > LARGE_SLAB)]
 
 
 cdef inline int slots_of(int index) noexcept nogil:
@@ -115,7 +125,7 @@ cdef Slab* new_slab(int index) noexcept nogil:
     """A slab for the class, which has room; REQUIRES the lock."""
     global empty_bytes, mapped_bytes
     cdef Py_ssize_t size = slab_bytes(index)
-    cdef Slab** kept = &empty[size > SMALL_SLAB]
+    cdef Slab** kept = empty_of(size)
     cdef Slab* slab = kept[0]
     if slab != NULL:
         delist(kept, slab)
@@ -134,7 +144,7 @@ cdef Slab* new_slab(int index) noexcept nogil:
 
 
 cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
-    global taken_bytes
+    global cut_bytes, taken_bytes
     cdef int index = class_of(size)
     cdef Slab* slab
     cdef uint8_t* slot = NULL
@@ -149,6 +159,7 @@ cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
         else:
             slot = <uint8_t*>slab + HEADER_BYTES + slab.cut * class_bytes(index)
             slab.cut += 1
+            cut_bytes += class_bytes(index)
         slab.taken += 1
         taken_bytes += class_bytes(index)
         if slab.taken == slots_of(index):
@@ -158,7 +169,7 @@ cdef uint8_t* slab_take(Py_ssize_t size) noexcept nogil:
 
 
 cdef void slab_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
-    global empty_bytes, mapped_bytes, taken_bytes
+    global cut_bytes, empty_bytes, mapped_bytes, taken_bytes
     cdef int index = class_of(size)
     cdef FreeSlot* slot = <FreeSlot*>memory
     cdef Slab* slab
@@ -176,11 +187,12 @@ cdef void slab_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
     if slab.taken == 0:
         delist(&with_room[index], slab)
         slabs_of[index] -= 1
+        cut_bytes -= slab.cut * class_bytes(index)
         is_surplus = empty_bytes + slab_bytes(index) > KEPT_BYTES
         if is_surplus:
             mapped_bytes -= slab_bytes(index)
         else:
-            enlist(&empty[slab_bytes(index) > SMALL_SLAB], slab)
+            enlist(empty_of(slab_bytes(index)), slab)
             empty_bytes += slab_bytes(index)
     pthread_mutex_unlock(&lock)
     if is_surplus:
@@ -198,7 +210,7 @@ cdef Py_ssize_t slab_share(Py_ssize_t size) noexcept nogil:
 
 
 cdef Py_ssize_t slab_idle() noexcept nogil:
-    return mapped_bytes - taken_bytes
+    return empty_bytes + cut_bytes - taken_bytes
 
 
 def slab_totals() -> tuple[int, int]:
