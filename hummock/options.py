@@ -26,7 +26,7 @@ class StorageOptions:
     filter_policy: str = "blocked_bloom"
     codec: str = "lz4"
     block_cache_bytes: int = 256 * MIB
-    meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters
+    meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; needing more they take it from the blocks
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
     upload_bytes: int = 128 * MIB           # finished files on their way to the store
     uploads_in_flight: int = 2              # flushes and syncs that build files at the same time

@@ -18,11 +18,15 @@ cdef class BlockCache:
     cdef readonly Py_ssize_t used_bytes
     cdef readonly Py_ssize_t objects
     cdef readonly Py_ssize_t evictions
+    cdef readonly BlockCache lender     # whose budget this one may use half of; None: its own is all
+    cdef readonly Py_ssize_t lent_bytes     # of `capacity_bytes`, used by the borrower
     cdef CacheNode queue                # sentinel: queue.older is the newest node, queue.newer the oldest
 
     cdef void link(self, CacheNode* node) noexcept
     cdef void unlink(self, CacheNode* node) noexcept
     cdef void remove(self, CacheNode* node)
+    cdef Py_ssize_t limit_bytes(self) noexcept              # that it may use at this moment
+    cdef void borrow(self) noexcept
     cdef void shrink(self)
 
 

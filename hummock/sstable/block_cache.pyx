@@ -27,12 +27,16 @@ cdef enum:
 
 
 cdef class BlockCache:
-    """Invariant: `used_bytes` is the sum over the queue; above `capacity_bytes` only what is held by others."""
+    """Invariant: `used_bytes` is the sum over the queue; above `limit_bytes` only what is held by others.
 
-    def __cinit__(self, Py_ssize_t capacity_bytes):
+    A cache with a `lender` goes beyond its own capacity by up to half of the lender's, which keeps so much less: a
+    filter that is read again for a key costs many times what a block does.
+    """
+
+    def __cinit__(self, Py_ssize_t capacity_bytes, BlockCache lender=None):
         if capacity_bytes < 0:
             raise ValueError(f"a cache of {capacity_bytes} bytes")
-        self.capacity_bytes = capacity_bytes
+        self.capacity_bytes, self.lender = capacity_bytes, lender
         self.queue.older = self.queue.newer = &self.queue
 
     cdef void link(self, CacheNode* node) noexcept:
@@ -49,10 +53,19 @@ cdef class BlockCache:
         node.value = NULL
         self.used_bytes -= node.bytes
         self.objects -= 1
+        self.borrow()
         Py_DECREF(<object>value)
 
+    cdef Py_ssize_t limit_bytes(self) noexcept:
+        return self.capacity_bytes - self.lent_bytes + (0 if self.lender is None else self.lender.lent_bytes)
+
+    cdef void borrow(self) noexcept:
+        if self.lender is not None:
+            self.lender.lent_bytes = min(
+                max(self.used_bytes - self.capacity_bytes, 0), self.lender.capacity_bytes >> 1)
+
     cdef void shrink(self):
-        cdef Py_ssize_t chances = 2 * self.objects, wanted = self.capacity_bytes
+        cdef Py_ssize_t chances = 2 * self.objects, wanted = self.limit_bytes()
         cdef CacheNode* oldest
         if self.used_bytes > wanted and slab_idle() > (wanted >> 3) + IDLE_BYTES:
             wanted -= min(MORE * (self.used_bytes // self.objects), wanted >> 6)
@@ -95,6 +108,9 @@ cdef class CacheShelf:
         self.cache.link(node)
         self.cache.used_bytes += bytes_
         self.cache.objects += 1
+        self.cache.borrow()
+        if self.cache.lender is not None:
+            self.cache.lender.shrink()
         self.cache.shrink()
 
     def __setitem__(self, Py_ssize_t index, sized):

@@ -31,10 +31,10 @@ cdef class CacheDoor:
         cdef uint32_t* vote
         cdef uint32_t name = <uint32_t>place & ~<uint32_t>COUNT
         cdef uint64_t slots = FEWEST_SLOTS
-        if self.cache.used_bytes + bytes_ <= self.cache.capacity_bytes:
+        if self.cache.used_bytes + bytes_ <= self.cache.limit_bytes():
             self.admitted += 1
             return True
-        if self.cache.used_bytes > self.cache.capacity_bytes:
+        if self.cache.used_bytes > self.cache.limit_bytes():
             self.cache.shrink()         # what callers held when it came has been let go since
         if self.votes == NULL:
             while slots < MOST_SLOTS and slots * SLOT_BYTES < <uint64_t>self.cache.capacity_bytes:

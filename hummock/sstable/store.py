@@ -33,7 +33,7 @@ class SstableStore:
         self.object_store = object_store
         self.prefetch_bytes = options.prefetch_bytes
         self.block_cache = BlockCache(options.block_cache_bytes)
-        self.meta_cache = BlockCache(options.meta_cache_bytes)
+        self.meta_cache = BlockCache(options.meta_cache_bytes, self.block_cache)
         self.door = CacheDoor(self.block_cache)
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 

@@ -103,3 +103,22 @@ def test_random_use_keeps_the_account(seed):
         assert cache.objects == len(there)
         assert cache.used_bytes == sum(sizes[place] for place in there)
         assert cache.used_bytes <= cache.capacity_bytes + 60  # what is just put in is held by who does it
+
+
+def test_a_cache_that_needs_more_takes_it_from_its_lender():
+    blocks = BlockCache(1_000)
+    metas = BlockCache(100, blocks)
+    of_blocks, of_metas = CacheShelf(blocks, 20), CacheShelf(metas, 20)
+    for place in range(10):
+        of_blocks[place] = object(), 100
+    for place in range(4):
+        of_metas[place] = object(), 100
+    assert (metas.used_bytes, blocks.lent_bytes, blocks.used_bytes) == (400, 300, 700)
+    for place in range(4, 20):
+        of_metas[place] = object(), 100
+    assert (metas.used_bytes, blocks.lent_bytes, blocks.used_bytes) == (600, 500, 500)  # half stays with the lender
+    del of_metas
+    assert (metas.used_bytes, blocks.lent_bytes) == (0, 0)
+    for place in range(10):
+        of_blocks[place] = object(), 100
+    assert blocks.used_bytes == 1_000

@@ -181,7 +181,8 @@ def test_threads_that_waited_for_a_failed_read_fail_as_well_and_the_next_one_rea
 
 def test_a_meta_that_goes_from_its_cache_is_read_again():
     store, infos = stored(
-        [(b"%04d" % n, 1 << 16, b"x" * 50) for n in range(50)], sstable_bytes=500, meta_cache_bytes=1)
+        [(b"%04d" % n, 1 << 16, b"x" * 50) for n in range(50)], sstable_bytes=500, meta_cache_bytes=1,
+        block_cache_bytes=1)
     assert len(infos) > 2
     readers = [store.reader(info) for info in infos]
     for _ in range(2):
