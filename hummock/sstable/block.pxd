@@ -65,7 +65,8 @@ cdef class Block:
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,
     ) except -1 nogil
-    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index) except -1 nogil
+    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index, bint for_spans) except -1 nogil
+    # makes the columns of the payload in `memory`; unless it is `for_spans`, without the offsets of equal lengths
     cdef int make_room(self, Py_ssize_t wanted, Py_ssize_t used) except -1 nogil
     cdef int corrupt(
         self, Py_ssize_t index, const char* where, Py_ssize_t expected, Py_ssize_t got) except -1 with gil

@@ -61,6 +61,11 @@ cdef int expand_lengths(
     return at == total
 
 
+cdef inline bint are_equal(int width, Py_ssize_t rows, uint32_t length, uint32_t total) noexcept nogil:
+    """Whether the column's rows have one length that is not 0, so that their places need no offsets."""
+    return width == 0 and length > 0 and <uint64_t>length * <uint64_t>rows == total
+
+
 cdef class Block:
     """A decoded block: immutable once decoded, safe to search from several threads.
 
@@ -105,7 +110,7 @@ cdef class Block:
         self.make_room(room_of(raw_size, rows), 0)      # `parse` grows it where there are more
         if not decompress(codec, data, size, self.memory, raw_size):
             self.corrupt(index, "payload", raw_size, -1)
-        return self.parse(raw_size, index)
+        return self.parse(raw_size, index, True)
 
     cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil:
         if not self.unique_keys:
@@ -140,7 +145,7 @@ cdef class Block:
         self.memory, self.memory_bytes = grown, wanted
         return 0
 
-    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index) except -1 nogil:
+    cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index, bint for_spans) except -1 nogil:
         cdef const uint8_t* at = self.memory
         cdef uint32_t rows = get_u32(at)
         cdef int flags = at[4], suffix_width = at[5], value_width = at[6], reserved = at[7]
@@ -170,12 +175,15 @@ cdef class Block:
         self.tombstones = at if bitmap_size else NULL
         at += bitmap_size
         offsets = <uint32_t*>(self.memory + offsets_at)
-        if not expand_lengths(at, suffix_width, rows, suffix_length, suffixes_size, offsets, &self.longest_suffix):
+        self.longest_suffix = suffix_length
+        if (for_spans or not are_equal(suffix_width, rows, suffix_length, suffixes_size)) and not expand_lengths(
+                at, suffix_width, rows, suffix_length, suffixes_size, offsets, &self.longest_suffix):
             self.corrupt(index, "suffix lengths", suffixes_size, offsets[rows])
         self.suffix_offsets = offsets
         at += <Py_ssize_t>rows * suffix_width
         offsets += rows + 1
-        if not expand_lengths(at, value_width, rows, value_length, values_size, offsets, &longest_value):
+        if (for_spans or bitmap_size > 0 or not are_equal(value_width, rows, value_length, values_size)) and (
+                not expand_lengths(at, value_width, rows, value_length, values_size, offsets, &longest_value)):
             self.corrupt(index, "value lengths", values_size, offsets[rows])
         self.value_offsets = offsets
         self.heads_room = <uint64_t*>(offsets + rows + 1)

@@ -64,7 +64,7 @@ cdef class ColdBlock:
                 return False
         elif not decompress(codec, self.stored, size, self.block.memory, raw_size):
             return False
-        self.block.parse(raw_size, number)
+        self.block.parse(raw_size, number, False)
         return True
 
     cdef int make_room(self, Py_ssize_t size) except -1 nogil:
