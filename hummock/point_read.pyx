@@ -19,6 +19,7 @@ from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
+from hummock.sstable.block_cache cimport prefetch_rows
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.head_search cimport row_near
@@ -127,7 +128,7 @@ cdef class PointReader:
             if probe.state == SEEKING and probe.source <= number:
                 probe.reader = (<SortedRun>run).reader_of(probe.key)
                 if count > 1 and probe.reader != NULL:
-                    opened = (<SstableReader>probe.reader).metas.peek(0)
+                    opened = (<SstableReader>probe.reader).meta_place.value
                     if opened != NULL and (<OpenedSstable>opened).bloom is not None:
                         (<OpenedSstable>opened).bloom.prefetch(probe.hash)
         for position in range(count):
@@ -157,7 +158,8 @@ cdef class PointReader:
         if not opened.may_contain(probe.hash):
             return False
         probe.block_index = opened.index.find_block(probe.key, self.newest)
-        probe.row_guess = opened.index.row_guess(probe.block_index, probe.key)
+        probe.row_guess = opened.index.row_guess(
+            probe.block_index, opened.index.rows[probe.block_index], probe.key)
         return True
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
@@ -190,7 +192,9 @@ cdef class PointReader:
         cdef dict missing = {}
         for position in range(count):           # first ask for the blocks, then count references to them
             if probes[position].state == NEEDS_BLOCK:
-                prefetch_line((<SstableReader>probes[position].reader).shelf.peek(probes[position].block_index))
+                prefetch_rows(
+                    &(<SstableReader>probes[position].reader).shelf.places[probes[position].block_index],
+                    probes[position].row_guess)
         for position in range(count):
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:

@@ -24,6 +24,7 @@ cdef class SortedRun:
     cdef uint64_t* first_heads          # ... and of each smallest key; goes into the same array
     cdef Slice prefix                   # bytes that all keys of the run begin with
     cdef readonly Py_ssize_t count
+    cdef int found                      # 0..3: whether reads of one key found theirs here of late; under the GIL
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil

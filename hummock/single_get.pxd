@@ -7,13 +7,19 @@ from hummock.key cimport Slice
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are asked for together
+    EXPECTED = 2                # of a run's `found`: the row is asked for beside the filter
+    SURE = 3
+    ELSEWHERE = -3              # from `search_plain`
     NOT_AT_HAND = -2            # from `row_of`
     NOT_HERE = -1
 
 
 cdef struct OpenFile:           # of a run, borrowed
+    void* run                   # SortedRun
     void* reader                # SstableReader
     PyObject* opened            # OpenedSstable; NULL: no file of the run may hold the key
+    Py_ssize_t block            # in which the key stands if it is in the file; -1: not sought yet
+    Py_ssize_t guess            # of the row there
 
 
 cdef struct Answer:

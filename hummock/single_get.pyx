@@ -3,13 +3,15 @@
 On a store larger than the processor's caches a get costs what it waits for memory, one line after the other. So
 everything is asked for as soon as its place is known: the lines of several runs' filters together; then, from where
 the index lets the row stand among evenly growing keys, its head, offsets, key and value at once, before any of them
-was looked at. What is not at hand (a file or block to be read, a key that may stand in the next block) goes on as a
+was looked at. In a run where the keys of late were found, that is before its filter has answered; elsewhere it would
+bring lines for nothing. What is not at hand (a file or block to be read, a key that may stand in the next block) goes on as a
 PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
@@ -18,6 +20,7 @@ from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
+from hummock.sstable.block_cache cimport CachePlace, prefetch_rows, used
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.head_search cimport row_near
@@ -100,16 +103,32 @@ cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash,
     cdef PyObject* opened
     if (<SortedRun>run).min_epoch > newest:
         return True
+    out.run, out.block = run, -1
     out.reader = (<SortedRun>run).reader_of(key)
     if out.reader == NULL:
         return True
-    opened = (<SstableReader>out.reader).metas.peek(0)
+    opened = used((<SstableReader>out.reader).meta_place)
     if opened == NULL or (<OpenedSstable>opened).bloom is None:
         return False
     (<SstableReader>out.reader).door.meta_hits += 1
     (<OpenedSstable>opened).bloom.prefetch(hash)
     out.opened = opened
+    if (<SortedRun>run).found >= EXPECTED:
+        aim(out, key, newest)
     return True
+
+
+cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
+    """Finds the block and asks for the lines of the row."""
+    cdef SstableIndex index = (<OpenedSstable>file.opened).index
+    cdef CachePlace* places = (<SstableReader>file.reader).shelf.places
+    cdef CachePlace* place
+    cdef Py_ssize_t near = index.even_block(key)
+    prefetch_line(&places[near])
+    file.block = index.find_near(key, newest, near)
+    place = &places[file.block]
+    file.guess = index.row_guess(file.block, place.rows, key)
+    prefetch_rows(place, file.guess)
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
@@ -126,20 +145,26 @@ cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, An
 
 cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
     """The row of the answer in the file's block, NOT_HERE, or NOT_AT_HAND."""
-    cdef SstableIndex index
-    cdef PyObject* found
-    cdef Py_ssize_t block, row
+    cdef CachePlace* place
+    cdef Py_ssize_t row
     if not (<OpenedSstable>file.opened).bloom.may_contain(hash):
+        if (<SortedRun>file.run).found > 0:
+            (<SortedRun>file.run).found -= 1
         return NOT_HERE
-    index = (<OpenedSstable>file.opened).index
-    block = index.find_block(key, newest)
-    found = (<SstableReader>file.reader).shelf.peek(block)
-    if found == NULL:
-        return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, block, key, newest, answer)
+    if file.block < 0:
+        aim(file, key, newest)
+    place = &(<SstableReader>file.reader).shelf.places[file.block]
+    if used(place) == NULL:
+        return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, file.block, key, newest, answer)
     (<SstableReader>file.reader).door.hits += 1
-    row = search(<void*>found, index, block, key, newest)
-    if row >= 0:
-        answer.value, answer.epoch = (<Block>found).value_at(row), (<Block>found).epoch_at(row)
+    row = search_plain(place, file.guess, key, newest, answer) if place.is_plain else ELSEWHERE
+    if row == ELSEWHERE:
+        row = search(place.value, file.guess, key, newest)
+        if row >= 0:
+            answer.value = (<Block>place.value).value_at(row)
+            answer.epoch = (<Block>place.value).epoch_at(row)
+    if row >= 0 and (<SortedRun>file.run).found < SURE:
+        (<SortedRun>file.run).found += 1
     return row
 
 
@@ -166,22 +191,39 @@ cdef Py_ssize_t row_beside_cache(
     return row
 
 
-cdef Py_ssize_t search(void* block, SstableIndex index, Py_ssize_t number, Slice key, uint64_t newest) noexcept nogil:
-    cdef const uint64_t* heads
-    cdef Py_ssize_t rows, guess, row, prefix
+cdef Py_ssize_t search_plain(
+    CachePlace* place, Py_ssize_t guess, Slice key, uint64_t newest, Answer* answer
+) noexcept nogil:
+    """The same without a look at the block itself; or ELSEWHERE, where that says more."""
+    cdef Py_ssize_t rows = place.rows, prefix = place.prefix_size, each = place.each_suffix, row
+    cdef const uint8_t* values = <const uint8_t*>place.heads - place.values_before
     cdef uint64_t head
-    prefetch_line(block)
-    prefetch_line(<const uint8_t*>block + 64)
-    prefetch_line(<const uint8_t*>block + 128)
-    guess = index.row_guess(number, key)
-    rows = (<Block>block).rows
+    if key.size != prefix + each or place.epoch > newest or memcmp(key.data, place.prefix, <size_t>prefix) != 0:
+        return ELSEWHERE
+    head = head_of(key.data + prefix, each)
+    row = row_near(place.heads, rows, head, min(guess, rows - 1))
+    if row == rows:
+        return NOT_AT_HAND              # the key may begin the next block
+    if place.heads[row] != head:
+        return NOT_HERE
+    if each > 8 and memcmp(values - (rows - row) * each + 8, key.data + prefix + 8, <size_t>(each - 8)) != 0:
+        return ELSEWHERE
+    answer.value.data, answer.value.size = values + row * place.each_value, place.each_value
+    answer.epoch = place.epoch
+    return row
+
+
+cdef Py_ssize_t search(void* block, Py_ssize_t guess, Slice key, uint64_t newest) noexcept nogil:
+    cdef const uint64_t* heads
+    cdef Py_ssize_t rows = (<Block>block).rows, row, prefix
+    cdef uint64_t head
     (<Block>block).prefetch_row(guess)
     heads = (<Block>block).ready_heads()
     prefix = (<Block>block).prefix.size
     if not begins_with(key, (<Block>block).prefix):
         return NOT_AT_HAND
     head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(heads, rows, head, guess)
+    row = row_near(heads, rows, head, min(guess, rows - 1))
     if row == rows:
         return NOT_AT_HAND              # the key may begin the next block
     if heads[row] != head:

@@ -8,10 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.iterator.base cimport Span
 from hummock.key cimport Slice
-
-
-cdef enum:
-    NEAR_BYTES = 16
+from hummock.sstable.block_cache cimport NEAR_BYTES, CachePlace
 
 
 @cython.final
@@ -76,6 +73,8 @@ cdef class Block:
     cdef void drop(self) noexcept nogil
     cdef void take_memory(self, Block other) noexcept nogil
     # to load the next block into, of as many rows. REQUIRES that this one is empty and nobody else holds either
+
+    cdef void show_in(self, CachePlace* place) noexcept nogil
 
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:

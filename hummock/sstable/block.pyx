@@ -13,7 +13,8 @@ from hummock.coding cimport get_u16, get_u32, get_u64
 from hummock.iterator.base cimport Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
-from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.block_cache cimport CachePlace
+from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
 from hummock.sstable.block_layout cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
@@ -222,6 +223,16 @@ cdef class Block:
             self.corrupt(index, "the end of the tombstones", 0, self.tombstones[rows >> 3])
         return 0
 
+    cdef void show_in(self, CachePlace* place) noexcept nogil:
+        place.heads, place.rows, place.value_bytes = self.ready_heads(), <uint32_t>self.rows, self.value_bytes
+        place.values_before = <uint32_t>(<const uint8_t*>self.heads_room - self.values)
+        place.each_suffix, place.each_value, place.epoch = self.each_suffix, self.each_value, self.max_epoch
+        place.is_plain = (self.each_suffix > 0 and self.each_value > 0 and self.one_epoch and self.tombstones == NULL
+                          and self.prefix.size <= NEAR_BYTES)
+        if place.is_plain:
+            place.prefix_size = <uint8_t>self.prefix.size
+            memcpy(place.prefix, self.near_prefix, NEAR_BYTES)
+
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil:
         if not self.unique_keys or self.tombstones != NULL:
             return False
@@ -249,8 +260,7 @@ cdef class Block:
         row = row if row < self.rows else self.rows - 1
         value = self.values + (row * self.each_value if self.each_value else <Py_ssize_t>(self.value_bytes * row))
         prefetch_line(heads + row)          # of no heads yet: nothing is read, wherever it points
-        prefetch_line(value)
-        prefetch_line(value + 64)
+        prefetch_lines(value, self.value_bytes)
         if self.each_value == 0:
             prefetch_line(self.value_offsets + row)
         if self.each_suffix == 0:

@@ -1,16 +1,54 @@
 """BlockCache: objects kept up to a budget of bytes, found by pointer."""
 
 from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
 
 
-cdef struct CacheNode:                  # the place of one object; owned by its CacheShelf
-    PyObject* value                     # owned reference; NULL: not cached
+cdef enum:
+    NEAR_BYTES = 16
+
+
+cdef struct CachePlace:                 # of one object, in one cache line: all that a look-up reads
+    PyObject* value                     # owned reference; NULL: not cached, and the rest says nothing
+    const uint64_t* heads               # of the rows if the object is a block
+    uint32_t values_before              # bytes from the first value to `heads`
+    uint32_t rows
+    float value_bytes                   # of a row, on average
+    uint8_t was_used                    # since it last stood at the old end of the queue
+    uint8_t is_plain                    # keys and values are of one length, under one epoch, none a tombstone
+    uint8_t prefix_size
+    uint32_t each_suffix                # from here on only of plain blocks
+    uint32_t each_value
+    uint64_t epoch
+    uint8_t prefix[NEAR_BYTES]          # that all keys begin with
+
+
+cdef struct CacheNode:                  # what the queue knows of the object
+    CachePlace* place
     Py_ssize_t bytes                    # what it counts in the budget
-    CacheNode* newer                    # neighbours in the cache's queue while `value` is set
+    CacheNode* newer                    # neighbours in the cache's queue while the place is taken
     CacheNode* older
-    bint was_used                       # since it last stood at the old end of the queue
+
+
+cdef inline PyObject* used(CachePlace* place) noexcept:
+    """Borrowed, valid until the GIL is released; NULL: not cached. Counts as a use."""
+    if not place.was_used:              # a line that is only read stays with every reader
+        place.was_used = True
+    return place.value
+
+
+cdef inline void prefetch_rows(CachePlace* place, Py_ssize_t row) noexcept nogil:
+    """Asks for the block and for the lines where `row` (a guess) begins, none of which is waited for."""
+    cdef const uint8_t* value = <const uint8_t*>place.heads - place.values_before + <Py_ssize_t>(place.value_bytes * row)
+    if place.value != NULL:
+        prefetch_line(place.heads + row)
+        prefetch_lines(value, place.value_bytes)
+        if not place.is_plain:
+            prefetch_line(place.value)
+            prefetch_line(<const uint8_t*>place.value + 64)
+            prefetch_line(<const uint8_t*>place.value + 128)
 
 
 cdef class BlockCache:
@@ -34,16 +72,14 @@ cdef class CacheShelf:
     """The places of one file, by index. All methods under the GIL."""
     cdef readonly BlockCache cache
     cdef readonly Py_ssize_t size
-    cdef CacheNode* nodes               # size of them; owned
+    cdef CachePlace* places             # `size` of them, of a slab
+    cdef CacheNode* nodes               # of each; owned
 
     cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
-        """Borrowed, valid until the GIL is released; NULL: not cached. Counts as a use."""
-        cdef CacheNode* node = &self.nodes[index]
-        if not node.was_used:           # a line that is only read stays with every reader
-            node.was_used = True
-        return node.value
+        return used(&self.places[index])
 
     cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
-        prefetch_line(&self.nodes[index])
+        prefetch_line(&self.places[index])
 
-    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_)
+    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown)
+    # `shown` says what stands in the value; it may be NULL

@@ -13,9 +13,11 @@ Everything here runs under the GIL, and never releases it half way.
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
-from hummock.slabs cimport slab_idle
+from hummock.slabs cimport slab_give, slab_idle, slab_take
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -48,9 +50,9 @@ cdef class BlockCache:
         node.newer.older, node.older.newer = node.older, node.newer
 
     cdef void remove(self, CacheNode* node):
-        cdef PyObject* value = node.value
+        cdef PyObject* value = node.place.value
         self.unlink(node)
-        node.value = NULL
+        node.place.value = NULL
         self.used_bytes -= node.bytes
         self.objects -= 1
         self.borrow()
@@ -72,8 +74,8 @@ cdef class BlockCache:
         while self.used_bytes > wanted and chances > 0:
             oldest = self.queue.newer
             chances -= 1
-            if oldest.was_used or Py_REFCNT(oldest.value) > 1:
-                oldest.was_used = False
+            if oldest.place.was_used or Py_REFCNT(oldest.place.value) > 1:
+                oldest.place.was_used = False
                 self.unlink(oldest)
                 self.link(oldest)
             else:
@@ -86,25 +88,36 @@ cdef class CacheShelf:
     """`size` places of `cache`, all empty at first."""
 
     def __cinit__(self, BlockCache cache not None, Py_ssize_t size):
+        cdef size_t places = <size_t>(size if size > 0 else 1)
+        cdef Py_ssize_t index
         self.cache = cache
-        self.nodes = <CacheNode*>calloc(<size_t>(size if size > 0 else 1), sizeof(CacheNode))
-        if self.nodes == NULL:
+        self.places = <CachePlace*>slab_take(places * sizeof(CachePlace))
+        self.nodes = <CacheNode*>calloc(places, sizeof(CacheNode))
+        if self.places == NULL or self.nodes == NULL:
             raise MemoryError
         self.size = size
+        memset(self.places, 0, places * sizeof(CachePlace))
+        for index in range(size):
+            self.nodes[index].place = &self.places[index]
 
     def __dealloc__(self):
         cdef Py_ssize_t index
         for index in range(self.size):
-            if self.nodes[index].value != NULL:
+            if self.places[index].value != NULL:
                 self.cache.remove(&self.nodes[index])
+        slab_give(<uint8_t*>self.places, max(self.size, 1) * sizeof(CachePlace))
         free(self.nodes)
 
-    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_):
+    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown):
+        cdef CachePlace* place = &self.places[index]
         cdef CacheNode* node = &self.nodes[index]
-        if node.value != NULL:
+        if place.value != NULL:
             self.cache.remove(node)
         Py_INCREF(value)
-        node.value, node.bytes, node.was_used = <PyObject*>value, bytes_, False
+        memset(place, 0, sizeof(CachePlace))
+        if shown != NULL:
+            place[0] = shown[0]
+        place.value, place.was_used, node.bytes = <PyObject*>value, False, bytes_
         self.cache.link(node)
         self.cache.used_bytes += bytes_
         self.cache.objects += 1
@@ -117,7 +130,7 @@ cdef class CacheShelf:
         """Caches `sized = (object, bytes)` at `index`, in the place of what stood there."""
         if not 0 <= index < self.size:
             raise IndexError(index)
-        self.put(index, sized[0], sized[1])
+        self.put(index, sized[0], sized[1], NULL)
 
     def __getitem__(self, Py_ssize_t index):
         """The object at `index`, or None. Counts as a use."""

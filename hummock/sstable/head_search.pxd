@@ -1,7 +1,7 @@
 """Search among ascending heads (first 8 bytes of keys as numbers) from where evenly growing ones would stand.
 
-Keys that count up, and keys that are hashes, do grow evenly: a guess and a few strides from it touch three cache
-lines where halving touches seven. Heads that do not cost twice as many steps as halving.
+Keys that count up, and keys that are hashes, do grow evenly: a guess and a few strides from it touch one or two
+cache lines where halving touches seven. Heads that do not cost twice as many steps as halving.
 """
 
 from libc.stdint cimport uint64_t
@@ -20,7 +20,7 @@ cdef inline Py_ssize_t row_near(
     const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
 ) noexcept nogil:
     """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`."""
-    cdef Py_ssize_t low, high, stride = 8, probe
+    cdef Py_ssize_t low, high, stride = 1, probe
     if heads[guess] < head:
         low, high = guess + 1, rows
         while low + stride <= rows:

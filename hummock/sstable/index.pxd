@@ -15,6 +15,9 @@ cdef class SstableIndex:
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef Slice prefix                       # bytes that all first keys begin with
     cdef const uint64_t* heads              # head_of each first key less `prefix`
+    cdef uint64_t first_head
+    cdef uint64_t last_head
+    cdef double blocks_per_head             # where heads grow evenly
     cdef const uint8_t* keys                # the first user keys, whole
     cdef const uint32_t* key_offsets        # blocks + 1 positions in `keys`
     cdef const uint64_t* first_epochs       # with the first key: the full key a block begins with
@@ -31,8 +34,12 @@ cdef class SstableIndex:
     # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
     # entry that is not in that block at or after the target is the first one of the next block
 
-    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Slice user_key) noexcept nogil
-    # where in the block the key stands if keys grow evenly from its first to the next block's: in [0, rows)
+    cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil     # near that block if keys grow evenly
+    cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
+    # `find_block`, from such a guess
+
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil
+    # where in the block of so many rows the key stands if keys grow evenly from its first to the next block's: in [0, rows)
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil

@@ -21,7 +21,7 @@ from hummock.coding cimport get_u32
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
-from hummock.sstable.head_search cimport even_guess, row_near
+from hummock.sstable.head_search cimport row_near
 
 from hummock.errors import Corruption
 
@@ -128,6 +128,9 @@ cdef class SstableIndex:
         for block in range(self.blocks):
             key = self.first_key(block)
             (<uint64_t*>self.heads)[block] = head_of(key.data + shared, key.size - shared)
+        self.first_head, self.last_head = self.heads[0], self.heads[self.blocks - 1]
+        if self.last_head > self.first_head:
+            self.blocks_per_head = <double>(self.blocks - 1) / <double>(self.last_head - self.first_head)
 
     def stand_under(self, uint64_t epoch, str object_name) -> None:
         """Lets `epoch` stand for the epoch of every entry. Corruption unless each block begins with another key.
@@ -143,6 +146,21 @@ cdef class SstableIndex:
         self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
+        return self.find_near(user_key, epoch, self.even_block(user_key))
+
+    cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size
+        cdef uint64_t head
+        if user_key.size < shared:
+            return 0
+        head = head_of(user_key.data + shared, user_key.size - shared)
+        if head <= self.first_head:
+            return 0
+        if head >= self.last_head:
+            return self.blocks - 1
+        return <Py_ssize_t>(<double>(head - self.first_head) * self.blocks_per_head)
+
+    cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
         cdef int order = memcmp(user_key.data, self.prefix.data, <size_t>shared) if shared > 0 else 0
         cdef Py_ssize_t low, high
@@ -152,8 +170,7 @@ cdef class SstableIndex:
         if order > 0:
             return self.blocks - 1
         head = head_of(user_key.data + shared, user_key.size - shared)
-        low = row_near(                             # the first block whose head is not below
-            self.heads, self.blocks, head, even_guess(self.heads[0], self.heads[self.blocks - 1], head, self.blocks))
+        low = row_near(self.heads, self.blocks, head, guess)        # the first block whose head is not below
         high = low
         while high < self.blocks and self.heads[high] == head and high - low < 8:
             high += 1
@@ -162,9 +179,8 @@ cdef class SstableIndex:
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
 
-    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1
-        cdef Py_ssize_t rows = self.rows[block], guess
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1, guess
         cdef uint64_t head, first = self.heads[block], gap
         if user_key.size < shared or other < 0:
             return rows >> 1
@@ -172,8 +188,8 @@ cdef class SstableIndex:
         gap = self.heads[other] - first if other > block else first - self.heads[other]
         if head <= first or gap == 0:
             return 0 if gap > 0 else rows >> 1
-        guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows) if head - first < gap else rows
-        return guess if guess < rows else rows - 1
+        guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows + 0.5) if head - first < gap else rows
+        return guess if guess < rows else max(rows - 1, 0)
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high

@@ -6,7 +6,7 @@ from hummock.key cimport Slice
 from hummock.object_store.open_files cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
-from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.block_cache cimport BlockCache, CachePlace, CacheShelf
 from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.key_prefix cimport KeyPrefix
@@ -28,6 +28,7 @@ cdef class SstableReader:
     cdef readonly str meta_path
     cdef object object_store
     cdef CacheShelf metas               # one place: the OpenedSstable
+    cdef CachePlace* meta_place         # in `metas`
     cdef CacheShelf shelf               # of the blocks; None before the meta was first read
     cdef CacheDoor door                 # of the block cache
     cdef OpenFile file                  # `.data`, as far as it was asked for and is a file here

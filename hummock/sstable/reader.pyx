@@ -19,7 +19,7 @@ from hummock.checksum cimport hash64
 from hummock.key cimport Slice, head_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
-from hummock.sstable.block_cache cimport BlockCache, CacheShelf
+from hummock.sstable.block_cache cimport BlockCache, CachePlace, CacheShelf
 from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.key_prefix cimport KeyPrefix
 
@@ -86,6 +86,7 @@ cdef class SstableReader:
         self.place = hash64(<const uint8_t*><const char*>name, len(name))
         self.data_path, self.meta_path = sstable_data_path(info.name), sstable_meta_path(info.name)
         self.metas = CacheShelf(meta_cache, 1)
+        self.meta_place = self.metas.places
         self.flights = {}
         self.smallest.data, self.smallest.size = <const uint8_t*><const char*>info.smallest, len(info.smallest)
         self.largest.data, self.largest.size = <const uint8_t*><const char*>info.largest, len(info.largest)
@@ -144,7 +145,7 @@ cdef class SstableReader:
         cdef OpenedSstable opened = OpenedSstable(meta)
         if self.shelf is None:
             self.shelf = CacheShelf(self.door.cache, opened.index.blocks)
-        self.metas.put(0, opened, meta.size_bytes)
+        self.metas.put(0, opened, meta.size_bytes, NULL)
         return opened
 
     cdef bint has_file(self) except -1:
@@ -196,6 +197,7 @@ cdef class SstableReader:
         """Reads blocks of ascending `indexes`, none of which is cached or under way."""
         cdef OpenedSstable meta = self.opened()
         cdef Py_ssize_t start = 0, end
+        cdef CachePlace shown
         cdef dict loaded = {}
         with Flight(self.flights, indexes) as flight:
             while start < len(indexes):
@@ -210,7 +212,8 @@ cdef class SstableReader:
                     self.read_into(meta, indexes[start:end], loaded)
                 start = end
             for index, block in loaded.items():
-                self.shelf.put(index, block, (<Block>block).size_bytes)
+                (<Block>block).show_in(&shown)
+                self.shelf.put(index, block, (<Block>block).size_bytes, &shown)
             flight.result = loaded
         return loaded
 
