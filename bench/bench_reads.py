@@ -70,11 +70,11 @@ def warm(engine: Engine, data: KeyValueRows) -> Iterator[tuple[str, float]]:
 def asked(engine: Engine, present: pa.BinaryArray, absent: pa.BinaryArray) -> Iterator[tuple[str, float]]:
     hits, misses = present.to_pylist(), absent.to_pylist()
     calls = [present[start : start + CALL_ROWS] for start in range(0, len(hits), CALL_ROWS)]
-    starts = calls[: SHORT_SCANS // CALL_ROWS]
+    short = calls[: SHORT_SCANS // CALL_ROWS]
     yield "get hit", rate(lambda: engine.get(hits), len(hits))
     yield "get miss", rate(lambda: engine.get(misses), len(misses))
     yield f"get_many({CALL_ROWS:,})", rate(lambda: [engine.get_many(call) for call in calls], len(hits))
-    yield f"{SHORT_ROWS}-row scans", rate(lambda: [engine.scan_short(start, SHORT_ROWS) for start in starts], SHORT_SCANS)
+    yield f"{SHORT_ROWS}-row scans", rate(lambda: [engine.scan_short(call, SHORT_ROWS) for call in short], SHORT_SCANS)
 
 
 def cold_rounds(data: KeyValueRows) -> Iterator[pa.BinaryArray]:

@@ -71,7 +71,7 @@ cdef class ColdProbes:
         for position in range(first, end):
             if probes[position].block_index != block:
                 block = probes[position].block_index
-                is_admitted = reader.admits(opened, block)
+                is_admitted = probes[position].is_admitted or reader.admits(opened, block)
             if not is_admitted:
                 probes[kept] = probes[position]
                 kept += 1

@@ -29,6 +29,7 @@ cdef struct Probe:                      # one key on its way
     Py_ssize_t row_guess                # where in the block the index lets the key stand
     int source                          # the first of the view's sources that is not ruled out
     ProbeState state
+    bint is_admitted                    # the block is to be cached, as its door said already
 
 
 cdef enum:

@@ -50,7 +50,7 @@ cdef class PointReader:
     cdef int start(self, Probe* probe, Slice key) noexcept nogil:
         probe.key, probe.hash = key, hash64(key.data, key.size)
         probe.value.data, probe.value.size = NULL, 0
-        probe.source, probe.state = 0, SEEKING
+        probe.source, probe.state, probe.is_admitted = 0, SEEKING, False
         return 0
 
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1:

@@ -25,3 +25,4 @@ cdef struct OpenFile:           # of a run, borrowed
 cdef struct Answer:
     Slice value                 # data NULL: absent or deleted
     uint64_t epoch
+    bint is_admitted            # the block that is not at hand is to be cached

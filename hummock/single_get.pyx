@@ -39,20 +39,20 @@ def read_one(ReadView view not None, bytes key not None, epoch):
     cdef uint64_t newest = view.checked(epoch) | SPILL_MASK
     cdef int source
     wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
-    answer.value.data, answer.value.size, answer.epoch = NULL, 0, 0
+    answer.value.data, answer.value.size, answer.epoch, answer.is_admitted = NULL, 0, 0, False
     source = look_up(view, wanted, newest, &answer)
     if source < view.count:
-        return read_from(view, wanted, epoch, source)
+        return read_from(view, wanted, epoch, source, answer.is_admitted)
     if answer.value.data == NULL or (view.rules.count > 0 and is_hidden(view, wanted, newest, answer.epoch)):
         return None
     return PyBytes_FromStringAndSize(<const char*>answer.value.data, answer.value.size)
 
 
-cdef read_from(ReadView view, Slice key, epoch, int source):
+cdef read_from(ReadView view, Slice key, epoch, int source, bint is_admitted):
     cdef PointReader reader = PointReader(view, epoch)
     cdef Probe probe
     reader.start(&probe, key)
-    probe.source = source
+    probe.source, probe.is_admitted = source, is_admitted
     reader.run(&probe, 1)
     if probe.value.data == NULL:
         return None
@@ -174,8 +174,10 @@ cdef Py_ssize_t row_beside_cache(
     """The same in a block that is not to be cached, if its bytes are in this machine's memory."""
     cdef Py_ssize_t row
     try:
-        if reader.file is None or reader.file.is_closing or reader.admits(opened, block) or (
-                scratch.read(reader.file, opened.index, block, False) == NOT_READ):
+        if reader.file is None or reader.file.is_closing:
+            return NOT_AT_HAND
+        answer.is_admitted = reader.admits(opened, block)
+        if answer.is_admitted or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
             return NOT_AT_HAND
     except (Corruption, MemoryError):
         return NOT_AT_HAND                  # the ordinary way says what is wrong

@@ -1,0 +1,56 @@
+"""A get finds what is there and nothing else, whatever the shape of the rows, in blocks that are cached."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import hummock
+from hummock.epoch import EpochGenerator
+
+HEAD = b"\0\0\0\1\0\0"  # table 1, vnode 0
+
+
+def keys_of(shape: str, rng: random.Random, count: int) -> list[bytes]:
+    if shape == "short":
+        return [HEAD + rng.randbytes(4) for _ in range(count)]
+    if shape == "long":  # many share the first eight bytes behind what all share
+        return [HEAD + rng.choice((b"a" * 12, b"b" * 12)) + rng.randbytes(rng.choice((2, 6))).ljust(6, b"\0")
+                for _ in range(count)]  # fmt: skip
+    if shape == "counted":
+        return [HEAD + (number * 2).to_bytes(8, "big") for number in range(count)]
+    return [HEAD + rng.randbytes(rng.randrange(1, 14)) for _ in range(count)]
+
+
+def around(key: bytes) -> list[bytes]:
+    return [key, key + b"\0", key[:-1], key[:-1] + bytes([key[-1] ^ 1]), key[:8] + b"\xff" * 8]
+
+
+@pytest.mark.parametrize("block_bytes", [200, 4_000])
+@pytest.mark.parametrize("lengths", ["equal", "mixed"])
+@pytest.mark.parametrize("shape", ["short", "long", "counted", "mixed"])
+def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes):
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    epochs, states, rows = EpochGenerator(), [], {}
+    keys = sorted(set(keys_of(shape, rng, 600)))
+    with hummock.open("memory://", role="writer", block_bytes=block_bytes, sstable_bytes=20_000,
+                      compaction=False) as store:  # fmt: skip
+        for commit in range(3):
+            epoch = epochs.next()
+            changed = sorted(keys if commit == 0 else rng.sample(keys, 60))
+            values = [rng.randbytes(100 if lengths == "equal" else rng.randrange(120)) for _ in changed]
+            gone = {key for key in changed if commit == 2 and rng.random() < 0.5}
+            rows |= {key: None if key in gone else value for key, value in zip(changed, values, strict=True)}
+            put = pa.array([rows[key] for key in changed], pa.binary())
+            store.ingest_batch(hummock.WriteBatch(pa.array(changed, pa.binary()), put), epoch)
+            store.commit(epoch)
+            states.append((epoch, dict(rows)))
+        probes = [probe for key in rng.sample(keys, 120) for probe in around(key)]
+        for _ in range(2):  # the second finds all blocks cached
+            for epoch, state in states:
+                for probe in probes:
+                    assert store.get(probe, epoch) == state.get(probe), (probe, epoch)
