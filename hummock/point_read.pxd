@@ -6,6 +6,7 @@ from libc.stdint cimport uint64_t
 from hummock.cold_probes cimport ColdProbes
 from hummock.key cimport Slice
 from hummock.read_view cimport ReadView, SortedRun
+from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.reader cimport OpenedSstable
 
 
@@ -24,7 +25,8 @@ cdef struct Probe:                      # one key on its way
     Slice value                         # of the answer; data NULL: absent or deleted. Owner: a pinned block or a batch
     uint64_t epoch                      # of the answer
     void* reader                        # SstableReader, borrowed from the view
-    void* block                         # Block, borrowed from the pins
+    void* block                         # Block, borrowed from the pins, or from the cache while the GIL is kept
+    CachePlace* place                   # of that block while it is borrowed from the cache; NULL: pinned
     Py_ssize_t block_index
     Py_ssize_t row_guess                # where in the block the index lets the key stand
     int source                          # the first of the view's sources that is not ruled out
@@ -62,10 +64,12 @@ cdef class PointReader:
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
-    cdef int hold(self, PyObject* block) except -1
+    cdef int hold(self, Probe* probe) except -1         # from here on its block stays without the GIL
+    cdef int hold_found(self, Probe* probes, Py_ssize_t count) except -1
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil
     cdef void settle(self, Lane* lane) noexcept nogil
+    cdef void search_plain(self, Probe* probe) noexcept nogil
 

@@ -9,9 +9,7 @@ cdef enum:
     TOGETHER = 16               # sources whose filters are asked for together
     EXPECTED = 2                # of a run's `found`: the row is asked for beside the filter
     SURE = 3
-    ELSEWHERE = -3              # from `search_plain`
-    NOT_AT_HAND = -2            # from `row_of`
-    NOT_HERE = -1
+    NOT_AT_HAND = -2            # from `row_of`, beside NOT_HERE
 
 
 cdef struct OpenFile:           # of a run, borrowed

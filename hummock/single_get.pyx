@@ -11,7 +11,6 @@ PointReader's read. Borrowed pointers live until the end of the call, which give
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp
 
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
@@ -25,6 +24,7 @@ from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.head_search cimport row_near
 from hummock.sstable.index cimport SstableIndex
+from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.errors import Corruption
@@ -157,12 +157,16 @@ cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash
     if used(place) == NULL:
         return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, file.block, key, newest, answer)
     (<SstableReader>file.reader).door.hits += 1
-    row = search_plain(place, file.guess, key, newest, answer) if place.is_plain else ELSEWHERE
+    row = plain_row(place, file.guess, key, newest)
     if row == ELSEWHERE:
         row = search(place.value, file.guess, key, newest)
         if row >= 0:
             answer.value = (<Block>place.value).value_at(row)
             answer.epoch = (<Block>place.value).epoch_at(row)
+    elif row == place.rows:
+        return NOT_AT_HAND              # the key may begin the next block
+    elif row >= 0:
+        answer.value, answer.epoch = plain_value(place, row), place.epoch
     if row >= 0 and (<SortedRun>file.run).found < SURE:
         (<SortedRun>file.run).found += 1
     return row
@@ -190,28 +194,6 @@ cdef Py_ssize_t row_beside_cache(
             return NOT_AT_HAND
     reader.file.was_used = True
     reader.door.misses += 1
-    return row
-
-
-cdef Py_ssize_t search_plain(
-    CachePlace* place, Py_ssize_t guess, Slice key, uint64_t newest, Answer* answer
-) noexcept nogil:
-    """The same without a look at the block itself; or ELSEWHERE, where that says more."""
-    cdef Py_ssize_t rows = place.rows, prefix = place.prefix_size, each = place.each_suffix, row
-    cdef const uint8_t* values = <const uint8_t*>place.heads - place.values_before
-    cdef uint64_t head
-    if key.size != prefix + each or place.epoch > newest or memcmp(key.data, place.prefix, <size_t>prefix) != 0:
-        return ELSEWHERE
-    head = head_of(key.data + prefix, each)
-    row = row_near(place.heads, rows, head, min(guess, rows - 1))
-    if row == rows:
-        return NOT_AT_HAND              # the key may begin the next block
-    if place.heads[row] != head:
-        return NOT_HERE
-    if each > 8 and memcmp(values - (rows - row) * each + 8, key.data + prefix + 8, <size_t>(each - 8)) != 0:
-        return ELSEWHERE
-    answer.value.data, answer.value.size = values + row * place.each_value, place.each_value
-    answer.epoch = place.epoch
     return row
 
 
