@@ -9,8 +9,9 @@ import pytest
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
 from hummock.epoch import Epoch
-from hummock.errors import InvalidEpoch
+from hummock.errors import InvalidEpoch, ObjectExists
 from hummock.iterator.merge import MergeIterator
+from hummock.object_store.base import sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import (
@@ -110,6 +111,32 @@ def test_all_epochs_of_a_sync_become_one_run(store, uploader):
         buffer.staged_through(E1)
     buffer.cut_through(E2)
     assert buffer.start(E2) is None
+
+
+@pytest.mark.parametrize("count_of_rows", [1, 3_000])
+@pytest.mark.parametrize("fails", [False, True])
+def test_names_that_no_file_of_an_upload_took_are_given_up(store, count_of_rows, fails):
+    """A large upload has its next file's name before it knows whether there will be one."""
+    names, minted, given_up = count(1), [], []
+
+    def mint():
+        minted.append(f"{next(names):032x}")
+        return minted[-1]
+
+    options = StorageOptions(sstable_bytes=20_000, block_bytes=1_000, codec="none")
+    uploader = Uploader(store, options, mint, given_up.extend)
+    buffer = buffer_of((rows(*(b"%06d" % n for n in range(count_of_rows)), value=b"v" * 100), E1), limit=1 << 24)
+    buffer.seal(E1)
+    buffer.cut_through(E1)
+    if fails:
+        store.object_store.put(sstable_data_path(f"{1:032x}"), b"another's")
+        with pytest.raises(ObjectExists):
+            uploader.upload(buffer.start(E1))
+        assert sorted(given_up) == minted
+    else:
+        written = [reader.info.name for reader in uploader.upload(buffer.start(E1))]
+        assert len(written) == 1 if count_of_rows == 1 else len(written) > 3
+        assert sorted(written + given_up) == minted
 
 
 def test_of_one_epoch_only_the_last_operation_on_a_key_is_written(store, uploader):
