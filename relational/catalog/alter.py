@@ -64,7 +64,7 @@ def column_place(table: TableCatalog, name: str) -> int:
 def _check_alterable(table: TableCatalog) -> None:
     if table.kind is not TableKind.TABLE:
         raise CatalogError(
-            f"{table.name!r} is a {table.kind}: its columns are those of its query; drop it and create it anew",
+            f"{table.name!r} is {table.kind.one}: its columns are those of its query; drop it and create it anew",
             name=table.name,
         )
     if table.connector is not None:

@@ -46,6 +46,11 @@ class TableKind(StrEnum):
         """An actor writes it and all may read it."""
         return self in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW, TableKind.INDEX)
 
+    @property
+    def one(self) -> str:
+        """One of them, in words."""
+        return f"an {self}" if self[0] in "aeiou" else f"a {self}"
+
 
 class ConflictBehaviour(StrEnum):
     """What an inserted row does when its primary key is already present."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hummock.meta.store import MetaOperations
 from relational.catalog.alter import column_place, without_column
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
-from relational.catalog.objects import TableCatalog
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.rows import (
     database_key,
     database_name_key,
@@ -65,9 +65,9 @@ def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
     """What requires the schema of a new object; Duplicate if the name is taken in it."""
     if table.schema_id not in snapshot.schemas:
         raise NotFound(f"the schema of {table.name!r} was dropped meanwhile", name=table.name)
-    taken = next((each for each in snapshot.list(schema_id=table.schema_id) if each.name == table.name), None)
+    taken = snapshot.find_within(table.schema_id, table.name)
     if taken is not None:
-        raise Duplicate(f"there is already a {taken.kind} {table.name!r}", name=table.name)
+        raise Duplicate(f"there is already {taken.kind.one} {table.name!r}", name=table.name)
     key = schema_key(table.schema_id)
     return {} if table.schema_id == PUBLIC.id else {key: snapshot.rows[key]}
 
@@ -103,10 +103,14 @@ def drop_column(
 
 
 def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False) -> DropPlan:
-    """A table, view or index goes. DependencyError naming what reads it, unless `cascade`, which drops that too."""
+    """A table, view or index goes, and a table's indexes with it. DependencyError naming what else reads it, unless
+    `cascade`, which drops that too.
+    """
     dropped = snapshot.with_dependents((table,))
-    if len(dropped) > 1 and not cascade:
-        names = snapshot.show(snapshot.dependents(table.id))
+    own = (table, *(each for each in snapshot.dependents(table.id) if each.kind is TableKind.INDEX))
+    readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
+    if readers and not cascade:
+        names = snapshot.show(readers.values())
         raise DependencyError(
             f"{table.kind} {table.name!r} is read by {', '.join(names)}; DROP … CASCADE drops them too",
             name=table.name,

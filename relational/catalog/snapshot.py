@@ -59,10 +59,33 @@ class CatalogSnapshot:
         named = (table for table in self.tables.values() if table.kind is not TableKind.INTERNAL)
         return {(table.schema_id, table.name): table for table in named}
 
+    @cached_property
+    def _readers(self) -> dict[int, list[TableCatalog]]:
+        """What reads each table, view or index directly, by name."""
+        readers: dict[int, list[TableCatalog]] = {}
+        for table in self.list():
+            for dependency in table.dependencies:
+                readers.setdefault(dependency, []).append(table)
+        return readers
+
+    @cached_property
+    def _states(self) -> dict[int, list[TableCatalog]]:
+        """The state tables of each job, by id."""
+        states: dict[int, list[TableCatalog]] = {}
+        for _, table in sorted(self.tables.items()):
+            if table.kind is TableKind.INTERNAL:
+                for job_id in table.dependencies:
+                    states.setdefault(job_id, []).append(table)
+        return states
+
     def find(self, name: ObjectName) -> TableCatalog | None:
         """The table, view or index of a name, or None."""
         schema = self.find_schema(name.schema, name.database)
-        return None if schema is None else self._named.get((schema.id, name.name))
+        return None if schema is None else self.find_within(schema.id, name.name)
+
+    def find_within(self, schema_id: int, name: str) -> TableCatalog | None:
+        """The table, view or index of a name in a schema, or None."""
+        return self._named.get((schema_id, name))
 
     def resolve(self, name: ObjectName) -> TableCatalog:
         """The table, view or index of a name; NotFound, which says what comes nearest."""
@@ -134,8 +157,7 @@ class CatalogSnapshot:
 
     def internal_tables(self, job_id: int) -> tuple[TableCatalog, ...]:
         """The state tables of a job's executors, by id."""
-        tables = sorted(self.tables.values(), key=lambda table: table.id)
-        return tuple(t for t in tables if t.kind is TableKind.INTERNAL and job_id in t.dependencies)
+        return tuple(self._states.get(job_id, ()))
 
     def offset_table(self, table: TableCatalog) -> TableCatalog:
         """Where the source of `table` keeps its offsets."""
@@ -146,9 +168,8 @@ class CatalogSnapshot:
         """What reads a table or view directly, or one of its columns, by name."""
         return tuple(
             table
-            for table in self.list()
-            if table_id in table.dependencies
-            and (column_id is None or table.reads is None or (table_id, column_id) in table.reads)
+            for table in self._readers.get(table_id, ())
+            if column_id is None or table.reads is None or (table_id, column_id) in table.reads
         )
 
     def with_dependents(self, tables: Iterable[TableCatalog]) -> tuple[TableCatalog, ...]:

@@ -17,7 +17,7 @@ from relational.types.data_type import DataType
 def writable(table: TableCatalog, place: Place | None = None) -> TableCatalog:
     """The table if statements may write it; BindError for a view and for a table fed by a connector."""
     if table.kind is not TableKind.TABLE:
-        raise BindError(f"{table.name!r} is a {table.kind}: it changes with its query only", **span(place))
+        raise BindError(f"{table.name!r} is {table.kind.one}: it changes with its query only", **span(place))
     if table.connector is not None:
         raise BindError(f"table {table.name!r} is written by its connector only", **span(place))
     return table

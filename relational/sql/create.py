@@ -91,7 +91,7 @@ def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
     table_name, table_place = read_name(reader, "a table")
     table = resolved(context.catalog, table_name, table_place)
     if table.kind not in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW):
-        raise BindError(f"{table.name!r} is a {table.kind}: an index is of a table", **span(table_place))
+        raise BindError(f"{table.name!r} is {table.kind.one}: an index is of a table", **span(table_place))
     reader.expect("(")
     keys = [_key(reader, table)]
     while reader.accept(","):

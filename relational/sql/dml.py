@@ -9,7 +9,7 @@ from sqlglot import exp
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import Scope, TermBinder, place_of, span
-from relational.expr.expression import Expression, InputRef
+from relational.expr.expression import Expression, InputRef, Literal
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
@@ -63,16 +63,33 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
 
 
 def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: list[int]) -> LogicalPlan:
-    """Each cell converted to its column's type, so that an error points at the cell."""
+    """Each cell converted to its column's type, so that an error points at the cell; DEFAULT is as if it were left
+    out.
+    """
+    left_out = _take_defaults(node)
     rows = []
-    for row in binder.cells(node):
+    for number, row in enumerate(binder.cells(node)):
         if len(row) != len(columns):
             place = row[0][1] if row else None
             raise BindError(f"{len(row)} values for {len(columns)} columns", **span(place))
-        cells = zip(columns, row, strict=True)
-        values = {column: assigned(cell, table, column, at) for column, (cell, at) in cells}
+        values = {
+            columns[at]: assigned(cell, table, columns[at], place)
+            for at, (cell, place) in enumerate(row)
+            if (number, at) not in left_out
+        }
         rows.append(stored_row(table, values))
     return Values(table.schema, tuple(rows))
+
+
+def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
+    """Row and place of each DEFAULT, in whose stead NULL is there now."""
+    found = set()
+    for number, row in enumerate(node.expressions):
+        for at, part in enumerate(list(row.expressions) if isinstance(row, exp.Tuple) else []):
+            if isinstance(part, exp.Var) and part.name.upper() == "DEFAULT":
+                part.replace(exp.Null())
+                found.add((number, at))
+    return found
 
 
 def _check_count(count: int, columns: list[int], piece: Piece) -> None:
@@ -93,9 +110,19 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
         column = updatable(table, column_of(table, translate.identifier(each.this.this), place), place)
         if column in assignments:
             raise BindError(f"column {table.columns[column].name!r} is set twice", **span(place))
+        if _is_default(each.expression):
+            assignments[column] = Literal(table.columns[column].default, table.columns[column].data_type)
+            continue
         value = translate.term(each.expression)
         assignments[column] = assigned(binder.bind(value), table, column, place_of(value) or place)
     return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
+
+
+def _is_default(node: exp.Expression) -> bool:
+    """The word DEFAULT, which sqlglot takes for a column."""
+    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+        return False
+    return not node.this.args.get("quoted") and node.name.upper() == "DEFAULT"
 
 
 def bind_delete(piece: Piece, context: BindContext) -> Delete:

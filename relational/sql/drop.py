@@ -38,13 +38,13 @@ def bind_drop(piece: Piece, context: BindContext) -> Drop | DropSchema | DropDat
 
 def _table(reader: TokenReader, context: BindContext, kind: TableKind) -> Drop:
     if_exists = reader.accept("IF", "EXISTS")
-    name, place = read_name(reader, f"a {kind}")
+    name, place = read_name(reader, kind.one)
     cascade = _cascade(reader)
     if if_exists and context.catalog.find(name) is None:
         return Drop(kind, name, None, cascade)
     table = resolved(context.catalog, name, place)
     if table.kind is not kind:
-        raise BindError(f"{name.name!r} is a {table.kind}: use DROP {table.kind.upper()}", **span(place))
+        raise BindError(f"{name.name!r} is {table.kind.one}: use DROP {table.kind.upper()}", **span(place))
     return Drop(kind, name, table, cascade)
 
 

@@ -12,7 +12,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import TableKind
+from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 from relational.types import DataType, Schema
 from tests.suites.catalogs import table_catalog
@@ -172,6 +172,28 @@ def test_columns_that_are_read_are_named_with_their_readers(catalog):
     assert [each.name for each in plan.dropped] == ["old", "z"]
     catalog.apply(plan.operations)
     assert catalog.get(table.id) == altered and catalog.list() == (one, altered)
+
+
+def test_a_table_goes_with_its_indexes_but_not_with_their_readers(catalog):
+    table = catalog.create(draft("t"))
+    index = catalog.create(draft("i", kind=TableKind.INDEX, dependencies=(table.id,)))
+    catalog.create(draft("v", kind=TableKind.VIEW, dependencies=(index.id,)))
+    with pytest.raises(DependencyError, match="table 't' is read by v; DROP"):
+        catalog.drop("t")
+    catalog.drop("v")
+    assert catalog.drop("t") == (index, table)
+
+
+def test_a_catalog_of_the_first_format_is_read():
+    """It had no defaults, schemas and versions, and did not say which columns a view reads."""
+    table = draft("v", kind=TableKind.MATERIALIZED_VIEW, dependencies=(3,)).with_id(4)
+    record = table.to_json() | {"version": 1}
+    for later in ("row_format", "schema_id", "reads", "schema_version", "next_column_id"):
+        del record[later]
+    for column in record["columns"]:
+        del column["default"]
+    assert TableCatalog.from_json(record) == table
+    assert TableCatalog.from_json(record).reads is None
 
 
 def test_a_column_is_not_added_to_another_version_than_it_was_planned_on(catalog):

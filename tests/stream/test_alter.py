@@ -8,6 +8,7 @@ import pytest
 
 import hummock
 import stream
+from hummock.errors import Fenced
 from hummock.options import CompactionOptions
 from relational.errors import BindError, CatalogError, DependencyError, NotFound
 from stream import functions as f
@@ -188,6 +189,21 @@ def test_an_alter_whose_commit_failed_did_not_happen(db, monkeypatch):
     db.sql("ALTER TABLE t ADD COLUMN c INT DEFAULT 4")
     db.flush()
     assert rows(db.table("t")) == [(1, 1, 4), (2, 2, 4)] and rows(db.table("n")) == [(2,)]
+
+
+def test_ddl_of_a_fenced_session_changes_nothing(tmp_path):
+    url = f"file://{tmp_path}/store"
+    former = stream.connect(url, barrier_interval_ms=NEVER_MS)
+    former.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    with stream.connect(url, barrier_interval_ms=NEVER_MS) as latter:
+        latter.sql("ALTER TABLE t ADD COLUMN v INT")
+        for late in ("ALTER TABLE t ADD COLUMN w INT", "DROP TABLE t", "CREATE SCHEMA s"):
+            with pytest.raises(Fenced):
+                former.sql(late)
+        former.abandon()
+        assert latter.table("t").columns == ("id", "v")
+        latter.sql("CREATE VIEW w AS SELECT v FROM t")
+        assert latter.names() == ("t", "w") and latter.sql("SHOW SCHEMAS").to_pylist() == [{"name": "public"}]
 
 
 def test_one_ddl_at_a_time_however_many_ask(db):
