@@ -136,7 +136,7 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
     if not can_cast(operand.data_type, data_type):
         raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **span(place))
     cast = Cast(operand, data_type)
-    if not isinstance(operand, Literal):
+    if not isinstance(operand, Literal) or data_type.is_nested:
         return cast
     if operand.data_type.is_integer and data_type.is_integer and operand.data_type.kind < data_type.kind:
         return Literal(operand.value, data_type)
@@ -219,7 +219,7 @@ def _adapted(args: Sequence[Expression], place: Place | None) -> list[Expression
 
 def _folded(bound: Call) -> Expression:
     """A call of constants as its value, where it has one; what fails is left to the rows that need it."""
-    if not all(isinstance(arg, Literal) for arg in bound.args):
+    if bound.data_type.is_nested or not all(isinstance(arg, Literal) for arg in bound.args):
         return bound
     try:
         return Literal(evaluate_constant(bound), bound.data_type)

@@ -2,7 +2,7 @@
 
 To a narrower number rounds half away from zero (floats half to even) and fails where it does not fit.
 From text the whole trimmed text must be a value of the type, else the row fails. Timestamps without a
-zone are read as UTC.
+zone are read as UTC. A list or a struct converts part by part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk.json_text import canonical_json
-from relational.expr import arithmetic, text_values
+from relational.expr import arithmetic, nested, text_values
 from relational.expr.coercion import WIDE, digits
 from relational.expr.evaluation import (
     Evaluation,
@@ -42,11 +42,12 @@ _LONG_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,4})
 def can_cast(source: DataType, target: DataType) -> bool:
     """Whether CAST(source AS target) has a meaning at all."""
     kinds = (source.kind, target.kind)
+    if TypeKind.VARCHAR in kinds:
+        return True
     if source.is_nested or target.is_nested:
-        pairs = zip(source.children, target.children, strict=False)
-        is_fitting = source.kind is target.kind is TypeKind.STRUCT and len(source.fields) == len(target.fields)
-        return source == target or (is_fitting and all(can_cast(*pair) for pair in pairs))
-    if source.kind == target.kind or TypeKind.VARCHAR in kinds or (source.is_numeric and target.is_numeric):
+        is_fitting = source.kind is target.kind and len(source.children) == len(target.children)
+        return is_fitting and all(map(can_cast, source.children, target.children))
+    if source.kind == target.kind or (source.is_numeric and target.is_numeric):
         return True
     if TypeKind.BOOLEAN in kinds:
         return TypeKind.INT in kinds
@@ -64,8 +65,9 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
     if source == target:
         return value
     array = evaluation.column(value)
-    if source.kind is TypeKind.STRUCT:
-        return _struct(evaluation, array, source, target)
+    if source.is_nested and target.is_nested:
+        kernel = nested.cast_struct if source.kind is TypeKind.STRUCT else nested.cast_list
+        return kernel(evaluation, array, source, target, cast)
     if source.kind is TypeKind.VARCHAR:
         return _FROM_TEXT[target.kind](evaluation, pc.utf8_trim_whitespace(array), target)
     if target.kind is TypeKind.VARCHAR:
@@ -85,13 +87,6 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
         days = np.floor_divide(numbers(array, "<i8"), MICROSECONDS_PER_DAY).astype(np.int32)
         return from_numbers(days, target.arrow, valid_rows(array))
     return array.cast(target.arrow)
-
-
-def _struct(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """Field by field, by their places."""
-    types = zip(array.flatten(), source.children, target.children, strict=True)
-    fields = [evaluation.column(cast(evaluation, part, *pair)) for part, *pair in types]
-    return pa.StructArray.from_arrays(fields, fields=list(target.arrow), mask=array.is_null())
 
 
 def _to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
@@ -237,6 +232,14 @@ def _bytes_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) ->
     return pa.array([bytes.fromhex(text[2:]) if fits else None for text, fits in texts], pa.binary())
 
 
+def _list_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    return nested.list_of_text(evaluation, array, target, cast)
+
+
+def _struct_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+    return nested.struct_of_text(evaluation, array, target, cast)
+
+
 _FROM_TEXT: dict[TypeKind, Callable[[Evaluation, pa.Array, DataType], pa.Array]] = {
     TypeKind.BOOLEAN: _boolean_of_text,
     TypeKind.SMALLINT: _integer_of_text,
@@ -252,4 +255,6 @@ _FROM_TEXT: dict[TypeKind, Callable[[Evaluation, pa.Array, DataType], pa.Array]]
     TypeKind.INTERVAL: _moment_of_text,
     TypeKind.BYTEA: _bytes_of_text,
     TypeKind.JSONB: _json_of_text,
+    TypeKind.LIST: _list_of_text,
+    TypeKind.STRUCT: _struct_of_text,
 }

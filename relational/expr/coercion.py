@@ -54,6 +54,9 @@ def _common(a: DataType, b: DataType) -> DataType | None:
         return capped(max(whole_a, whole_b), max(scale_a, scale_b))
     if a.kind in _MOMENTS and b.kind in _MOMENTS:
         return a if a.kind > b.kind else b
+    if a.element is not None and b.element is not None:
+        element = _common(a.element, b.element)
+        return None if element is None else DataType.list_of(element)
     return None
 
 
@@ -72,6 +75,8 @@ def can_assign(source: DataType, target: DataType) -> bool:
     """
     if (target.kind is TypeKind.VARCHAR and not source.is_nested) or (source.is_numeric and target.is_numeric):
         return True
+    if source.is_nested and source.kind is target.kind and len(source.children) == len(target.children):
+        return all(map(can_assign, source.children, target.children))
     return can_widen(source, target) or (source.kind in _MOMENTS and target.kind in _MOMENTS)
 
 

@@ -14,10 +14,10 @@ from functools import lru_cache, partial
 
 import pyarrow.compute as pc
 
-from relational.expr import arithmetic, comparison, temporal, text
+from relational.expr import arithmetic, comparison, nested, temporal, text
 from relational.expr.coercion import arithmetic_type, can_widen, common_type, digits, is_exact
 from relational.expr.evaluation import Evaluation, Value
-from relational.types.data_type import DataType, TypeKind
+from relational.types.data_type import DataType, Field, TypeKind
 
 Types = tuple[DataType, ...]
 Kernel = Callable[[Evaluation, list[Value], DataType], Value]
@@ -162,6 +162,26 @@ def _concat() -> Overload:
     return Overload(fits, _over_args(text.concat))
 
 
+def _array() -> Overload:
+    """ARRAY[…] of what its elements have in common."""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        element = common_type(types) if types else None
+        return None if element is None else ((element,) * len(types), DataType.list_of(element))
+
+    return Overload(fits, nested.make_list)
+
+
+def _row() -> Overload:
+    """ROW(…): its fields are f1, f2 …"""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        fields = [Field(f"f{at}", each) for at, each in enumerate(types, 1)]
+        return (types, DataType.struct(fields)) if fields else None
+
+    return Overload(fits, nested.make_struct)
+
+
 def _compared(operation: str) -> Kernel:
     return lambda evaluation, args, _: comparison.compare(operation, evaluation, *args)
 
@@ -264,6 +284,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
         "not": (_fixed((BOOLEAN,), BOOLEAN, _over_values(pc.invert)),),
         "is_null": (_any_value(_over_values(pc.is_null)),),
         "is_not_null": (_any_value(_over_values(pc.is_valid)),),
+        "array": (_array(),),
+        "row": (_row(),),
         "coalesce": (_common(None),),
         "greatest": (_common(lambda e, args, _: comparison.extreme("greater", e, args)),),
         "least": (_common(lambda e, args, _: comparison.extreme("less", e, args)),),

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.expr import nested
 from relational.expr.evaluation import booleans, from_numbers, valid_rows
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY, Interval
@@ -51,6 +52,10 @@ _PART = re.compile(
 
 def to_text(array: pa.Array, source: DataType) -> pa.Array:
     """VARCHAR of any type's values, spelled as SQL reads them."""
+    if source.element is not None:
+        return nested.list_text(array, source.element, to_text)
+    if source.kind is TypeKind.STRUCT:
+        return nested.struct_text(array, source.children, to_text)
     if source.kind is TypeKind.INTERVAL:
         texts = [None if v is None else str(Interval.from_arrow(v)) for v in array.to_pylist()]
         return pa.array(texts, pa.string())

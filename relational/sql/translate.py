@@ -55,6 +55,7 @@ _UNARY: dict[type[exp.Expression], str] = {
     exp.Length: "length",
 }
 _LISTS: dict[type[exp.Expression], str] = {
+    exp.Array: "array",
     exp.Coalesce: "coalesce",
     exp.Greatest: "greatest",
     exp.Least: "least",
@@ -88,7 +89,6 @@ _CLAUSES: dict[type[exp.Expression], str] = {
     exp.All: "ALL",
     exp.Escape: "LIKE … ESCAPE",
     exp.AtTimeZone: "AT TIME ZONE",
-    exp.Array: "ARRAY",
     exp.Bracket: "an array subscript",
     exp.Parameter: "a parameter",
     exp.Placeholder: "a parameter",
