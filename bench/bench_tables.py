@@ -22,12 +22,12 @@ import hummock
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.table.state_table import StateTable
+from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DataType, SortKey
 
 ROWS, CHUNK_ROWS, PROBE_ROWS, PROBES = 1_000_000, 4_096, 1_000, 200
-WIDE, WIDE_ROWS = 20, 50_000
+WIDE, WIDE_ROWS, HOT_ROWS = 20, 50_000, 20_000
 ROUNDS, WARMUP_ROUNDS = 5, 3
 SEED = 20130101
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
@@ -84,13 +84,15 @@ class Hummock(Rows):
     name, settings = "hummock", "StateTable over memory://, blocks in the cache"
     row_format = RowFormat.ROW
 
+    row_cache_bytes = 0
+
     def __init__(self, names: Sequence[str] = NAMES, types: Sequence[DataType] = TYPES) -> None:
         self.catalog = catalog_of(names, types, self.row_format)
         self.store = hummock.open("memory://")
         self.epochs = EpochGenerator()
         first = self.epochs.next()
         self.epoch = EpochPair(curr=self.epochs.next(), prev=first)
-        self.table = StateTable(self.catalog, self.store)
+        self.table = StateTable(self.catalog, self.store, row_cache_bytes=self.row_cache_bytes)
         self.table.init_epoch(self.epoch)
 
     def write(self, chunks: Chunks) -> None:
@@ -119,6 +121,11 @@ class Hummock(Rows):
 class Cells(Hummock):
     name, settings = "cells", "the same with an entry per value"
     row_format = RowFormat.CELL
+
+
+class Cached(Hummock):
+    name, settings = "row cache", f"the same with {ROW_CACHE_BYTES >> 20} MiB of rows, the default"
+    row_cache_bytes = ROW_CACHE_BYTES
 
 
 class Dict(Rows):
@@ -170,7 +177,7 @@ class Sqlite(Rows):
         self.connection.close()
 
 
-KINDS = {kind.name: kind for kind in (Hummock, Cells, Dict, Sqlite)}
+KINDS = {kind.name: kind for kind in (Hummock, Cached, Cells, Dict, Sqlite)}
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +221,14 @@ def test_get_rows(benchmark: Any, rows: Rows, chunks: Chunks) -> None:
     ids = [pa.array(rng.integers(0, ROWS, PROBE_ROWS) * 3) for _ in range(PROBES)]
     assert rows.get(ids) == PROBE_ROWS * PROBES
     measure(benchmark, rows, f"get_rows of {PROBE_ROWS:,}", PROBE_ROWS * PROBES, lambda: rows.get(ids))
+
+
+def test_get_rows_of_few(benchmark: Any, rows: Rows) -> None:
+    """Ids of 20,000 rows, again and again."""
+    rng = np.random.default_rng(SEED)
+    ids = [pa.array(rng.integers(0, HOT_ROWS, PROBE_ROWS) * 3) for _ in range(PROBES)]
+    assert rows.get(ids) == PROBE_ROWS * PROBES
+    measure(benchmark, rows, f"get_rows, {HOT_ROWS:,} hot", PROBE_ROWS * PROBES, lambda: rows.get(ids))
 
 
 def test_scan_to_arrow(benchmark: Any, rows: Rows) -> None:

@@ -27,13 +27,16 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
+from relational.table.cached_rows import CachedRows, RowCacheCounts
 from relational.table.key_merge import merged
 from relational.table.mem_table import MemTable
 from relational.table.prefix_scan import all_under, first_under, laid_over
+from relational.table.row_cache import RowCache
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.store_scan import concatenated, in_key_order
 
 SPILL_BYTES = 64 << 20
+ROW_CACHE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,17 @@ class StateTable:
         checks: OpChecks = OpChecks(),
         spill_bytes: int = SPILL_BYTES,
         is_replicated: bool = False,
+        row_cache_bytes: int = ROW_CACHE_BYTES,
     ):
         """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length.
 
         A write that leaves more than `spill_bytes` in memory hands them to the store. A replicated table follows
         another one of the same id: what it writes is read here until the epoch is committed, and never uploaded.
+        `row_cache_bytes`: for rows that were read by key, 0: none. A replicated table has none, since its rows are
+        also written elsewhere, and a table whose rows go by themselves after some time must have none.
         """
         self._store = store
+        self._cache = RowCache(row_cache_bytes) if row_cache_bytes and not is_replicated else None
         self._lay_out(catalog)
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
@@ -86,6 +93,11 @@ class StateTable:
         return self._mem.size_bytes
 
     @property
+    def row_cache(self) -> RowCacheCounts | None:
+        """How the row cache fares; None where there is none."""
+        return None if self._cache is None else RowCacheCounts.of(self._cache)
+
+    @property
     def is_dirty(self) -> bool:
         """Something was written since the last commit."""
         return len(self._mem) > 0
@@ -93,6 +105,8 @@ class StateTable:
     def init_epoch(self, epoch: EpochPair) -> None:
         """The first barrier came: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
         self._epoch, self._has_spilled = epoch, False
+        if self._cache is not None:
+            self._cache.clear()
 
     def commit(self, epoch: EpochPair) -> KeyWatermark | None:
         """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the present.
@@ -104,7 +118,11 @@ class StateTable:
         self._hand_over(epoch.prev)
         self._epoch, self._has_spilled = epoch, False
         watermark, self._watermark = self._watermark, None
-        return None if watermark is None else self._key_watermark(watermark, epoch.prev)
+        if watermark is None:
+            return None
+        if self._cache is not None:
+            self._cache.pass_by(watermark, self.catalog.pk[0].order.descending)
+        return self._key_watermark(watermark, epoch.prev)
 
     def update_vnodes(self, vnodes: np.ndarray | None) -> None:
         """Other vnodes belong to this instance from here on. ConsistencyError if something is not committed yet:
@@ -113,6 +131,8 @@ class StateTable:
         if self.is_dirty or self._has_spilled:
             raise ConsistencyError("vnodes change right after a commit only", table=self.catalog.name)
         self._vnodes = self._checked_bitmap(vnodes)
+        if self._cache is not None and self._vnodes is not None:
+            self._cache.keep_vnodes(self._vnodes)
 
     def update_catalog(self, catalog: TableCatalog) -> None:
         """Rows have the columns of another version of the table from here on; older ones are read as it says.
@@ -226,6 +246,9 @@ class StateTable:
     def _lay_out(self, catalog: TableCatalog) -> None:
         self.catalog, self.serde = catalog, RowSerde(catalog)
         self._stored = self.serde.rows_in(self._store)
+        if self._cache is not None:
+            self._cache.clear()
+            self._stored = CachedRows(self._stored, self._cache)
 
     @property
     def _read_epoch(self) -> Epoch:

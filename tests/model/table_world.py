@@ -28,6 +28,7 @@ TABLE_ID = 3
 TYPES = {"a": "int", "b": "varchar", "c": "bigint", "d": "varchar", "e": "numeric(9, 2)[]"}
 CHECKS = (OpChecks(), OpChecks(reads_store=True), OpChecks(reads_store=True, raises=False))
 SPILLS = (0, 500, 64 << 20)
+CACHES = (0, 600, 2_000, 1 << 20)
 Pk = tuple
 Change = tuple[Op, tuple]
 
@@ -75,7 +76,8 @@ class Parts:
         self.schema = self.catalog.schema
         self.site = FileSite(self.rng) if self.rng.random() < 0.6 else PlainSite()
         self.checks = self.rng.choice(CHECKS)
-        self.options = {"checks": self.checks, "spill_bytes": self.rng.choice(SPILLS)}
+        self.options = {"checks": self.checks, "spill_bytes": self.rng.choice(SPILLS),
+                        "row_cache_bytes": self.rng.choice(CACHES)}
         clock = iter(range(1_700_000_000_000, 1_800_000_000_000))
         self.next_epoch = EpochGenerator(lambda: next(clock)).next
         first = self.next_epoch()
