@@ -1,6 +1,7 @@
 """A store whose process dies at one of its calls, within the process of the test: nothing of it has any effect after.
 
-The calls that change something are counted while the world is armed: transactions of the meta store, puts of objects.
+The calls that change something are counted while the process is armed: transactions of the meta store and puts of
+objects; puts alone where the meta store is a log among the objects.
 What is left is opened by another playground, which finds either all of a DDL or nothing of it."""
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.vacuum import Vacuum
 from hummock.object_store.base import ObjectStore
@@ -79,10 +81,13 @@ class MortalObjects(ObjectStore):
 
     def put(self, path, data, *, if_absent=False):
         data = bytes(data)
-        half = data[: len(data) // 2]
-        self._fate.around(
-            lambda: self._store.put(path, data, if_absent=if_absent), lambda: self._store.put(path, half)
-        )
+
+        def tear() -> None:
+            """Half a file is there; a record of the log is there whole or not at all, as its store promises."""
+            if not path.startswith("meta/"):
+                self._store.put(path, data[: len(data) // 2])
+
+        self._fate.around(lambda: self._store.put(path, data, if_absent=if_absent), tear)
 
     def get(self, path, byte_range=None):
         self._fate.check()
@@ -118,26 +123,40 @@ class MortalMeta(MetaStore):
         return self._store.list(prefix)
 
     def transaction(self, operations):
-        self._fate.around(lambda: self._store.transaction(operations), lambda: None)
+        if self._world.is_log:
+            self._fate.check()
+            self._store.transaction(operations)
+        else:
+            self._fate.around(lambda: self._store.transaction(operations), lambda: None)
 
     def now_ms(self):
         return self._world.now_ms
 
 
 class World:
-    """The two stores, and one process after the other on them."""
+    """The two stores, and one process after the other on them. `is_log`: the truth is a log among the objects."""
 
-    def __init__(self) -> None:
-        self.objects, self.meta = MemoryObjectStore(lambda: self.now_ms), MemoryMetaStore()
+    def __init__(self, is_log: bool = False) -> None:
+        self.is_log = is_log
+        self.objects, self.rows = MemoryObjectStore(lambda: self.now_ms), MemoryMetaStore()
         self.now_ms = 1_700_000_000_000
+
+    @property
+    def meta(self) -> MetaStore:
+        """The truth as somebody sees it who does not die."""
+        return ObjectLogMetaStore(self.objects) if self.is_log else self.rows
+
+    def meta_of(self, objects: ObjectStore, fate: Fate) -> MetaStore:
+        """The truth as a process sees it."""
+        return MortalMeta(ObjectLogMetaStore(objects) if self.is_log else self.rows, fate, self)
 
     def copy(self) -> World:
         """Another world with the same stores, which goes its own way."""
-        other = World()
+        other = World(self.is_log)
         other.now_ms = self.now_ms
         for found in self.objects.list():
             other.objects.put(found.path, self.objects.get(found.path))
-        other.meta.transaction(MetaOperations(put=dict(self.meta.list(""))))
+        other.rows.transaction(MetaOperations(put=dict(self.rows.list(""))))
         return other
 
     def open(self, fate: Fate | None = None) -> Session:
@@ -148,9 +167,8 @@ class World:
             compaction=SHAPE,
             is_maintained=False,
         )
-        return Session(
-            Playground(MortalObjects(self.objects, fate), MortalMeta(self.meta, fate, self), options)
-        )
+        objects = MortalObjects(self.objects, fate)
+        return Session(Playground(objects, self.meta_of(objects, fate), options))
 
     def live(self, statements: Sequence[str], fate: Fate) -> bool:
         """A process carries out statements and ends; whether it was told that all were done before it died."""

@@ -5,6 +5,7 @@ Whoever comes next sees the catalog and the rows from before or from after, goes
 file that belongs to nothing.
 """
 
+import functools
 import random
 
 import pytest
@@ -40,10 +41,10 @@ DDLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def base():
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["database", "log"])
+def base(request):
     """What a process that ended well left behind."""
-    world = World()
+    world = World(is_log=request.param)
     with world.open() as session:
         for statement in BASE:
             session.sql(statement)
@@ -56,13 +57,25 @@ def seen(world):
         return described(session)
 
 
-def calls_of(base, ddl):
-    """How many calls a DDL makes; what may be there before it, what is there after it."""
-    world, fate = base.copy(), Fate()
-    assert world.live((ON_ITS_WAY, ddl), fate)
+@pytest.fixture(scope="module")
+def before(base):
+    """What may be there before a DDL: with or without the rows that were on their way."""
     inserted = base.copy()
     assert inserted.live((ON_ITS_WAY, "FLUSH"), Fate())
-    return fate.calls, (seen(base.copy()), seen(inserted)), seen(world)
+    return seen(base.copy()), seen(inserted)
+
+
+@pytest.fixture(scope="module")
+def outcome(base):
+    """By DDL: how many calls it makes, and what is there after it."""
+
+    @functools.cache
+    def found(ddl):
+        world, fate = base.copy(), Fate()
+        assert world.live((ON_ITS_WAY, ddl), fate)
+        return fate.calls, seen(world)
+
+    return found
 
 
 def check_a_death(base, ddl, fate, before, after):
@@ -119,19 +132,40 @@ def points_of(calls):
 
 
 @pytest.mark.parametrize("name", DDLS)
-def test_a_death_leaves_all_of_a_ddl_or_nothing(base, name):
-    """At the first and the last call, and at a few of those between."""
-    calls, before, after = calls_of(base, DDLS[name])
+def test_a_death_leaves_all_of_a_ddl_or_nothing(base, before, outcome, name):
+    """At the first and the last call, and at one of those between."""
+    calls, after = outcome(DDLS[name])
     assert calls >= 2
     rng = random.Random(name)
-    points = {(1, How.BEFORE), (calls, How.AFTER), *rng.sample(points_of(calls), 2)}
+    points = {(1, How.BEFORE), (calls, How.AFTER), rng.choice(points_of(calls))}
     for at, how in sorted(points):
         check_a_death(base, DDLS[name], Fate(at, how), before, after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DDLS)
-def test_a_death_at_any_call_does(base, name):
-    calls, before, after = calls_of(base, DDLS[name])
+def test_a_death_at_any_call_does(base, before, outcome, name):
+    calls, after = outcome(DDLS[name])
     done = [check_a_death(base, DDLS[name], Fate(at, how), before, after) for at, how in points_of(calls)]
     assert not done[0] and done[-1], "the last call is the commit, or comes after it"
+
+
+@pytest.mark.parametrize("name", DDLS)
+def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome, name, monkeypatch):
+    """The process lives on: a recovery reads the catalog, and whoever waits for the DDL is told that it was done."""
+    _, after = outcome(DDLS[name])
+    with base.copy().open() as session:
+        committer = session._playground.meta._barriers._committer
+        commit, lost = committer.commit, []
+
+        def losing(epoch, sstables, changes):
+            commit(epoch, sstables, changes)
+            if any(change.operations for change in changes) and not lost:
+                lost.append(epoch)
+                raise OSError("the answer is lost")
+
+        monkeypatch.setattr(committer, "commit", losing)
+        session.sql(ON_ITS_WAY)
+        session.sql(DDLS[name])
+        assert lost and described(session) == after
+        check_it_goes_on(session)
