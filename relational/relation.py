@@ -54,10 +54,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Rows described by `plan`, read through `runner`."""
+    """Rows described by `plan`, read through `runner`; `views` are the ids of the views whose queries are in it."""
 
     plan: LogicalPlan
     runner: Runner
+    views: frozenset[int] = frozenset()
 
     @property
     def schema(self) -> Schema:
@@ -73,6 +74,10 @@ class Relation:
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self.schema}"
 
+    def over(self, plan: LogicalPlan) -> Relation:
+        """What a plan makes of this one."""
+        return Relation(plan, self.runner, self.views)
+
     # ---- verbs ---------------------------------------------------------------------------------------------
 
     def filter(self, *conditions: Term) -> Relation:
@@ -83,20 +88,20 @@ class Relation:
             for condition in conditions[1:]:
                 together = together & condition
             plan = keep(plan, together)
-        return Relation(plan, self.runner)
+        return self.over(plan)
 
     def select(self, *columns: Column, **named: object) -> Relation:
         """Chosen columns: names, terms with `.alias`, or `name=term`."""
         items = (*map(_item, columns), *_named(named))
-        return Relation(select(self.plan, Selection(items)), self.runner)
+        return self.over(select(self.plan, Selection(items)))
 
     def with_columns(self, **named: object) -> Relation:
         """All columns and further ones."""
-        return Relation(select(self.plan, Selection((Star(), *_named(named)))), self.runner)
+        return self.over(select(self.plan, Selection((Star(), *_named(named)))))
 
     def distinct(self) -> Relation:
         """Each row once."""
-        return Relation(select(self.plan, Selection((Star(),), distinct=True)), self.runner)
+        return self.over(select(self.plan, Selection((Star(),), distinct=True)))
 
     def group_by(self, *columns: Column) -> GroupedRelation:
         """Groups of rows with equal values; `.agg` says what is computed of each."""
@@ -108,13 +113,13 @@ class Relation:
 
     def order_by(self, *keys: str | Term | Ordered) -> Relation:
         """The rows in an order: names, terms, `.asc()`, `.desc()`."""
-        return Relation(sort(self.plan, [ordered(key) for key in keys]), self.runner)
+        return self.over(sort(self.plan, [ordered(key) for key in keys]))
 
     def limit(self, count: int | None, offset: int = 0) -> Relation:
         """At most `count` rows after `offset`."""
         if (count is not None and count < 0) or offset < 0:
             raise BindError(f"limit({count}, offset={offset}): neither can be negative")
-        return Relation(Limit(self.plan, count, offset), self.runner)
+        return self.over(Limit(self.plan, count, offset))
 
     # ---- answers -------------------------------------------------------------------------------------------
 
@@ -154,7 +159,7 @@ class GroupedRelation:
         """One row per group: its columns, then `name=aggregate` in order."""
         items = (*self.groups, *_named(summaries))
         selection = Selection(items, groups=tuple(group.term for group in self.groups))
-        return Relation(select(self.relation.plan, selection), self.relation.runner)
+        return self.relation.over(select(self.relation.plan, selection))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

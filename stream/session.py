@@ -121,7 +121,7 @@ class Session:
         """A view that holds the rows of `query` when this returns and follows its changes from then on."""
         self._check_open()
         whole = ObjectName.parse(name)
-        draft, _ = view_of(whole.name, query.plan, "")
+        draft, _ = view_of(whole.name, query.plan, "", query.views)
         self._playground.meta.ddl.create_job(self._placed(draft, whole))
         return self.table(name)
 
@@ -129,7 +129,8 @@ class Session:
         """A name for a query, which is answered when it is read. Duplicate."""
         self._check_open()
         whole = ObjectName.parse(name)
-        self._playground.meta.ddl.create_view(self._placed(plain_view_of(whole.name, query.plan, ""), whole))
+        draft = plain_view_of(whole.name, query.plan, "", query.views)
+        self._playground.meta.ddl.create_view(self._placed(draft, whole))
         return self.relation(name)
 
     def add_column(self, table: str, name: str, kind: str | DataType, *, default: object = None) -> Table:
@@ -183,7 +184,7 @@ class Session:
         catalog = self._playground.catalog
         table = catalog.resolve(name)
         if table.kind is TableKind.VIEW:
-            return Relation(rows_of(table, catalog), self._runner)
+            return Relation(rows_of(table, catalog), self._runner, frozenset({table.id}))
         return Table.of(table, self._runner)
 
     def _placed(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:

@@ -132,7 +132,7 @@ class StatementRunner:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return Relation(statement.plan, self._runner)
+        return Relation(statement.plan, self._runner, statement.views)
 
     def _show(self, statement: bound.Show) -> pa.Table:
         return introspect.show(statement, self._catalog)

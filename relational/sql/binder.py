@@ -55,7 +55,8 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
 
 
 def _select(piece: Piece, context: BindContext) -> Select:
-    return Select(QueryBinder(context.catalog, Translator(piece.start, context.now)).query(piece.parse()))
+    binder = QueryBinder(context.catalog, Translator(piece.start, context.now))
+    return Select(binder.query(piece.parse()), binder.views)
 
 
 def _flush(piece: Piece, context: BindContext) -> Flush:

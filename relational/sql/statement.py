@@ -123,9 +123,10 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query at one epoch; `plan` is not optimized yet."""
+    """A query at one epoch; `plan` is not optimized yet, `views` are the ids of the views that it names."""
 
     plan: LogicalPlan
+    views: frozenset[int] = frozenset()
 
 
 class ShowKind(StrEnum):

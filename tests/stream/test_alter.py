@@ -117,6 +117,24 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
     assert len({answer for answers in seen.values() for answer in answers}) >= 6
 
 
+def test_views_by_calls_stand_on_one_another(db):
+    db.create_schema("shop")
+    db.create_table("shop.t", {"id": "bigint", "v": "int"}, primary_key="id").insert([(1, 1), (2, 2), (3, 2)])
+    twice = db.create_view("shop.twice", db.table("shop.t").select("id", w=2 * stream.col("v")))
+    db.create_materialized_view("n", db.relation("shop.twice").group_by("w").agg(n=f.count()))
+    db.create_materialized_view("m", db.sql("SELECT w FROM shop.twice"))
+    db.create_view("top", twice.order_by("id").limit(1))
+    db.flush()
+    assert rows(db.relation("top")) == [(1, 2)] and rows(db.table("n")) == [(2, 1), (4, 2)]
+    with pytest.raises(CatalogError, match="'top' is a view, which has no rows of its own"):
+        db.table("top")
+    with pytest.raises(DependencyError) as caught:
+        db.drop("shop.twice")
+    assert caught.value.dependents == ("m", "n", "top")
+    db.drop_schema("shop", cascade=True)
+    assert db.names() == ()
+
+
 def test_a_view_created_on_an_old_binding_reads_the_columns_it_names(db):
     table = db.create_table("t", {"id": "bigint", "a": "int", "b": "int"}, primary_key="id")
     sums, other = table.group_by("b").agg(n=f.count()), table.group_by("a").agg(n=f.count())
