@@ -213,8 +213,16 @@ def concat_columns(chunks) -> list:
     """Column by column, the rows of all chunks."""
     if len(chunks) == 1:
         return list(chunks[0].columns)
-    pieces = zip(*[chunk.arrays for chunk in chunks], strict=True)
-    return [Column(pa.concat_arrays(list(arrays))) for arrays in pieces]
+    return [Column(pa.concat_arrays(arrays_at(chunks, at))) for at in range(len(chunks[0].columns))]
+
+
+cdef list arrays_at(chunks, Py_ssize_t at):
+    """The Arrow array of one column of each chunk."""
+    cdef DataChunk chunk
+    cdef list found = []
+    for chunk in chunks:
+        found.append((<Column>chunk.columns[at]).array)
+    return found
 
 
 def concat_masks(chunks):

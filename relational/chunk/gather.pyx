@@ -11,6 +11,10 @@ from relational.chunk.column cimport (
     Column, ColumnView, LIST, LONG_WORK, STRUCT, bit_at, has_bytes, is_null, width_of,
 )
 from relational.chunk.column_builder cimport ColumnBuilder
+from relational.chunk.scalar cimport load32, load64, store32, store64
+
+cdef enum:
+    SHORT = 16              # bytes
 
 
 cdef Column gather(Column column, const int32_t* indices, Py_ssize_t rows):
@@ -28,7 +32,7 @@ cdef int gather_into(
 ) except -1 nogil:
     """Fills an empty builder."""
     cdef int i
-    builder.reserve(rows, spanned(view, indices, rows) if has_bytes(view.kind) else 0)
+    builder.reserve(rows, spanned(view, indices, rows) + SHORT if has_bytes(view.kind) else 0)
     builder.nulls = gather_present(view, indices, rows, builder.present)
     if has_bytes(view.kind):
         builder.data_size = gather_strings(view, indices, rows, <int32_t*>builder.values, builder.data)
@@ -83,6 +87,11 @@ cdef Py_ssize_t gather_present(
 ) noexcept nogil:
     """present[i] = row indices[i] exists and is not NULL; returns how many are not."""
     cdef Py_ssize_t row, nulls = 0
+    if view.validity == NULL:
+        for row in range(rows):
+            present[row] = indices[row] >= 0
+            nulls += indices[row] < 0
+        return nulls
     for row in range(rows):
         present[row] = indices[row] >= 0 and not is_null(view, indices[row])
         nulls += not present[row]
@@ -92,34 +101,40 @@ cdef Py_ssize_t gather_present(
 cdef void gather_fixed(
     const ColumnView* view, const int32_t* indices, Py_ssize_t rows, uint8_t* out
 ) noexcept nogil:
-    cdef Py_ssize_t row, at
+    cdef Py_ssize_t row
     cdef int width = width_of(view.kind)
-    for row in range(rows):
-        at = indices[row] if indices[row] >= 0 else 0
-        if view.rows == 0:
-            memset(out + row * (width if width else 1), 0, width if width else 1)
-        elif width == 8:
-            memcpy(out + row * 8, view.values + at * 8, 8)
-        elif width == 4:
-            memcpy(out + row * 4, view.values + at * 4, 4)
-        elif width == 16:
-            memcpy(out + row * 16, view.values + at * 16, 16)
-        elif width == 2:
-            memcpy(out + row * 2, view.values + at * 2, 2)
-        else:
-            out[row] = bit_at(view.values, view.offset + at)
+    cdef const uint8_t* values = view.values
+    if view.rows == 0:
+        memset(out, 0, <size_t>(rows * (width if width else 1)))
+    elif width == 8:
+        for row in range(rows):
+            store64(out + row * 8, load64(values + <Py_ssize_t>max(indices[row], 0) * 8))
+    elif width == 4:
+        for row in range(rows):
+            store32(out + row * 4, load32(values + <Py_ssize_t>max(indices[row], 0) * 4))
+    elif width:
+        for row in range(rows):
+            memcpy(out + row * width, values + <Py_ssize_t>max(indices[row], 0) * width, <size_t>width)
+    else:
+        for row in range(rows):
+            out[row] = bit_at(values, view.offset + max(indices[row], 0))
 
 
 cdef Py_ssize_t gather_strings(
     const ColumnView* view, const int32_t* indices, Py_ssize_t rows, int32_t* ends, uint8_t* out
 ) noexcept nogil:
-    """ends[i + 1] = end of string i in `out`; returns the bytes written. REQUIRES room for all of them."""
+    """ends[i + 1] = end of string i in `out`; returns the bytes written. REQUIRES room for all of them, and SHORT more:
+    short strings are copied by a constant size.
+    """
     cdef Py_ssize_t row, start, size, written = 0
     for row in range(rows):
         if indices[row] >= 0:
             start = view.offsets[indices[row]]
             size = view.offsets[indices[row] + 1] - start
-            memcpy(out + written, view.data + start, <size_t>size)
+            if size <= SHORT and start + SHORT <= view.data_bytes:
+                memcpy(out + written, view.data + start, SHORT)
+            else:
+                memcpy(out + written, view.data + start, <size_t>size)
             written += size
         ends[row + 1] = <int32_t>written
     return written

@@ -61,6 +61,13 @@ cdef inline uint128_t pair_of(const ColumnView* view, Py_ssize_t row) noexcept n
     return number
 
 
+cdef inline bint same_bytes(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept nogil:
+    """Short ones, which most are, without a call."""
+    if size > 16 or size < 8:
+        return memcmp(a, b, <size_t>size) == 0
+    return load64(a) == load64(b) and load64(a + size - 8) == load64(b + size - 8)
+
+
 cdef inline bint equal_values(
     const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b, bint is_exact
 ) noexcept nogil:
@@ -76,7 +83,7 @@ cdef inline bint equal_values(
     if has_bytes(left.kind):
         size = left.offsets[a + 1] - left.offsets[a]
         return (size == right.offsets[b + 1] - right.offsets[b]
-                and memcmp(left.data + left.offsets[a], right.data + right.offsets[b], <size_t>size) == 0)
+                and same_bytes(left.data + left.offsets[a], right.data + right.offsets[b], size))
     width = width_of(left.kind)
     if is_exact and width:
         return memcmp(left.values + a * width, right.values + b * width, <size_t>width) == 0

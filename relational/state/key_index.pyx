@@ -7,12 +7,13 @@ every one of those reads misses the cache otherwise. One writer, no locks.
 """
 
 cimport cython
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.checksum cimport hash64
+from relational.chunk.normal_form cimport same_bytes
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
@@ -26,19 +27,7 @@ cdef enum:
 
 
 cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
-    """The two are equal; short keys, which most are, without a call."""
-    cdef uint64_t x, y
-    if a.size != b.size:
-        return False
-    if a.size > 16 or a.size < 8:
-        return memcmp(a.data, b.data, <size_t>a.size) == 0
-    memcpy(&x, a.data, 8)
-    memcpy(&y, b.data, 8)
-    if x != y:
-        return False
-    memcpy(&x, a.data + a.size - 8, 8)
-    memcpy(&y, b.data + b.size - 8, 8)
-    return x == y
+    return a.size == b.size and same_bytes(a.data, b.data, a.size)
 
 
 @cython.final

@@ -107,14 +107,17 @@ cdef class RowLists:
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil:
         cdef const uint32_t* tags
         cdef int32_t place, found = 0
+        cdef uint32_t at
         if entry.exponent == 0:
             after[0] += 1
             return <int32_t>entry.place if entry.rows and entry.tag == tag and after[0] == 1 else -1
         if entry.exponent > SCANNED_EXPONENT:
-            while self.tagged.slot(tag + after[0]).row >= 0:
+            at = self.tagged.home(tag) + after[0]
+            while self.tagged.slot(at).row >= 0:
+                at += 1
                 after[0] += 1
-                if self.tagged.slot(tag + after[0] - 1).tag == tag:
-                    return self.tagged.slot(tag + after[0] - 1).row
+                if self.tagged.slot(at - 1).tag == tag:
+                    return self.tagged.slot(at - 1).row
             return -1
         tags = self.tags(entry)
         for place in range(entry.rows):         # most often there is none, and this loop has no branch
@@ -132,7 +135,7 @@ cdef class RowLists:
         __builtin_prefetch(self.block(entry) + entry.rows, 1)
         __builtin_prefetch(self.tags(entry) + entry.rows, 1)
         if entry.exponent > SCANNED_EXPONENT:
-            __builtin_prefetch(self.tagged.slot(tag), 1)
+            __builtin_prefetch(self.tagged.slot(self.tagged.home(tag)), 1)
             return
         for line in range(0, entry.rows, 16):   # tags to a line
             __builtin_prefetch(self.tags(entry) + line)

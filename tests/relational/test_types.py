@@ -5,6 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from relational.chunk import Column
 from relational.errors import BindError
 from relational.types import DataType, Field, Interval, OrderType, Schema, TypeKind
 from tests.relational.random_rows import COMPOSED
@@ -153,3 +154,41 @@ def test_an_error_at_a_place_shows_the_line_and_a_caret():
     error = BindError("there is no column 'amont'", text="SELECT id,\n  amont FROM orders", start=13, end=18)
     assert str(error) == "there is no column 'amont'\n2 |   amont FROM orders\n      ^^^^^"
     assert str(BindError("plain")) == "plain"
+
+
+def example_types():
+    """Arrow types, of each that a program can make at least one."""
+    numbers = "null bool_ int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64"
+    others = "utf8 large_utf8 string_view binary large_binary binary_view date32 date64 month_day_nano_interval"
+    made = [getattr(pa, name)() for name in [*numbers.split(), *others.split(), "uuid", "bool8", "json_"]]
+    member = [pa.field("a", pa.int8(), nullable=False)]
+    made += [getattr(pa, f"decimal{bits}")(9, 2) for bits in (32, 64, 128, 256)]
+    made += [pa.time32("s"), pa.time64("ns"), pa.timestamp("ns"), pa.timestamp("s", "UTC"), pa.duration("ms")]
+    made += [pa.list_(pa.int8()), pa.large_list(pa.int8()), pa.list_(pa.int8(), 2), pa.list_view(pa.int8())]
+    made += [pa.large_list_view(pa.int8()), pa.map_(pa.int8(), pa.int8()), pa.struct(member)]
+    made += [pa.dictionary(pa.int8(), pa.utf8()), pa.run_end_encoded(pa.int32(), pa.int64())]
+    return [*made, pa.binary(3), pa.dense_union(member), pa.sparse_union(member), pa.opaque(pa.int8(), "t", "v")]
+
+
+NOT_MADE = {"Type_INTERVAL_MONTHS", "Type_INTERVAL_DAY_TIME"}  # by pyarrow
+
+
+def test_every_arrow_type_has_a_place_or_an_error_that_says_what_to_do():
+    ids = {name: getattr(pa.lib, name) for name in dir(pa.lib) if name.startswith("Type_")}
+    assert {ids[name] for name in ids if name not in NOT_MADE} <= {arrow.id for arrow in example_types()}
+    refused = set()
+    for arrow in example_types():
+        try:
+            data_type = DataType.from_arrow(arrow)
+        except BindError as error:
+            refused.add(str(arrow))
+            assert str(arrow) in str(error) and ": " in str(error), error
+            for nested in (pa.list_(arrow), pa.struct([pa.field("f", arrow)])):
+                with pytest.raises(BindError, match=": "):
+                    DataType.from_arrow(nested)
+            with pytest.raises(BindError):
+                Column(pa.nulls(0, arrow))
+        else:
+            assert Column(pa.nulls(2, arrow)).array.type == data_type.arrow
+            assert DataType.from_arrow(pa.list_(arrow)) == DataType.list_of(data_type)
+    assert len(refused) == 7, refused

@@ -1,0 +1,158 @@
+"""Every verb of a chunk against a list of changes, over random types, nested ones and slices of larger arrays too."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from relational.chunk import DataChunk, Op, StreamChunk, VnodeMap, vnodes_of
+from relational.chunk.chunk_builder import ChunkBuilder
+from relational.chunk.net_changes import net_changes
+from relational.types import DataType, Field, Schema
+from tests.relational.random_rows import COMPOSED, TYPES, columns_of, random_rows
+
+KEY = DataType.BIGINT
+
+
+class Model:
+    """Changes as (op, row, is visible) beside the chunk that holds them."""
+
+    def __init__(self, rng, rows):
+        self.types = [KEY, *rng.sample([*TYPES, *COMPOSED], rng.randrange(4))]
+        values = random_rows(rng, self.types[1:], rows + 7)
+        live, self.changes = {}, []
+        while len(self.changes) < rows:
+            key = rng.randrange(8)
+            if key not in live:
+                live[key] = rng.choice(values)
+                self.changes.append((Op.INSERT, (key, *live[key])))
+            elif rng.random() < 0.5:
+                self.changes.append((Op.DELETE, (key, *live.pop(key))))
+            else:
+                old, live[key] = live[key], rng.choice([live[key], rng.choice(values)])
+                self.changes += [(Op.UPDATE_DELETE, (key, *old)), (Op.UPDATE_INSERT, (key, *live[key]))]
+        before = random_rows(rng, self.types, 3)
+        whole = columns_of(self.types, [*before, *(row for _, row in self.changes), *before])
+        ops = np.array([op for op, _ in self.changes], np.uint8)
+        self.chunk = StreamChunk([column.slice(3, len(ops)) for column in whole], ops)
+        self.shown = np.ones(len(ops), np.uint8)
+
+    def filtered(self, keep):
+        """The same after a filter, pairs that part become plain."""
+        shown = self.shown & keep
+        self.changes = plain(self.changes, shown.tolist())
+        self.chunk, self.shown = self.chunk.filter(keep), shown
+        return self
+
+    @property
+    def visible(self):
+        return [change for change, bit in zip(self.changes, self.shown, strict=True) if bit]
+
+
+def plain(changes, sides):
+    """Halves of an update on different sides are a delete and an insert."""
+    out = list(changes)
+    for at in range(len(out) - 1):
+        if out[at][0] is Op.UPDATE_DELETE and sides[at] != sides[at + 1]:
+            out[at], out[at + 1] = (Op.DELETE, out[at][1]), (Op.INSERT, out[at + 1][1])
+    return out
+
+
+def told(chunk):
+    return [(op, repr(row)) for op, row in chunk.changes()]
+
+
+def meant(chunk_of, changes):
+    """What a chunk made of the changes row by row tells."""
+    columns = columns_of(chunk_of.types, [row for _, row in changes])
+    return told(StreamChunk(columns, np.array([op for op, _ in changes], np.uint8)))
+
+
+@pytest.fixture(params=range(25))
+def model(request):
+    rng = random.Random(f"chunk verbs {request.param}")
+    model = Model(rng, rng.randrange(1, 60))
+    if rng.random() < 0.7:
+        model.filtered(np.array([rng.random() < 0.7 for _ in model.changes], np.uint8))
+    model.rng = rng
+    return model
+
+
+def test_filter_hides_and_compact_drops(model):
+    keep = np.array([model.rng.random() < 0.6 for _ in model.changes], np.uint8)
+    model.filtered(keep)
+    assert told(model.chunk) == meant(model, model.visible)
+    dense = model.chunk.compact()
+    assert told(dense) == meant(model, model.visible)
+    assert dense.visibility is None and dense.capacity == len(model.visible)
+
+
+def test_take_picks_rows_hidden_or_not_and_nulls(model):
+    picks = [model.rng.randrange(-1, len(model.changes)) for _ in range(model.rng.randrange(40))]
+    taken = DataChunk(model.chunk.columns).take(np.array(picks, np.int32))
+    rows = [(None,) * len(model.types) if at < 0 else model.changes[at][1] for at in picks]
+    assert list(map(repr, taken.rows())) == [row for _, row in meant(model, [(Op.INSERT, row) for row in rows])]
+
+
+def test_slices_side_by_side_are_the_whole(model):
+    cuts = [0, len(model.changes)]
+    for at in range(1, len(model.changes)):
+        if model.changes[at - 1][0] is not Op.UPDATE_DELETE and model.rng.random() < 0.2:
+            cuts.append(at)
+    cuts.sort()
+    parts = [model.chunk.slice(start, end - start) for start, end in pairwise(cuts)]
+    whole = StreamChunk.concat(parts)
+    assert told(whole) == meant(model, model.visible) and whole.capacity == len(model.changes)
+
+
+def test_a_split_by_vnode_deals_every_change_to_its_owner(model):
+    owners = VnodeMap([model.rng.choice([3, 5, 9]) for _ in range(16)])
+    keys = [at for at in range(len(model.types)) if at == 0 or model.rng.random() < 0.3]
+    sides = owners.targets[vnodes_of([model.chunk.columns[at] for at in keys], 16)].tolist()
+    changes = plain(model.changes, sides)
+    parts = model.chunk.split_by_vnode(keys, owners)
+    shown = [at for at in range(len(changes)) if model.shown[at]]
+    assert set(parts) == {sides[at] for at in shown}
+    for owner, part in parts.items():
+        assert told(part) == meant(model, [changes[at] for at in shown if sides[at] == owner])
+
+
+def test_an_inverse_is_the_changes_turned_round(model):
+    turned = [(Op(op ^ 1), row) for op, row in reversed(model.visible)]
+    assert told(model.chunk.inverse()) == meant(model, turned)
+    assert told(model.chunk.inverse().inverse()) == told(model.chunk)
+
+
+def test_updates_that_change_nothing_are_left_out(model):
+    told_now, kept = meant(model, model.visible), []
+    for at, change in enumerate(told_now):
+        follows = at + 1 < len(told_now) and change[0] is Op.UPDATE_DELETE and told_now[at + 1][1] == change[1]
+        preceded = at > 0 and change[0] is Op.UPDATE_INSERT and told_now[at - 1][1] == change[1]
+        kept += [] if follows or preceded else [change]
+    assert told(model.chunk.without_unchanged_updates()) == kept
+
+
+def test_changes_of_a_key_cancel_out():
+    for seed in range(25):
+        model = Model(random.Random(f"cancel out {seed}"), 60)
+        by_key = {}
+        for op, row in meant(model, model.changes):
+            by_key.setdefault(row.split(",")[0], []).append((op, row))
+        expected = []
+        for changes in by_key.values():
+            first = changes[0] if changes[0][0].is_retraction else None
+            last = changes[-1] if not changes[-1][0].is_retraction else None
+            if first is None or last is None or first[1] != last[1]:
+                expected += [(each[0].is_retraction, each[1]) for each in (first, last) if each is not None]
+        got = told(net_changes(model.chunk, [0]))
+        assert sorted((op.is_retraction, row) for op, row in got) == sorted(expected), f"seed {seed}"
+
+
+def test_a_builder_gives_the_visible_changes_in_whole_pairs(model):
+    schema = Schema(Field(f"c{at}", each) for at, each in enumerate(model.types))
+    builder, capacity = ChunkBuilder(schema, 4), 4
+    made = [*builder.append_chunk(model.chunk), *builder.append_chunk(model.chunk), builder.finish()]
+    made = [chunk for chunk in made if chunk is not None]
+    assert [change for chunk in made for change in told(chunk)] == 2 * meant(model, model.visible)
+    assert all(chunk.capacity <= capacity and chunk.ops[-1] != Op.UPDATE_DELETE for chunk in made)
