@@ -93,24 +93,45 @@ def test_entries_of_a_row_that_is_not_said_to_exist_are_passed_over():
     assert joined(THREE, (keys.slice(1, 3), values.slice(1, 3)))[0] == []
 
 
-def test_mutated_entries_are_refused_or_are_rows(rng):
-    types = rng.sample(ALL, 3)
+def check_mutated(rng, encoder, entries):
+    """Whether entries, one of which is mutated, are refused; if not, they are rows that can be written."""
+    changed = [list(column) for column in entries]
+    place, target = rng.randrange(len(changed[0])), rng.choice(changed)
+    target[place] = mutated(rng, target[place])
+    try:
+        row_keys, values = joined(encoder, map(BinaryColumn.from_pylist, changed))
+        arrays = encoder.decode(values)
+    except EncodingError as error:
+        assert error.reason
+        return True
+    for array in arrays:
+        array.validate(full=True)
+    written = encoder.encode([Column(array) for array in arrays], rows=len(row_keys))
+    again = encoder.encode([Column(array) for array in encoder.decode(written)], rows=len(row_keys))
+    assert list(again) == list(written)
+    return False
+
+
+def some_entries(rng, types, rows):
     encoder = ValueEncoder(types)
-    entries = CellEncoder(encoder).split(keys_of(20), encoded(encoder, random_rows(rng, types, 20, nulls=0)))
-    cell_keys, cell_values = map(list, entries)
-    for _ in range(500):
-        place, at_key = rng.randrange(len(cell_values)), rng.random() < 0.5
-        changed_keys, changed = list(cell_keys), list(cell_values)
-        target = changed_keys if at_key else changed
-        target[place] = mutated(rng, target[place])
-        try:
-            row_keys, values = joined(encoder, map(BinaryColumn.from_pylist, (changed_keys, changed)))
-            arrays = encoder.decode(values)
-        except EncodingError:
-            continue
-        for array in arrays:
-            assert len(array) == len(row_keys)
-            array.validate(full=True)
+    keys, values = CellEncoder(encoder).split(keys_of(rows), encoded(encoder, random_rows(rng, types, rows, nulls=0)))
+    return encoder, (list(keys), list(values))
+
+
+def test_mutated_entries_are_refused_or_are_rows(rng):
+    refused = 0
+    for _ in range(10):
+        encoder, entries = some_entries(rng, rng.sample(ALL, 3), 5)
+        refused += sum(check_mutated(rng, encoder, entries) for _ in range(100))
+    assert refused > 200
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_mutated_entries_of_every_type(rng):
+    for round_ in range(1000):
+        encoder, entries = some_entries(rng, [ALL[round_ % len(ALL)], rng.choice(ALL)], 2)
+        for _ in range(100):
+            check_mutated(rng, encoder, entries)
 
 
 def test_what_is_no_row_and_no_entry_is_refused():
