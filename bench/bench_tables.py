@@ -22,6 +22,7 @@ import hummock
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import DataChunk, Op, StreamChunk
+from relational.table.column_cache import ColumnCache
 from relational.table.state_table import ROW_CACHE_BYTES, StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import DataType, SortKey
@@ -84,10 +85,11 @@ class Hummock(Rows):
     name, settings = "hummock", "StateTable over memory://, blocks in the cache"
     row_format = RowFormat.ROW
 
-    row_cache_bytes = 0
+    row_cache_bytes = column_cache_bytes = 0
 
     def __init__(self, names: Sequence[str] = NAMES, types: Sequence[DataType] = TYPES) -> None:
         self.catalog = catalog_of(names, types, self.row_format)
+        self.columns = ColumnCache(self.column_cache_bytes)
         self.store = hummock.open("memory://")
         self.epochs = EpochGenerator()
         first = self.epochs.next()
@@ -112,7 +114,7 @@ class Hummock(Rows):
         return sum(int(self.table.get_rows(DataChunk([chunk]))[1].sum()) for chunk in ids)
 
     def scan(self) -> pa.Table:
-        return StorageTable(self.catalog, self.store).to_arrow(self.epoch.prev)
+        return StorageTable(self.catalog, self.store, cache=self.columns).to_arrow(self.epoch.prev)
 
     def close(self) -> None:
         self.store.close()
@@ -124,8 +126,8 @@ class Cells(Hummock):
 
 
 class Cached(Hummock):
-    name, settings = "row cache", f"the same with {ROW_CACHE_BYTES >> 20} MiB of rows, the default"
-    row_cache_bytes = ROW_CACHE_BYTES
+    name, settings = "caches", f"the same with {ROW_CACHE_BYTES >> 20} MiB of rows, the default, and 128 MiB of columns"
+    row_cache_bytes, column_cache_bytes = ROW_CACHE_BYTES, 128 << 20
 
 
 class Dict(Rows):

@@ -35,11 +35,13 @@ class StreamOptions:
     """Dirty groups of one aggregation after which its changes are emitted before the barrier."""
     sources_paused: bool = False
     """Sources read nothing until `Session.resume()`, so that views can be made before the first row."""
+    column_cache_bytes: int = 64 << 20
+    """Columns of whole tables that queries of a session remember, as they are at a committed epoch; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two looks at its upstream."""
 
     def __post_init__(self) -> None:
-        may_be_zero = {"checkpoint_rows", "recovery_backoff_ms"}
+        may_be_zero = {"checkpoint_rows", "column_cache_bytes", "recovery_backoff_ms"}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(field.default, bool):

@@ -18,6 +18,7 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
+from relational.table.column_cache import COUNTED, ColumnCache
 from stream.errors import InvalidStatement
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
 
@@ -34,6 +35,8 @@ class SessionRunner:
         self._node = playground.node
         self._node_name = playground.node_name
         self._rows_limit = playground.options.stream.statement_rows
+        self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
+        playground.metrics.watch(lambda: self._columns.counts, COUNTED)
 
     # -- reads -----------------------------------------------------------------------------------------
 
@@ -45,7 +48,7 @@ class SessionRunner:
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld."""
         with self._pinned() as epoch:
-            return run_query(plan, self._storage, epoch)
+            return run_query(plan, self._storage, epoch, self._columns)
 
     @contextlib.contextmanager
     def _pinned(self) -> Iterator[Epoch]:

@@ -36,19 +36,20 @@ from relational.plan.logical import (
 )
 from relational.plan.optimizer import optimize
 from relational.state import AggGroups, AggSpec
+from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema
 
 Chunks = Iterator[DataChunk]
 
 
-def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> pa.Table:
+def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a
-    name.
+    name. `cache`: of the store's columns.
     """
     shown = [place for place in range(len(plan.schema)) if place not in plan.hidden]
     schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch).run(optimize(plan))
+    chunks = _Query(store, epoch, cache).run(optimize(plan))
     batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
@@ -63,15 +64,16 @@ def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
 class _Query:
     """Evaluates the nodes of one plan; a node is a generator over those of its inputs."""
 
-    def __init__(self, store: StateStore, epoch: Epoch):
-        self._store, self._epoch = store, epoch
+    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None):
+        self._store, self._epoch, self._cache = store, epoch, cache
 
     def run(self, plan: LogicalPlan) -> Chunks:
         """The node's rows."""
         return _RUNNERS[type(plan)](self, plan)
 
     def scan(self, plan: Scan, limit: int | None = None) -> Chunks:
-        return StorageTable(plan.table, self._store, plan.columns).scan(self._epoch, limit=limit)
+        table = StorageTable(plan.table, self._store, plan.columns, cache=self._cache)
+        return table.scan(self._epoch, limit=limit)
 
     def point_get(self, plan: PointGet) -> Chunks:
         table = StorageTable(plan.table, self._store, plan.columns)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hummock.epoch import Epoch
+from hummock.epoch import Epoch, pure_epoch
 from hummock.key import KeyRange, successor_of_prefix, user_key
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.vnode_map import vnode_ranges
+from relational.table.column_cache import ColumnCache
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.store_scan import concatenated, in_key_order
 from relational.types import Schema
@@ -36,8 +37,17 @@ class RowRange:
 class StorageTable:
     """`columns` are column indices of the catalog, in the order of the result; None: all of them."""
 
-    def __init__(self, catalog: TableCatalog, store: StateStore, columns: Sequence[int] | None = None):
+    def __init__(
+        self,
+        catalog: TableCatalog,
+        store: StateStore,
+        columns: Sequence[int] | None = None,
+        *,
+        cache: ColumnCache | None = None,
+    ):
+        """`cache`: of this store's columns; scans of all rows in any order ask it first, at committed epochs."""
         self.catalog = catalog
+        self._store, self._cache = store, cache
         self.serde = RowSerde(catalog, columns)
         self.schema = Schema(tuple(catalog.schema.fields[column] for column in self.serde.columns))
         self._stored = self.serde.rows_in(store)
@@ -73,8 +83,14 @@ class StorageTable:
         """
         ranges = self._ranges(tuple(prefix), bounds, ordered)
         read = in_key_order if ordered else concatenated
-        for batch in read(self._stored, ranges, epoch, reverse=reverse, limit=limit):
-            yield self.serde.decode(batch.keys, batch.values)
+        batches = read(self._stored, ranges, epoch, reverse=reverse, limit=limit)
+        chunks = (self.serde.decode(batch.keys, batch.values) for batch in batches)
+        is_whole = not (prefix or bounds or ordered or reverse or limit is not None)
+        if self._cache is None or not is_whole or not self.serde.columns or epoch > self._store.committed_epoch:
+            return chunks
+        ids = self.catalog.column_ids
+        names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]
+        return self._cache.scanned(names, chunks)
 
     def partitions(self, groups: int) -> list[KeyRange]:
         """The table as at most `groups` ranges of neighbouring vnodes, for readers side by side; ascending."""
@@ -90,16 +106,16 @@ class StorageTable:
 
     def to_arrow(self, epoch: Epoch, threads: int = 1) -> pa.Table:
         """All rows at `epoch`, in no order; each of `threads` reads a partition at a time."""
-        partitions = self.partitions(1 if threads == 1 else 4 * threads)
         if threads == 1:
-            parts = [self._batches_of(epoch, partition) for partition in partitions]
+            parts = [self._batches_of(self.scan(epoch))]
         else:
             with ThreadPoolExecutor(threads, "storage-table") as pool:
-                parts = list(pool.map(lambda partition: self._batches_of(epoch, partition), partitions))
+                parts = list(pool.map(lambda partition: self._batches_of(self.scan_partition(epoch, partition)),
+                                      self.partitions(4 * threads)))
         return pa.Table.from_batches([batch for part in parts for batch in part], schema=self.schema.arrow)
 
-    def _batches_of(self, epoch: Epoch, partition: KeyRange) -> list[pa.RecordBatch]:
-        return [chunk.to_arrow(self.schema) for chunk in self.scan_partition(epoch, partition)]
+    def _batches_of(self, chunks: Iterator[DataChunk]) -> list[pa.RecordBatch]:
+        return [chunk.to_arrow(self.schema) for chunk in chunks]
 
     def _ranges(self, prefix: Row, bounds: RowRange | None, ordered: bool) -> list[KeyRange]:
         if not prefix and bounds is None and not ordered:

@@ -104,11 +104,11 @@ class World(Writes):
         epoch = self.rng.choice([max(self.history), self.rng.choice(list(self.history))])
         rows = self.history[epoch]
         chosen = self.rng.sample(range(len(TYPES)), self.rng.randrange(1, len(TYPES) + 1))
-        table = StorageTable(self.catalog, self.site.store, chosen)
         if epoch < self.site.safe_epoch:
             with refused(EpochTooOld):
-                list(table.scan(epoch))
+                list(StorageTable(self.catalog, self.site.store, chosen).scan(epoch))
             return
+        table = StorageTable(self.catalog, self.site.store, chosen, cache=self.columns)
         self.check_committed(table, epoch, rows, lambda row: tuple(row[column] for column in chosen))
 
     def check_committed(
@@ -123,6 +123,8 @@ class World(Writes):
         loose = [row for chunk in table.scan(epoch, prefix, bounds) for row in chunk.rows()]
         assert sorted(map(repr, loose)) == sorted(map(repr, expected))
         whole = sorted(map(repr, (cut(row) for row in self.ordered(rows))))
+        scanned = [row for chunk in table.scan(epoch) for row in chunk.rows()]
+        assert sorted(map(repr, scanned)) == whole
         parts = [row for part in table.partitions(3) for chunk in table.scan_partition(epoch, part)
                  for row in chunk.rows()]
         assert sorted(map(repr, parts)) == whole

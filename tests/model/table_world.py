@@ -19,6 +19,7 @@ from hummock.table_rules import KeyWatermark, TableRules
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import Op, StreamChunk, vnodes_of
 from relational.errors import ConsistencyError
+from relational.table.column_cache import ColumnCache
 from relational.table.state_table import OpChecks, StateTable
 from relational.types import DataType, OrderType, SortKey
 from tests.model.places import refused
@@ -78,6 +79,7 @@ class Parts:
         self.checks = self.rng.choice(CHECKS)
         self.options = {"checks": self.checks, "spill_bytes": self.rng.choice(SPILLS),
                         "row_cache_bytes": self.rng.choice(CACHES)}
+        self.columns = ColumnCache(self.rng.choice((0, 3_000, 1 << 20)))
         clock = iter(range(1_700_000_000_000, 1_800_000_000_000))
         self.next_epoch = EpochGenerator(lambda: next(clock)).next
         first = self.next_epoch()

@@ -1,0 +1,92 @@
+"""ColumnCache: decoded columns of whole tables, at committed epochs, under a byte budget.
+
+What a committed epoch holds never changes, and neither does a column under its id, so an entry is right for as long as
+it is there; the one that was asked for least lately goes first. Any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from relational.chunk.data_chunk import DataChunk
+
+ColumnName = tuple[int, int, int]  # table id, epoch, column id
+COUNTED = ("column_cache_hits", "column_cache_misses", "column_cache_evictions")  # fields that only grow
+SHARE = 2  # the columns of one scan may take the budget divided by this
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCacheCounts:
+    """Where a column cache stands; `Metrics.watch` takes it."""
+
+    column_cache_columns: int
+    column_cache_bytes: int
+    column_cache_hits: int  # scans that found every column
+    column_cache_misses: int
+    column_cache_evictions: int
+
+
+class ColumnCache:
+    """Invariant: the buffers of all entries have at most `budget_bytes`."""
+
+    def __init__(self, budget_bytes: int):
+        """0: nothing is ever kept."""
+        self.budget_bytes = budget_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[ColumnName, pa.ChunkedArray] = OrderedDict()
+        self._bytes = self._hits = self._misses = self._evictions = 0
+
+    @property
+    def counts(self) -> ColumnCacheCounts:
+        with self._lock:
+            return ColumnCacheCounts(len(self._entries), self._bytes, self._hits, self._misses, self._evictions)
+
+    def scanned(self, names: Sequence[ColumnName], chunks: Iterator[DataChunk]) -> Iterator[DataChunk]:
+        """The rows of `chunks`, a whole table's columns `names`: from here where all of them are, and `chunks` is not
+        begun; else kept when it ends, unless it is too large.
+        """
+        found = self._found(names)
+        if found is not None:
+            batches = pa.Table.from_arrays(found, names=[str(place) for place in range(len(found))]).to_batches()
+            return (DataChunk(batch.columns) for batch in batches)
+        return self._keeping(names, chunks)
+
+    def _found(self, names: Sequence[ColumnName]) -> list[pa.ChunkedArray] | None:
+        with self._lock:
+            if not all(name in self._entries for name in names):
+                self._misses += 1
+                return None
+            self._hits += 1
+            for name in names:
+                self._entries.move_to_end(name)
+            return [self._entries[name] for name in names]
+
+    def _keeping(self, names: Sequence[ColumnName], chunks: Iterator[DataChunk]) -> Iterator[DataChunk]:
+        kept: list[list[pa.Array]] | None = [[] for _ in names]
+        size = 0
+        for chunk in chunks:
+            if kept is not None:
+                for column, array in zip(kept, chunk.arrays, strict=True):
+                    column.append(array)
+                    size += array.get_total_buffer_size()
+                kept = kept if size * SHARE <= self.budget_bytes else None
+            yield chunk
+        if kept is not None and kept[0]:
+            for name, arrays in zip(names, kept, strict=True):
+                self._put(name, pa.chunked_array(arrays))
+
+    def _put(self, name: ColumnName, column: pa.ChunkedArray) -> None:
+        with self._lock:
+            if name in self._entries:
+                return
+            self._entries[name] = column
+            self._bytes += column.get_total_buffer_size()
+            while self._bytes > self.budget_bytes:
+                _, gone = self._entries.popitem(last=False)
+                self._bytes -= gone.get_total_buffer_size()
+                self._evictions += 1
