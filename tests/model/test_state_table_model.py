@@ -62,6 +62,7 @@ def test_many_rows(seed):
         for instance, table in enumerate(world.tables):
             own = [(Op.INSERT, (*pk, "v", None)) for pk in fresh if world.owner_of(pk) == instance]
             table.write_chunk(StreamChunk.from_rows(world.schema, own))
+            world.follow(own)
         world.rows.update(dict.fromkeys(fresh, ("v", None)))
         world.read_scan()
         world.commit()
