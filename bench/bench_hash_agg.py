@@ -4,11 +4,12 @@ A million groups, count and sum; a quarter of the changes retract an earlier row
 changes. Beside it stands what an engine without state would do: pyarrow's group_by over the rows that are
 left, once. And the update step alone: `AggGroups` takes in an epoch of changes, nothing is flushed or stored.
 
-Run with POLARS_MAX_THREADS=1.
+CPU seconds. Run with POLARS_MAX_THREADS=1.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Any
@@ -31,6 +32,7 @@ from stream.message import Barrier, Message
 from stream.plan.planner import plan_view
 from tests.suites.catalogs import table_catalog
 
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
 SEED = 20130101
 GROUPS, CHANGES, EPOCH_CHANGES, ONCE_ROWS = 1_000_000, 4_000_000, 1_000_000, 10_000_000
 BIGINT = DataType.BIGINT

@@ -43,7 +43,9 @@ cdef inline int put(ByteBuffer out, uint8_t byte) except -1 nogil:
     return 0
 
 
-cdef int put_number(ByteBuffer out, bint negative, const uint8_t* digits, Py_ssize_t count, int64_t point) except -1 nogil
+cdef int put_number(
+    ByteBuffer out, bint negative, const uint8_t* digits, Py_ssize_t count, int64_t point
+) except -1 nogil
 # appends 0.DIGITS * 10 ** point in canonical form; the digits are ASCII, the first and the last are not 0; none: zero
 cdef int put_escaped(ByteBuffer out, uint8_t byte) except -1 nogil      # appends a byte of a string in canonical form
 cdef int compare_keys(const Member* left, const Member* right) noexcept nogil

@@ -1,5 +1,5 @@
-"""GroupRecords: one record per group, in which the states of all aggregate calls lie side by side, which groups an epoch
-has touched, and how their records were before.
+"""GroupRecords: one record per group, in which the states of all aggregate calls lie side by side, which groups an
+epoch has touched, and how their records were before.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t

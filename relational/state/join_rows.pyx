@@ -1,7 +1,7 @@
 """JoinRows: changes of one input of a join, a block of rows at a time.
 
-A block asks for the memory of all its rows first; then rows are linked to their keys, then values are written, column by
-column.
+A block asks for the memory of all its rows first; then rows are linked to their keys, then values are written, column
+by column.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -75,7 +75,8 @@ cdef class JoinRows:
             if written[row] >= 0:
                 self.header(written[row]).key = -self.header(written[row]).key
 
-    cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags) noexcept nogil:
+    cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
+                       const uint32_t* tags) noexcept nogil:
         """Asks for what a block will touch: entries, then what they point to, then rows that may go."""
         cdef const int32_t* ids = job.ids + first
         cdef const KeyEntry* entry

@@ -1,7 +1,7 @@
 """KeyLeaves: encoded keys in their order, each with a value and a number of copies.
 
     directory   LeafPlace per leaf, in key order: the head of its first key, its copies
-    leaf        up to LEAF_KEYS keys in order: their heads side by side, so that a search compares numbers; then KeyPlaces
+    leaf        up to LEAF_KEYS keys in order: their heads side by side, so that a search compares numbers; KeyPlaces
     arena       bytes: key, then value; those of keys that are gone stay behind until `pack`
 
 A head is what follows the first byte of a key (its NULL tag), as a number; unequal heads order as their keys do.
@@ -58,7 +58,7 @@ cdef class KeyLeaves:
     cdef int split(self, Spot* spot) except -1 nogil                        # makes room at a spot in a full leaf
     cdef int place_leaf(self, Py_ssize_t at, Leaf* leaf, int64_t copies) except -1 nogil
     cdef void drop_leaf(self, Py_ssize_t at) noexcept nogil
-    cdef void drop_keys(self, Py_ssize_t at, int64_t first) noexcept nogil  # takes the keys from a place on out of a leaf
+    cdef void drop_keys(self, Py_ssize_t at, int64_t first) noexcept nogil  # takes those from a place on out of a leaf
     cdef int make_ranks(self) except -1 nogil
     cdef int64_t rank_of(self, Slice key) except -1 nogil                   # copies before the key
     cdef bint seek(self, int64_t rank, Spot* spot) except -1 nogil          # False: beyond the last

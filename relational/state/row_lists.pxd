@@ -42,7 +42,7 @@ cdef class RowLists:
     cdef int32_t remove(self, int32_t key, int32_t place) noexcept nogil
     # the row that stands at `place` from now on, or -1; REQUIRES that there was one
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil
-    # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then passed on
+    # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then as it is
     cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
     # fetches what `candidate` and `add` touch; REQUIRES that it has a block
     cdef int64_t take_block(self, int exponent) except -1 nogil

@@ -1,6 +1,8 @@
 """TagTable: row numbers by a tag, which several may share.
 
-    slot   the front of the tag, or the next free one behind it; whoever looks for a row compares what the tag stands for
+    slot   the front of the tag, or the next free one behind it
+
+Whoever looks for a row compares what the tag stands for.
 """
 
 cimport cython
