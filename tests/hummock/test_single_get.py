@@ -1,4 +1,4 @@
-"""A get finds what is there and nothing else, whatever the shape of the rows, in blocks that are cached."""
+"""A get finds what is there and nothing else, whatever the shape of the rows, in blocks that are cached or not."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ def around(key: bytes) -> list[bytes]:
     return [key, key + b"\0", key[:-1], key[:-1] + bytes([key[-1] ^ 1]), key[:8] + b"\xff" * 8]
 
 
+@pytest.mark.parametrize("cache_bytes", [20_000, 64 << 20])
 @pytest.mark.parametrize("block_bytes", [200, 4_000])
 @pytest.mark.parametrize("lengths", ["equal", "mixed"])
 @pytest.mark.parametrize("shape", ["short", "long", "counted", "mixed"])
-def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes):
+def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes, cache_bytes):
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rng = random.Random(seed)
     epochs, states, rows = EpochGenerator(), [], {}
     keys = sorted(set(keys_of(shape, rng, 600)))
     with hummock.open("memory://", role="writer", block_bytes=block_bytes, sstable_bytes=20_000,
-                      compaction=False) as store:  # fmt: skip
+                      compaction=False, block_cache_bytes=cache_bytes) as store:  # fmt: skip
         for commit in range(3):
             epoch = epochs.next()
             changed = sorted(keys if commit == 0 else rng.sample(keys, 60))
@@ -54,3 +55,5 @@ def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes)
             for epoch, state in states:
                 for probe in probes:
                     assert store.get(probe, epoch) == state.get(probe), (probe, epoch)
+                found = store.get_many(pa.array(probes, pa.binary()), epoch).to_arrow().to_pylist()
+                assert found == [state.get(probe) for probe in probes], epoch
