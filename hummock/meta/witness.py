@@ -68,11 +68,11 @@ class Witness:
 
     def write(self, testimony: Acknowledged) -> None:
         """Durable on return; creates the file. OSError as the system raises it."""
-        if self.path.exists():
+        try:
             with _opened(self.path, os.O_WRONLY) as descriptor:
                 os.pwrite(descriptor, testimony.encode(), SLOT_BYTES * (testimony.serial & 1))
                 os.fdatasync(descriptor)
-        else:
+        except FileNotFoundError:
             self._create(testimony)
 
     def _create(self, testimony: Acknowledged) -> None:
