@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from hummock.arrow_columns import table_of
 from hummock.errors import HummockError, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.options import StorageOptions
 from hummock.read_view import ReadView
-from hummock.state_store import KV_SCHEMA, TABLE_BATCH_ROWS, StateStoreIterator
+from hummock.state_store import TABLE_BATCH_ROWS, StateStoreIterator
 from hummock.write_batch import KvBatch
 
 NO_LIMIT = 1 << 62  # rows
@@ -49,11 +50,11 @@ class HummockScan(StateStoreIterator):
             left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
 
     def to_arrow(self) -> pa.Table:
-        parts: list[pa.RecordBatch] = []
+        taken: list[KvBatch] = []
         with self:
             while batches := self.next_batches():
-                parts += [batch.to_arrow() for batch in batches]
-        return pa.Table.from_batches(parts, schema=KV_SCHEMA)
+                taken += batches
+        return table_of(taken)
 
     def _next(self, take: Callable[[int], list[KvBatch]]) -> list[KvBatch]:
         """`take` is told how many rows the limit leaves."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from hummock.arrow_columns import table_of
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.key import KeyRange
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo
 
 TABLE_BATCH_ROWS = 1 << 20  # of one chunk of a table, where its bytes do not end it before
-KV_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class StateStoreIterator(ABC):
         batches = []
         with self:
             while (batch := self.next_batch(TABLE_BATCH_ROWS)) is not None:
-                batches.append(batch.to_arrow())
-        return pa.Table.from_batches(batches, schema=KV_SCHEMA)
+                batches.append(batch)
+        return table_of(batches)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """`to_arrow`, for whoever takes Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""

@@ -7,6 +7,7 @@ read from any thread.
 
 import pyarrow as pa
 
+from hummock.arrow_columns import struct_of
 from hummock.errors import InvalidWriteBatch
 
 from hummock.binary_column cimport BinaryColumn
@@ -38,11 +39,10 @@ cdef class KvBatch:
 
     def to_arrow(self) -> pa.RecordBatch:
         """The rows as a record batch of two binary columns, key and value, without a copy."""
-        columns = [self.keys.to_arrow(), self.values.to_arrow()]
-        return pa.RecordBatch.from_arrays(columns, names=["key", "value"])
+        return pa.RecordBatch._import_from_c_capsule(*struct_of(self.keys, self.values))
 
     def __arrow_c_array__(self, requested_schema=None):
-        return self.to_arrow().__arrow_c_array__(requested_schema)
+        return struct_of(self.keys, self.values)
 
     def __len__(self) -> int:
         return self.keys.rows

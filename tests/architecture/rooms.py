@@ -20,6 +20,7 @@ BASE_MODULES = [
     "table_rules",
     "coding",
     "arrow_c",
+    "arrow_columns",
     "byte_buffer",
     "pthread",
     "slabs",

@@ -172,6 +172,20 @@ class TestSqlite:
                 call()
         assert store.get("b") == b"2"
 
+    def test_a_large_transaction_reads_and_replaces_every_row_it_names(self, path):
+        store = SqliteMetaStore(path)
+        rows = {f"row {number}": bytes([number % 256]) * (number % 7) for number in range(450)}
+        rows["large"] = b"x" * 100_000
+        store.transaction(MetaOperations(put=rows))
+        changed = {key: value + b"'; \n" for key, value in rows.items()}
+        gone = tuple(f"row {number}" for number in range(0, 450, 2))
+        with pytest.raises(PreconditionFailed, match="row 449"):
+            store.transaction(MetaOperations(require={**rows, "row 449": b"?"}, put={"large": b"2"}, delete=gone))
+        store.transaction(MetaOperations(require=rows, delete=gone, put={
+            key: value for key, value in changed.items() if key not in gone}))
+        assert dict(store.list("")) == {key: value for key, value in changed.items() if key not in gone}
+        assert store.verify() == 226
+
     def test_a_lost_witness_is_written_again(self, path):
         SqliteMetaStore(path).close()
         marker = path.with_name("meta.sqlite.initialised")
