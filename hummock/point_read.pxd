@@ -32,7 +32,6 @@ cdef struct Probe:                      # one key on its way
     int source                          # the first of the view's sources that is not ruled out
     ProbeState state
     bint is_admitted                    # the block is to be cached, as its door said already
-    bint is_asked                       # for the lines of the row
 
 
 cdef enum:
@@ -63,7 +62,6 @@ cdef class PointReader:
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
-    cdef Py_ssize_t walk_group(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
     cdef int hold(self, Probe* probe) except -1         # from here on its block stays without the GIL

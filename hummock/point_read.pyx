@@ -19,7 +19,7 @@ from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport prefetch_rows, prefetch_shown
+from hummock.sstable.block_cache cimport prefetch_rows
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.head_search cimport row_near
@@ -31,7 +31,6 @@ cdef extern from "Python.h":
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
-cdef Py_ssize_t GROUP = 64                  # keys whose filters' lines are asked for before the first is looked at
 cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together: their search takes less than 0.2 ms
 
 
@@ -117,26 +116,19 @@ cdef class PointReader:
         return 0
 
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
-        cdef Py_ssize_t hits = 0, first = 0
-        if (<SortedRun>run).min_epoch > self.newest:
-            return 0
-        while first < count:
-            hits += self.walk_group(run, number, &probes[first], min(GROUP, count - first))
-            first += GROUP
-        (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
-        return 0
-
-    cdef Py_ssize_t walk_group(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
-        """The same for so few that what one step asks for is near at the next; how many filters were at hand."""
         cdef Probe* probe
         cdef PyObject* opened
         cdef Py_ssize_t position, hits = 0
-        for position in range(count):           # first ask for lines of filters and indexes, then look at them
+        if (<SortedRun>run).min_epoch > self.newest:
+            return 0
+        for position in range(count):           # first ask for the lines of the filters, then look at them
             probe = &probes[position]
             if probe.state == SEEKING and probe.source <= number:
                 probe.reader = (<SortedRun>run).reader_of(probe.key)
                 if count > 1 and probe.reader != NULL:
-                    ask_file(probe)
+                    opened = (<SstableReader>probe.reader).meta_place.value
+                    if opened != NULL and (<OpenedSstable>opened).bloom is not None:
+                        (<OpenedSstable>opened).bloom.prefetch(probe.hash)
         for position in range(count):
             probe = &probes[position]
             if (probe.state == SEEKING and probe.source <= number and probe.reader != NULL) or (
@@ -149,10 +141,11 @@ cdef class PointReader:
                 hits += 1
                 if self.may_hold(probe, <OpenedSstable>opened):
                     probe.state = NEEDS_BLOCK
-                    ask_row(probe)
+                    (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
                 else:
                     probe.state, probe.source = SEEKING, number + 1
-        return hits
+        (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
+        return 0
 
     cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
         """Whether the file may hold the key; then `block_index` is the block to look into."""
@@ -162,8 +155,9 @@ cdef class PointReader:
                 compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0)
         if not opened.may_contain(probe.hash):
             return False
-        probe.block_index = opened.index.find_row(
-            (<SstableReader>probe.reader).shelf.entries, probe.key, self.newest, &probe.row_guess)
+        probe.block_index = opened.index.find_block(probe.key, self.newest)
+        probe.row_guess = opened.index.row_guess(
+            probe.block_index, opened.index.rows[probe.block_index], probe.key)
         return True
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
@@ -204,7 +198,7 @@ cdef class PointReader:
         cdef CacheDoor door = None
         cdef dict missing = {}
         for position in range(count):           # first ask for blocks and rows, then look
-            if probes[position].state == NEEDS_BLOCK and not probes[position].is_asked:
+            if probes[position].state == NEEDS_BLOCK:
                 prefetch_rows(
                     &(<SstableReader>probes[position].reader).shelf.places[probes[position].block_index],
                     probes[position].row_guess)
@@ -294,7 +288,7 @@ cdef class PointReader:
                 continue
             lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
                                 lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
-            lane.row = row_near(lane.heads, 1, lane.rows, lane.head, min(lane.probe.row_guess, lane.rows - 1))
+            lane.row = row_near(lane.heads, lane.rows, lane.head, min(lane.probe.row_guess, lane.rows - 1))
             (<Block>lane.probe.block).prefetch_row(lane.row)
         for i in range(width):
             self.settle(&lanes[i])
@@ -320,20 +314,6 @@ cdef class PointReader:
         else:
             probe.source += 1
             probe.state, probe.place = SEEKING, NULL
-
-
-cdef inline void ask_file(Probe* probe) noexcept:
-    """Asks for the line of the filter and for the entry of the block that has the key if keys grow evenly."""
-    cdef PyObject* opened = (<SstableReader>probe.reader).meta_place.value
-    if opened != NULL:
-        if (<OpenedSstable>opened).bloom is not None:
-            (<OpenedSstable>opened).bloom.prefetch(probe.hash)
-        prefetch_line(
-            &(<SstableReader>probe.reader).shelf.entries[(<OpenedSstable>opened).index.even_block(probe.key)])
-
-
-cdef inline void ask_row(Probe* probe) noexcept:
-    probe.is_asked = prefetch_shown((<SstableReader>probe.reader).shelf, probe.block_index, probe.row_guess)
 
 
 def read_many(ReadView view not None, BinaryColumn keys not None, epoch):

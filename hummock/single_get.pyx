@@ -19,9 +19,11 @@ from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport CachePlace, CacheShelf, prefetch_rows, prefetch_shown, used
+from hummock.sstable.block_cache cimport CachePlace, prefetch_rows, used
+from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.head_search cimport row_near
+from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
@@ -118,10 +120,15 @@ cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash,
 
 cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
     """Finds the block and asks for the lines of the row."""
-    cdef CacheShelf shelf = (<SstableReader>file.reader).shelf
-    file.block = (<OpenedSstable>file.opened).index.find_row(shelf.entries, key, newest, &file.guess)
-    if not prefetch_shown(shelf, file.block, file.guess):
-        prefetch_rows(&shelf.places[file.block], file.guess)
+    cdef SstableIndex index = (<OpenedSstable>file.opened).index
+    cdef CachePlace* places = (<SstableReader>file.reader).shelf.places
+    cdef CachePlace* place
+    cdef Py_ssize_t near = index.even_block(key)
+    prefetch_line(&places[near])
+    file.block = index.find_near(key, newest, near)
+    place = &places[file.block]
+    file.guess = index.row_guess(file.block, place.rows, key)
+    prefetch_rows(place, file.guess)
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
@@ -200,7 +207,7 @@ cdef Py_ssize_t search(void* block, Py_ssize_t guess, Slice key, uint64_t newest
     if not begins_with(key, (<Block>block).prefix):
         return NOT_AT_HAND
     head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(heads, 1, rows, head, min(guess, rows - 1))
+    row = row_near(heads, rows, head, min(guess, rows - 1))
     if row == rows:
         return NOT_AT_HAND              # the key may begin the next block
     if heads[row] != head:

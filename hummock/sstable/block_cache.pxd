@@ -8,7 +8,6 @@ from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
 
 cdef enum:
     NEAR_BYTES = 16
-    ROWS_AT = 48                        # bits of an address
 
 
 cdef struct CachePlace:                 # of one object, in one cache line: all that a look-up reads
@@ -26,14 +25,8 @@ cdef struct CachePlace:                 # of one object, in one cache line: all 
     uint8_t prefix[NEAR_BYTES]          # that all keys begin with
 
 
-cdef struct BlockEntry:                 # of a block, four to a cache line: what a search among blocks ends at
-    uint64_t head                       # of its first key, as the file's index has it
-    uint64_t shown                      # where its `heads` are, and above ROWS_AT its rows; 0: its place must be asked
-
-
 cdef struct CacheNode:                  # what the queue knows of the object
     CachePlace* place
-    BlockEntry* entry
     Py_ssize_t bytes                    # what it counts in the budget
     CacheNode* newer                    # neighbours in the cache's queue while the place is taken
     CacheNode* older
@@ -58,23 +51,6 @@ cdef inline void prefetch_rows(CachePlace* place, Py_ssize_t row) noexcept nogil
             prefetch_line(<const uint8_t*>place.value + 128)
 
 
-cdef inline bint prefetch_shown(CacheShelf shelf, Py_ssize_t index, Py_ssize_t row) noexcept:
-    """Asks for the place of a block and, as far as its entry knows where, for the lines where `row` (a guess) begins.
-
-    False: `prefetch_rows` knows more.
-    """
-    cdef uint64_t shown = shelf.entries[index].shown
-    cdef const uint8_t* heads = <const uint8_t*>(shown & ((<uint64_t>1 << ROWS_AT) - 1))
-    shelf.prefetch(index)
-    if shown == 0 or shelf.value_bytes == 0:
-        return False
-    prefetch_line(heads + 8 * row)
-    prefetch_lines(
-        heads - <Py_ssize_t>(shelf.values_before * <float>(shown >> ROWS_AT)) + <Py_ssize_t>(shelf.value_bytes * row),
-        shelf.value_bytes)
-    return True
-
-
 cdef class BlockCache:
     cdef readonly Py_ssize_t capacity_bytes
     cdef readonly Py_ssize_t used_bytes
@@ -94,16 +70,10 @@ cdef class BlockCache:
 
 cdef class CacheShelf:
     """The places of one file, by index. All methods under the GIL."""
-    cdef BlockEntry* entries            # `size` of them, behind the places
-    cdef CachePlace* places             # `size` of them, of a slab
-    cdef float value_bytes              # of each row of all plain blocks that were ever here; 0: they differ
-    cdef float values_before            # of a plain block, for each of its rows
-    cdef bint are_mixed                 # not all blocks were plain, with values of one length
-    cdef readonly Py_ssize_t size
     cdef readonly BlockCache cache
+    cdef readonly Py_ssize_t size
+    cdef CachePlace* places             # `size` of them, of a slab
     cdef CacheNode* nodes               # of each; owned
-
-    cdef void show(self, Py_ssize_t index, const CachePlace* shown) noexcept
 
     cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
         return used(&self.places[index])

@@ -52,7 +52,7 @@ cdef class BlockCache:
     cdef void remove(self, CacheNode* node):
         cdef PyObject* value = node.place.value
         self.unlink(node)
-        node.place.value, node.entry.shown = NULL, 0
+        node.place.value = NULL
         self.used_bytes -= node.bytes
         self.objects -= 1
         self.borrow()
@@ -91,32 +91,22 @@ cdef class CacheShelf:
         cdef size_t places = <size_t>(size if size > 0 else 1)
         cdef Py_ssize_t index
         self.cache = cache
-        self.places = <CachePlace*>slab_take(places * (sizeof(CachePlace) + sizeof(BlockEntry)))
+        self.places = <CachePlace*>slab_take(places * sizeof(CachePlace))
         self.nodes = <CacheNode*>calloc(places, sizeof(CacheNode))
         if self.places == NULL or self.nodes == NULL:
             raise MemoryError
-        self.size, self.entries = size, <BlockEntry*>(self.places + places)
-        memset(self.places, 0, places * (sizeof(CachePlace) + sizeof(BlockEntry)))
+        self.size = size
+        memset(self.places, 0, places * sizeof(CachePlace))
         for index in range(size):
-            self.nodes[index].place, self.nodes[index].entry = &self.places[index], &self.entries[index]
+            self.nodes[index].place = &self.places[index]
 
     def __dealloc__(self):
         cdef Py_ssize_t index
         for index in range(self.size):
             if self.places[index].value != NULL:
                 self.cache.remove(&self.nodes[index])
-        slab_give(<uint8_t*>self.places, max(self.size, 1) * (sizeof(CachePlace) + sizeof(BlockEntry)))
+        slab_give(<uint8_t*>self.places, max(self.size, 1) * sizeof(CachePlace))
         free(self.nodes)
-
-    cdef void show(self, Py_ssize_t index, const CachePlace* shown) noexcept:
-        if shown.rows >> (64 - ROWS_AT) == 0:
-            self.entries[index].shown = <uint64_t>shown.heads | <uint64_t>shown.rows << ROWS_AT
-        if not shown.is_plain or (self.value_bytes > 0 and self.value_bytes != shown.each_value):
-            self.are_mixed = True
-        if self.are_mixed:
-            self.value_bytes = 0
-        else:
-            self.value_bytes, self.values_before = shown.each_value, <float>shown.values_before / shown.rows
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown):
         cdef CachePlace* place = &self.places[index]
@@ -127,7 +117,6 @@ cdef class CacheShelf:
         memset(place, 0, sizeof(CachePlace))
         if shown != NULL:
             place[0] = shown[0]
-            self.show(index, shown)
         place.value, place.was_used, node.bytes = <PyObject*>value, False, bytes_
         self.cache.link(node)
         self.cache.used_bytes += bytes_

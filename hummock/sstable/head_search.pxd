@@ -17,18 +17,15 @@ cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, 
 
 
 cdef inline Py_ssize_t row_near(
-    const uint64_t* heads, Py_ssize_t words, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
+    const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
 ) noexcept nogil:
-    """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`.
-
-    A row has so many `words`, of which the first is its head.
-    """
+    """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`."""
     cdef Py_ssize_t low, high, stride = 1, probe
-    if heads[words * guess] < head:
+    if heads[guess] < head:
         low, high = guess + 1, rows
         while low + stride <= rows:
             probe = low + stride - 1
-            if heads[words * probe] >= head:
+            if heads[probe] >= head:
                 high = probe
                 break
             low = probe + 1
@@ -37,14 +34,14 @@ cdef inline Py_ssize_t row_near(
         low, high = 0, guess
         while high - stride >= 0:
             probe = high - stride
-            if heads[words * probe] < head:
+            if heads[probe] < head:
                 low = probe + 1
                 break
             high = probe
             stride *= 2
     while low < high:
         probe = (low + high) >> 1
-        if heads[words * probe] < head:
+        if heads[probe] < head:
             low = probe + 1
         else:
             high = probe

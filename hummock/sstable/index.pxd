@@ -5,7 +5,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport Slice
-from hummock.sstable.block_cache cimport BlockEntry
 
 
 @cython.final
@@ -36,16 +35,11 @@ cdef class SstableIndex:
     # entry that is not in that block at or after the target is the first one of the next block
 
     cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil     # near that block if keys grow evenly
-    cdef Py_ssize_t find_near(
-        self, const uint64_t* heads, Py_ssize_t words, Slice user_key, uint64_t epoch) noexcept nogil
-    # the same by `heads` that are so many words apart
+    cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
+    # `find_block`, from such a guess
 
-    cdef Py_ssize_t find_row(
-        self, const BlockEntry* entries, Slice user_key, uint64_t epoch, Py_ssize_t* row) noexcept nogil
-    # the same by entries that `enter` filled. `row`: where in the block the key stands if keys grow evenly from its
-    # first to the next block's, less than the block's rows
-
-    cdef void enter(self, BlockEntry* entries) noexcept nogil           # the head of each block
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil
+    # where in the block of so many rows the key stands if keys grow evenly from its first to the next block's: in [0, rows)
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil

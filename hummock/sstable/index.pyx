@@ -20,7 +20,6 @@ from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
-from hummock.sstable.block_cache cimport ROWS_AT, BlockEntry
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 from hummock.sstable.head_search cimport row_near
 
@@ -147,7 +146,7 @@ cdef class SstableIndex:
         self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
-        return self.find_near(self.heads, 1, user_key, epoch)
+        return self.find_near(user_key, epoch, self.even_block(user_key))
 
     cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size
@@ -161,9 +160,7 @@ cdef class SstableIndex:
             return self.blocks - 1
         return <Py_ssize_t>(<double>(head - self.first_head) * self.blocks_per_head)
 
-    cdef Py_ssize_t find_near(
-        self, const uint64_t* heads, Py_ssize_t words, Slice user_key, uint64_t epoch
-    ) noexcept nogil:
+    cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
         cdef int order = memcmp(user_key.data, self.prefix.data, <size_t>shared) if shared > 0 else 0
         cdef Py_ssize_t low, high
@@ -173,40 +170,26 @@ cdef class SstableIndex:
         if order > 0:
             return self.blocks - 1
         head = head_of(user_key.data + shared, user_key.size - shared)
-        low = row_near(heads, words, self.blocks, head, self.even_block(user_key))      # the first not below
+        low = row_near(self.heads, self.blocks, head, guess)        # the first block whose head is not below
         high = low
-        while high < self.blocks and heads[words * high] == head and high - low < 8:
+        while high < self.blocks and self.heads[high] == head and high - low < 8:
             high += 1
         if high - low == 8:
             high = self.blocks                      # many equal heads: let the whole comparison find the end
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
 
-    cdef Py_ssize_t find_row(
-        self, const BlockEntry* entries, Slice user_key, uint64_t epoch, Py_ssize_t* row
-    ) noexcept nogil:
-        cdef Py_ssize_t block = self.find_near(<const uint64_t*>entries, 2, user_key, epoch), shared = self.prefix.size
-        cdef Py_ssize_t other = block + 1 if block + 1 < self.blocks else block - 1, guess
-        cdef Py_ssize_t rows = <Py_ssize_t>(entries[block].shown >> ROWS_AT)
-        cdef uint64_t head, first = entries[block].head, gap
-        if rows == 0:
-            rows = self.rows[block]
-        row[0] = rows >> 1
+    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1, guess
+        cdef uint64_t head, first = self.heads[block], gap
         if user_key.size < shared or other < 0:
-            return block
+            return rows >> 1
         head = head_of(user_key.data + shared, user_key.size - shared)
-        gap = entries[other].head - first if other > block else first - entries[other].head
+        gap = self.heads[other] - first if other > block else first - self.heads[other]
         if head <= first or gap == 0:
-            row[0] = 0 if gap > 0 else row[0]
-        else:
-            guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows + 0.5)
-            row[0] = guess if guess < rows else max(rows - 1, 0)
-        return block
-
-    cdef void enter(self, BlockEntry* entries) noexcept nogil:
-        cdef Py_ssize_t block
-        for block in range(self.blocks):
-            entries[block].head = self.heads[block]
+            return 0 if gap > 0 else rows >> 1
+        guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows + 0.5) if head - first < gap else rows
+        return guess if guess < rows else max(rows - 1, 0)
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high

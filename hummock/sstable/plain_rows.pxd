@@ -23,7 +23,7 @@ cdef inline Py_ssize_t plain_row(CachePlace* place, Py_ssize_t guess, Slice key,
             memcmp(key.data, place.prefix, <size_t>prefix) != 0):
         return ELSEWHERE
     head = head_of(key.data + prefix, each)
-    row = row_near(place.heads, 1, rows, head, min(guess, rows - 1))
+    row = row_near(place.heads, rows, head, min(guess, rows - 1))
     if row == rows:
         return rows
     if place.heads[row] != head:

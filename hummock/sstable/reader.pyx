@@ -145,7 +145,6 @@ cdef class SstableReader:
         cdef OpenedSstable opened = OpenedSstable(meta)
         if self.shelf is None:
             self.shelf = CacheShelf(self.door.cache, opened.index.blocks)
-            opened.index.enter(self.shelf.entries)
         self.metas.put(0, opened, meta.size_bytes, NULL)
         return opened
 
