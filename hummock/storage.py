@@ -104,7 +104,8 @@ class HummockStorage:
         self._is_closed = False
         self._node = node or f"store-{random_bytes(8).hex()}"
         self._local = LocalVersionManager(meta_client, self._node)
-        self._registry = UploadRegistry(meta_client, self._node, random_bytes)
+        self._registry = UploadRegistry(
+            meta_client, self._node, random_bytes, is_read=self._sstable_store.is_read)
         uploader = Uploader(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
         self._writes = WritePath(
             self.options, uploader, self._registry, metrics or Metrics(), self._changed,
@@ -162,6 +163,9 @@ class HummockStorage:
 
     def clear_uncommitted(self) -> None:
         self._writes.clear()
+        with self._changed:
+            self._forget_runs()
+        self._release_retired()
 
     def stats(self) -> StorageStats:
         """Where the store stands at this moment."""
@@ -284,9 +288,7 @@ class HummockStorage:
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
             self._settled += self._writes.advance(version)
             self._base, self._view = ReadView(version, (), runs, hold, self._base, self._committed_only), None
-            staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
-            shown = {_names(infos) for infos in (*(run.infos for run in runs), *staged)}
-            self._runs = {names: run for names, run in self._runs.items() if names in shown}
+            shown = self._forget_runs()
             self._changed.notify_all()
         self._sstable_store.retain(name for names in shown for name in names)
         self._release_retired()
@@ -361,11 +363,19 @@ class HummockStorage:
             run = self._runs[names] = SortedRun(self._sstable_store, sstables)
         return run
 
+    def _forget_runs(self) -> set[tuple[str, ...]]:
+        """Runs that no read begins with any more live as long as reads under way; the names of those that stay.
+        REQUIRES the lock.
+        """
+        committed = () if self._base is None else (run.infos for run in self._base.runs)
+        staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
+        shown = {_names(infos) for infos in (*committed, *staged)}
+        self._runs = {names: run for names, run in self._runs.items() if names in shown}
+        return shown
+
     def _release_retired(self) -> None:
         self._local.settle()
-        if self._settled:
-            settled = [self._settled.popleft() for _ in range(len(self._settled))]
-            self._registry.settle(settled)
+        self._registry.settle([self._settled.popleft() for _ in range(len(self._settled))])
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says.

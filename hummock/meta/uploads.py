@@ -22,11 +22,14 @@ class UploadRegistry:
     """Names of one node. Thread safe. Whoever renews the node's lease keeps its rows in force too."""
 
     def __init__(self, client: HummockMetaClient, node: str, random_bytes: RandomBytes = os.urandom,
-                 monotonic: Callable[[], float] = monotonic_seconds):
+                 monotonic: Callable[[], float] = monotonic_seconds,
+                 is_read: Callable[[str], bool] = lambda name: False):
         self._client, self._node = client, node
         self._random_bytes, self._monotonic = random_bytes, monotonic
         self._lock = threading.Lock()
+        self._is_read = is_read
         self._on_their_way: dict[str, set[str]] = {}    # names by registered prefix
+        self._given_up: set[str] = set()                # of these, what only reads that have begun still need
         self._prefix: str | None = None                 # of the next name
         self._serves_until = 0.0
 
@@ -46,20 +49,26 @@ class UploadRegistry:
         """Keeps the rows in force, apart from the lease's renewal."""
         self._client.renew_upload(self._node)
 
-    def settle(self, names: Iterable[str]) -> None:
-        """These files are in a version, or given up: they need no registration any more."""
+    def settle(self, names: Iterable[str] = ()) -> None:
+        """These files are in a version, or nothing: they need no registration any more. Neither do those that were
+        given up and that nobody reads by now.
+        """
         with self._lock:
-            for name in names:
+            unread = {name for name in self._given_up if not self._is_read(name)}
+            self._given_up -= unread
+            for name in (*names, *unread):
                 self._on_their_way.get(name_prefix(name), set()).discard(name)
             retired = self._retired()
         self._release(retired)
 
     def release(self) -> None:
-        """Gives up every file that is not settled; the next name begins a new prefix."""
+        """Gives up every file that is not settled, what is still read once that has ended; the next name begins a new
+        prefix.
+        """
         with self._lock:
-            retired, self._prefix = list(self._on_their_way), None
-            self._on_their_way.clear()
-        self._release(retired)
+            self._given_up.update(*self._on_their_way.values())
+            self._prefix = None
+        self.settle()
 
     def _begin_prefix(self) -> list[str]:
         """Registers the prefix of the next name; the prefixes that nothing needs any more."""

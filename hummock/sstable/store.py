@@ -52,6 +52,10 @@ class SstableStore:
             )
         return reader
 
+    def is_read(self, name: str) -> bool:
+        """Whether somebody holds the file's reader."""
+        return name in self._readers
+
     def meta(self, info: SstableInfo) -> SstableMeta:
         """The file's decoded meta. Raises `Corruption` naming the object when it is not what `info` says."""
         return self.reader(info).meta

@@ -5,14 +5,21 @@ import threading
 import pytest
 
 from hummock.errors import MetaStoreError
+from hummock.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
+from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import UPLOADS
 from hummock.meta.store import MetaOperations
 from hummock.meta.upload_table import read_uploads
 from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
+from hummock.meta.vacuum import Vacuum
 from hummock.object_store.base import is_sstable_name, name_prefix
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import StorageOptions, VacuumOptions
+from hummock.storage import HummockStorage
+from hummock.write_batch import WriteBatch
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
 
 LEASE_MS = 30_000
@@ -164,3 +171,41 @@ def test_a_commit_is_as_before_with_registered_names(parts):
     version = parts.manager.commit_epoch(session, epoch_of(1), [info])
     parts.registry.settle([info.name])
     assert [found.name for found in version.sstables] == [info.name]
+
+
+def test_what_is_still_read_when_it_is_given_up_keeps_its_row_until_nobody_reads_it(parts):
+    read = set()
+    parts.registry = UploadRegistry(parts.manager, "node", is_read=read.__contains__)
+    first, second = parts.registry.mint(), parts.registry.mint()
+    read.add(first)
+    parts.registry.release()
+    assert set(parts.rows) == {name_prefix(first)}
+    third = parts.registry.mint()
+    assert set(parts.rows) == {name_prefix(first), name_prefix(third)} and name_prefix(second) != name_prefix(third)
+    read.clear()
+    parts.registry.settle()
+    assert set(parts.rows) == {name_prefix(third)}
+
+
+def test_a_scan_reads_on_over_files_that_were_cleared_and_vacuum_takes_them_after_it():
+    clock, truth = StandingClock(), MemoryMetaStore()
+    objects = MemoryObjectStore(clock)
+    manager = HummockManager(truth, objects, clock)
+    vacuum = Vacuum(truth, objects, clock, options=VacuumOptions(grace_ms=0, tombstone_ms=0))
+    rows = [(user_key(1, 0, b"%03d" % number), b"v" * 50) for number in range(100)]
+    options = StorageOptions(block_bytes=200, block_cache_bytes=1)
+    with HummockStorage(manager, objects, options, session=manager.claim_writer()) as store:
+        store.ingest_batch(WriteBatch(rows), epoch_of(1))
+        store.seal_epoch(epoch_of(1))
+        store.sync(epoch_of(1))
+        with store.scan(KeyRange.table(1), epoch_of(1)) as scan:
+            found = list(scan.next_batch(3))
+            store.clear_uncommitted()
+            vacuum.run()
+            while (batch := scan.next_batch(10)) is not None:
+                found += batch
+        assert found == rows
+        del scan, batch
+        store.commit(epoch_of(2))
+        vacuum.run()
+        assert [meta.path for meta in objects.list("sst/")] == []
