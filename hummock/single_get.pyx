@@ -4,8 +4,8 @@ On a store larger than the processor's caches a get costs what it waits for memo
 everything is asked for as soon as its place is known: the lines of several runs' filters together; then, from where
 the index lets the row stand among evenly growing keys, its head, offsets, key and value at once, before any of them
 was looked at. In a run where the keys of late were found, that is before its filter has answered; elsewhere it would
-bring lines for nothing. What is not at hand (a file or block to be read, a key that may stand in the next block) goes on as a
-PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
+bring lines for nothing. What is not at hand (a file or block to be read, a key that may stand in the next block) goes
+on as a PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -41,7 +41,8 @@ cdef inline PyObject* used(CachePlace* place) noexcept:
 
 cdef inline void prefetch_rows(CachePlace* place, Py_ssize_t row) noexcept nogil:
     """Asks for the block and for the lines where `row` (a guess) begins, none of which is waited for."""
-    cdef const uint8_t* value = <const uint8_t*>place.heads - place.values_before + <Py_ssize_t>(place.value_bytes * row)
+    cdef const uint8_t* value = <const uint8_t*>place.heads - place.values_before
+    value += <Py_ssize_t>(place.value_bytes * row)
     if place.value != NULL:
         prefetch_line(place.heads + row)
         prefetch_lines(value, place.value_bytes)

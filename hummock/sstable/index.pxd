@@ -39,7 +39,7 @@ cdef class SstableIndex:
     # `find_block`, from such a guess
 
     cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil
-    # where in the block of so many rows the key stands if keys grow evenly from its first to the next block's: in [0, rows)
+    # where in the block of so many rows the key stands if keys grow evenly from its first to the next block's
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil

@@ -69,7 +69,9 @@ cdef class SplitSstableBuilder:
         if entry.high >> 16 >= self.next_border:
             self.pass_border(entry.high >> 16)
             return (<SstableBuilder>self.current).order_of(entry) < 0
-        return (<SstableBuilder>self.current).bytes_so_far() >= self.sstable_bytes and (<SstableBuilder>self.current).order_of(entry) < 0
+        if (<SstableBuilder>self.current).bytes_so_far() < self.sstable_bytes:
+            return False
+        return (<SstableBuilder>self.current).order_of(entry) < 0
 
     cdef void pass_border(self, uint64_t place) noexcept nogil:
         """Finds the first border behind `place`."""

@@ -46,7 +46,8 @@ cdef class MemTable:
 
     def __init__(self, name: str = "", show_key=None, *, bint is_lenient=False, bint keeps_old=False):
         """`name` and `show_key(user key) -> object` serve errors. `is_lenient`: a contradiction is logged, one line
-        for each call, and its operation carried out as it came. `keeps_old`: a drain says what updated rows were before.
+        for each call, and its operation carried out as it came. `keeps_old`: a drain says what updated rows were
+        before.
         """
         self.name, self.show_key, self.is_lenient, self.keeps_old = name, show_key, is_lenient, keeps_old
         self.index = KeyIndex()
@@ -170,8 +171,8 @@ cdef class MemTable:
 
     def drain(self):
         """What this epoch changes, as a list of (WriteBatch, old) with ascending, disjoint keys (usually one, none
-        when nothing changed), and forgets it. A batch ends at 1 GiB. `old`: a BinaryColumn of the values before that were
-        kept, null where none was; None unless `keeps_old`.
+        when nothing changed), and forgets it. A batch ends at 1 GiB. `old`: a BinaryColumn of the values before that
+        were kept, null where none was; None unless `keeps_old`.
         """
         cdef BatchWriter out = BatchWriter()
         cdef BinaryColumnBuilder olds = BinaryColumnBuilder()

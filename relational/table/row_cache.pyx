@@ -2,8 +2,8 @@
 
 Records lie in a ring in the order in which they came; the oldest goes first, unless it was asked for since: then it is
 spared once and moves to the front. Where more rows go than are found again, only every second key, fourth, eighth … is
-kept when it is missed, always the same ones, until they have room. All memory, the table of places included, is of the budget, and it is touched only as
-it is filled. One thread at a time.
+kept when it is missed, always the same ones, until they have room. All memory, the table of places included, is of
+the budget, and it is touched only as it is filled. One thread at a time.
 """
 
 cimport cython
@@ -322,7 +322,8 @@ cdef class RowCache:
         record = <Record*>(self.ring + self.tail)
         span = record.span
         self.tail += span
-        if record.is_live and record.is_asked and is_sparing and (self.is_wrapped or self.ring_bytes - self.head >= span):
+        if (record.is_live and record.is_asked and is_sparing
+                and (self.is_wrapped or self.ring_bytes - self.head >= span)):
             record.is_asked = False
             at = self.place_at(record)
             memmove(self.ring + self.head, record, <size_t>span)
