@@ -264,7 +264,7 @@ class Lmdb(Engine):
 class SlateDb(Engine):
     name, module = "slatedb", "slatedb"
     settings = "uniffi binding, file:// without fsync, no WAL, 64 KB blocks, lz4, bloom 10 bits"
-    rows_limit = 200_000
+    rows_limit = 50_000
 
     def __init__(self, folder: Path, cache_bytes: int = CACHE_BYTES, *, url: str | None = None):
         from slatedb import uniffi
