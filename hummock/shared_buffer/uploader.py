@@ -1,9 +1,8 @@
 """Uploader: batches of the shared buffer become one sorted run of durable SSTs.
 
 All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
-wrote; of several operations on a key within one pure epoch only the newest is written. Files are built on the
-caller's thread, without the GIL, and leave in pieces meanwhile as those of a compaction do; building waits while
-its share of `upload_bytes` is on its way.
+wrote; of several operations on a key within one pure epoch only the newest is written. Building waits while its share
+of `upload_bytes` is on its way.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from hummock.compaction.crew import Crew
-from hummock.compaction.departure import Departure
-from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.retention import RetentionIterator
+from hummock.compaction.write_run import write_run
 from hummock.errors import HummockError
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
@@ -23,14 +20,10 @@ from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
-from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.reader import SstableReader
-from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
 from hummock.table_rules import Tables
 
-PUT_THREADS = 4  # files that leave at the same time, while the next one is built
-PIECE_BYTES = 5 << 20  # of a file, that leave together
 NO_RULES: Tables = {}
 
 
@@ -73,36 +66,17 @@ class Uploader:
     def _build(self, task: UploadTask, tables: Tables, minted: list[str],
                is_cancelled: Callable[[], bool]) -> list[SstableOutput]:
         """The files, durable and without their data. All names go to `minted`."""
-        policy = filter_policy(self._options.filter_policy, self._options.filter_bits_per_key)
-        prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-        departure, crew = Departure(self._store.object_store, self._room_bytes), Crew("upload")
-
         def mint() -> str:
             minted.append(self._mint_name())
             return minted[-1]
 
-        def take(output: SstableOutput) -> None:
+        def check() -> None:
             if is_cancelled():
                 raise UploadCancelled
-            departure.finish(output)
 
-        data_bytes = min(PIECE_BYTES, task.size_bytes + 4 * self._options.block_bytes)
-        is_large = task.size_bytes > self._options.sstable_bytes        # perhaps several files
-        builder = SplitSstableBuilder(
-            self._options, policy, mint, prefixes, (), data_bytes, departure.file, is_served=is_large)
-        try:
-            builder.prepare()
-            for _ in range(PUT_THREADS if is_large else 1):
-                crew.start(departure.serve)
-            if is_large:
-                crew.start(builder.serve)
-            run_pipeline(_rows_of(task), builder, take, flush=task.flush)
-            return list(departure.wait())
-        finally:
-            builder.stop()
-            departure.stop()
-            crew.join()
-            departure.close()
+        return write_run(
+            _rows_of(task), task.size_bytes, self._store.object_store, self._options, mint, name="upload",
+            room_bytes=self._room_bytes, tables=tables, flush=task.flush, before_each=check)
 
     def _let_go(self, names: list[str]) -> None:
         """Tells that they stand for nothing; where that fails too their registration runs out."""
