@@ -23,6 +23,7 @@ HummockError
 ├── InvalidOption               also ValueError
 ├── DiskCacheInUse              another process keeps its disk cache in the directory
 ├── SstableRefused              a commit names a file that may not enter a version
+├── LoadRefused                 a bulk load that may not enter a version, whole as it is
 ├── InvalidTask                 also ValueError: bytes that are no compact task, spec or result
 ├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
 ├── TaskCancelled               a compaction was told to stop
@@ -238,6 +239,17 @@ class SstableRefused(HummockError):
 
     def __str__(self) -> str:
         return f"sstable {self.name} is refused: {self.reason}"
+
+
+class LoadRefused(HummockError):
+    """Load `load_id` may not enter a version; nothing of it did."""
+
+    def __init__(self, load_id: str, reason: str):
+        super().__init__(load_id, reason)
+        self.load_id, self.reason = load_id, reason
+
+    def __str__(self) -> str:
+        return f"load {self.load_id!r} is refused: {self.reason}"
 
 
 class InvalidTask(HummockError, ValueError):

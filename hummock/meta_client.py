@@ -12,6 +12,7 @@ from typing import Protocol
 
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
+from hummock.load import LoadAnswer, LoadedFiles
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
@@ -61,8 +62,11 @@ class HummockMetaClient(Protocol):
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch,
                      sstables: Sequence[SstableInfo], *, tables: Mapping[int, TableRules | None] = NO_RULES,
-                     dropped_tables: Iterable[int] = ()) -> HummockVersion:
+                     dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """The version with `epoch` committed. Repeating a call that succeeded gives its answer again."""
+
+    def load_answer(self, load_id: str) -> LoadAnswer | None:
+        """What became of a load; None: it was never committed, or so long ago that it is forgotten."""
 
     def pin_version(self, node: str) -> HummockVersion:
         """The newest version; its files stay until `unpin_version_before` passes it or the lease ends."""

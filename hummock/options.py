@@ -81,6 +81,7 @@ class MetaOptions:
     lease_ms: int = 30_000                  # a process that does not renew within this loses its pins
     checkpoint_deltas: int = 64             # deltas kept before they are folded into a checkpoint
     commits_remembered: int = 64            # answers of the newest commits, for repeated calls
+    loads_remembered: int = 1_000           # answers of the newest bulk loads, which are known by their ids so long
     transaction_attempts: int = 16          # tries against other processes before giving up
     acknowledge_ms: int = 30_000            # wait of a commit for slow subscribers
     busy_timeout_ms: int = 10_000           # wait for another process inside the database

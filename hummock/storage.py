@@ -31,6 +31,7 @@ from hummock.errors import (
 )
 from hummock.iterator.collect import BatchCollector
 from hummock.key import KeyRange
+from hummock.load import LoadedFiles
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
 from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
@@ -133,12 +134,13 @@ class HummockStorage:
         *,
         tables: Mapping[int, TableRules | None] = NO_RULES,
         dropped_tables: Iterable[int] = (),
+        loads: Sequence[LoadedFiles] = (),
     ) -> None:
-        """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules.
+        """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules, and loads.
 
         From this version on a dropped table has no rows, at older epochs neither, and its id is never used again.
         Commits of several threads go in the order of their epochs. `Fenced` where the role was lost: from then on
-        every write raises it, while reads go on.
+        every write raises it, while reads go on. `LoadRefused` where a load may not enter: nothing was committed.
         """
         session = self.session
         if session is None:
@@ -147,10 +149,21 @@ class HummockStorage:
         self._writes.commit(
             epoch,
             lambda epoch, sstables: self.meta_client.commit_epoch(
-                session, epoch, sstables, tables=tables, dropped_tables=dropped
+                session, epoch, sstables, tables=tables, dropped_tables=dropped, loads=loads
             ),
         )
         self.wait_epoch(epoch)
+
+    @contextmanager
+    def upload_prefix(self) -> Iterator[str]:
+        """What the names of files may begin with that other processes write for a load.
+
+        Vacuum leaves them alone until the block ends, while this store lives and follows versions; by then they are
+        in a version, or nothing.
+        """
+        self._open_base()
+        with self._registry.prefix() as prefix:
+            yield prefix
 
     def follow_versions(self) -> None:
         """From here on what other processes commit is seen every `refresh_ms`, and this one's pins are kept."""

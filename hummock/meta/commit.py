@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
+from hummock.load import LoadedFiles
+from hummock.meta.load_table import place_loads, remember_loads
 from hummock.meta.records import (
     COMMITS,
     WRITER,
@@ -34,7 +36,7 @@ from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """`epoch` with its files; `operations`, rules and dropped tables take effect in the same transaction."""
+    """`epoch` with its files and loads; `operations`, rules and dropped tables take effect in the same transaction."""
 
     session: WriterSession
     epoch: Epoch
@@ -42,17 +44,27 @@ class CommitRequest:
     operations: MetaOperations = NONE
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)
     dropped_tables: tuple[int, ...] = ()
+    loads: tuple[LoadedFiles, ...] = ()
 
     def __post_init__(self) -> None:
         for table_id in (*self.tables, *self.dropped_tables):
             if type(table_id) is not int or not 0 <= table_id < U32:
                 raise InvalidOption("table id", table_id, f"an integer of 0 .. {U32 - 1}")
 
+    @property
+    def entering(self) -> tuple[SstableInfo, ...]:
+        """All files, those of the loads last."""
+        return (*self.sstables, *(info for load in self.loads for info in load.sstables))
+
+    def load_of(self, name: str) -> str | None:
+        """The id of the load that file `name` is part of."""
+        return next((load.load_id for load in self.loads for info in load.sstables if info.name == name), None)
+
     def check_files(self, version: HummockVersion) -> None:
         """Raises `SstableRefused` for a file that may not enter at this epoch, or not twice."""
-        entering = {info.name for info in self.sstables}
+        entering = {info.name for info in self.entering}
         held = {info.name for info in version.sstables if info.name in entering}
-        for info in self.sstables:
+        for info in self.entering:
             if not is_sstable_name(info.name):
                 raise SstableRefused(info.name, "its name is not 32 hexadecimal digits")
             if info.name in held:
@@ -60,15 +72,12 @@ class CommitRequest:
             held.add(info.name)
             if info.rows <= 0 or info.data_bytes <= 0 or info.smallest > info.largest:
                 raise SstableRefused(info.name, "it is empty or its smallest key is above its largest")
+        for info in self.sstables:
             self._check_epochs(info, version.max_committed_epoch)
 
     def _check_epochs(self, info: SstableInfo, committed: Epoch) -> None:
         if info.global_epoch:
-            if info.global_epoch != self.epoch:
-                raise SstableRefused(info.name, f"it is of epoch {info.global_epoch}, not of {self.epoch}")
-            if info.stale_rows:
-                raise SstableRefused(info.name, "it holds several versions of a key under one epoch")
-            return
+            raise SstableRefused(info.name, "a load alone has files whose epoch its commit gives")
         if info.min_epoch > info.max_epoch or pure_epoch(info.max_epoch) > self.epoch:
             raise SstableRefused(info.name, f"it holds epochs {info.min_epoch} to {info.max_epoch}, "
                                             f"which is more than epoch {self.epoch}")
@@ -84,11 +93,11 @@ class CommitRequest:
                 if mark not in known and not version.max_committed_epoch < mark.epoch <= self.epoch:
                     raise InvalidEpoch(mark.epoch, f"is no epoch of this commit, as a watermark of table {table_id}")
 
-    def plan(self, position: LogPosition, meta_store: MetaStore,
-             options: MetaOptions) -> tuple[MetaOperations, LogPosition]:
+    def plan(self, position: LogPosition, meta_store: MetaStore, options: MetaOptions,
+             last_level: int) -> tuple[MetaOperations, LogPosition]:
         """The transaction that commits on top of `position`, and the position after it.
 
-        REQUIRES `epoch` above the committed one. Raises `SstableRefused`.
+        REQUIRES `epoch` above the committed one. Raises `SstableRefused`, `LoadRefused`.
         """
         self.check_files(position.version)
         self.check_watermarks(position.version)
@@ -99,18 +108,23 @@ class CommitRequest:
             # The greatest id of a run's files names the run: newer runs get greater ids, and none repeats.
             added.append(RunAddition(0, file_id - 1, numbered))
         version = position.version
+        landed, answers, unmoved = place_loads(self.loads, self.epoch, version, self.sstables, file_id, last_level,
+                                               meta_store)
+        file_id += sum(len(load.sstables) for load in self.loads)
+        added += landed
         delta = VersionDelta(version.id + 1, self.epoch, version.safe_epoch, tuple(added), (),
                              dict(self.tables), self.dropped_tables)
         logged, after = append(position, delta, file_id, options.checkpoint_deltas)
         # The writer is checked first: a former writer learns that it was replaced, not that a row changed.
         guard = MetaOperations(require={WRITER: encode(self.session)})
-        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in self.sstables})
+        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in self.entering})
         answer = CommitAnswer(self.epoch, self.session.generation, after.version.id,
-                              names_digest(self.sstables))
+                              names_digest(self.entering))
         remembered = MetaOperations(put={commit_key(self.epoch): encode(answer)})
+        remembered += remember_loads(answers, meta_store, options.loads_remembered)
         if after.head.checkpoint_id == after.version.id:
             remembered += _forgotten(meta_store, options.commits_remembered)
-        return guard + logged + unvacuumed + self.operations + remembered, after
+        return guard + logged + unmoved + unvacuumed + self.operations + remembered, after
 
     def is_answered(self, meta_store: MetaStore) -> bool:
         """Whether this very commit happened. Raises `InvalidEpoch` if its epoch got other files by it."""
@@ -121,7 +135,7 @@ class CommitRequest:
         answer = decode(CommitAnswer, key, row)
         if answer.generation != self.session.generation:
             return False
-        if answer.digest != names_digest(self.sstables):
+        if answer.digest != names_digest(self.entering):
             raise InvalidEpoch(self.epoch, "was committed with other files")
         return True
 

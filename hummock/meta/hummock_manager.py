@@ -18,6 +18,7 @@ from hummock.errors import (
     EpochTooOld,
     Fenced,
     InvalidEpoch,
+    LoadRefused,
     MetaStoreError,
     OutcomeUnknown,
     PreconditionFailed,
@@ -25,12 +26,14 @@ from hummock.errors import (
     SstableRefused,
 )
 from hummock.key import KeyRange
+from hummock.load import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction_manager import CompactionManager, raise_safe_epoch
 from hummock.meta.compaction_records import RunningTask, TaskAnswer
+from hummock.meta.load_table import read_load
 from hummock.meta.notification import TopicSubscription
 from hummock.meta.pin_table import PinTable
-from hummock.meta.records import HEAD, VACUUMED, WRITER, decode, encode, lease_key
+from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_table import UploadTable
 from hummock.meta.version_keeper import Change, VersionKeeper, retry_overtaken
@@ -131,18 +134,19 @@ class HummockManager:
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch, sstables: Sequence[SstableInfo], *,
                      operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULES,
-                     dropped_tables: Iterable[int] = ()) -> HummockVersion:
+                     dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """A version with `epoch` committed and its files readable, durable, and known to all subscribers.
 
-        One transaction with the caller's `operations`, the rules by table id (None removes them) and
-        the tables whose rows compaction may drop from now on. A call that is repeated because its answer was
-        lost succeeds again and changes nothing. Raises `Fenced`, `InvalidEpoch` (not pure, or not above the
-        committed epoch), `SstableRefused`, `PreconditionFailed` (of the caller's own requirements),
-        `OutcomeUnknown` where even reading again failed: then the caller repeats the call.
+        One transaction with the caller's `operations`, the rules by table id (None removes them), the tables
+        whose rows compaction may drop from now on, and the loads, whose rows are of `epoch` and newer than all else
+        of it. A call that is repeated because its answer was lost succeeds again and changes nothing. Raises
+        `Fenced`, `InvalidEpoch` (not pure, or not above the committed epoch), `SstableRefused`, `LoadRefused`,
+        `PreconditionFailed` (of the caller's own requirements), `OutcomeUnknown` where even reading again failed:
+        then the caller repeats the call.
         """
         began = monotonic_seconds()
         request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
-                                tuple(dropped_tables))
+                                tuple(dropped_tables), tuple(loads))
         self._keeper.change(lambda position: self._plan_commit(request, position),
                             lambda error: self._refuse_commit(request, error))
         self.metrics.commit_seconds.observe(monotonic_seconds() - began)
@@ -151,7 +155,7 @@ class HummockManager:
     def _plan_commit(self, request: CommitRequest, position: LogPosition) -> Change | None:
         committed = position.version.max_committed_epoch
         if request.epoch > committed:
-            return request.plan(position, self._meta_store, self.options)
+            return request.plan(position, self._meta_store, self.options, self.compaction_options.last_level)
         if request.is_answered(self._meta_store):
             return None
         self._check_writer(request.session)
@@ -164,9 +168,17 @@ class HummockManager:
             if not request.is_answered(self._meta_store):
                 self._check_writer(request.session)
         elif error.key.startswith(VACUUMED):
-            raise SstableRefused(error.key.removeprefix(VACUUMED), "vacuum removes it") from error
-        elif error.key != HEAD:
+            name = error.key.removeprefix(VACUUMED)
+            load_id = request.load_of(name)
+            if load_id is not None:
+                raise LoadRefused(load_id, f"vacuum removes its file {name}") from error
+            raise SstableRefused(name, "vacuum removes it") from error
+        elif error.key not in (HEAD, TASKS) and not error.key.startswith(LOADS):
             raise error
+
+    def load_answer(self, load_id: str) -> LoadAnswer | None:
+        """What became of the load; None: it was never committed, or so long ago that it is forgotten."""
+        return read_load(self._meta_store, load_id)
 
     def _check_writer(self, session: WriterSession) -> None:
         row = self._meta_store.get(WRITER)

@@ -13,6 +13,7 @@
     hummock/task/<id>           a compact task under way, its attempt and its lease
     hummock/report/<id>         what the newest reports of compact tasks answered
     hummock/upload/<prefix>     a process whose files with that name prefix are on their way into a version
+    hummock/load/<id>           what became of the newest bulk loads
     hummock/stale/<version>     names of the files that this version no longer holds
 """
 
@@ -25,6 +26,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreError
+from hummock.load import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
 from hummock.record import MALFORMED
@@ -45,6 +47,7 @@ TASK = "hummock/task/"
 WANTED = "hummock/wanted/"
 REPORTS = "hummock/report/"
 UPLOADS = "hummock/upload/"
+LOADS = "hummock/load/"
 STALE = "hummock/stale/"
 NODE_CHARACTERS_LIMIT = 64
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
@@ -122,11 +125,12 @@ class TaskAnswer:
     error: str
 
 
-Record = TypeVar("Record", Head, CommitAnswer, Lease, Upload, Tombstone, TaskCounter, TaskAnswer, WriterSession)
+Record = TypeVar("Record", Head, CommitAnswer, LoadAnswer, Lease, Upload, Tombstone, TaskCounter, TaskAnswer,
+                 WriterSession)
 Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 
-def encode(record: Head | CommitAnswer | Lease | Upload | Tombstone | TaskCounter | TaskAnswer
+def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone | TaskCounter | TaskAnswer
            | WriterSession) -> bytes:
     return _dump({"format": FORMAT, **asdict(record)})
 
@@ -159,6 +163,10 @@ def delta_key(version_id: int) -> str:
 
 def commit_key(epoch: int) -> str:
     return f"{COMMITS}{epoch:020d}"
+
+
+def load_key(load_id: str) -> str:
+    return LOADS + load_id
 
 
 def lease_key(node: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from hummock.epoch import monotonic_seconds
 from hummock.meta_client import HummockMetaClient
@@ -44,6 +45,16 @@ class UploadRegistry:
             self._on_their_way[self._prefix].add(name)
         self._release(retired)
         return name
+
+    @contextmanager
+    def prefix(self) -> Iterator[str]:
+        """A registered prefix for names that others mint and write; it is given back when the block ends."""
+        prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
+        self._client.register_upload(self._node, prefix)
+        try:
+            yield prefix
+        finally:
+            self._client.release_upload(self._node, prefix)
 
     def renew(self) -> None:
         """Keeps the rows in force, apart from the lease's renewal."""

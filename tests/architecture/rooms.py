@@ -45,6 +45,7 @@ ROOM_OF = {
     **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
     **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
     "hummock.sstable.info": "hummock.sstable.info",
+    "hummock.load": "hummock.sstable.info",
     "hummock.compaction.task": "hummock.compaction.task",
     "hummock.meta.store": "hummock.meta.store",
     "hummock.state_store": "hummock.state_store",

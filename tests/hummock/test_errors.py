@@ -30,6 +30,7 @@ ARGUMENTS = {
     "InvalidEpoch": (7, "is not pure"),
     "InvalidOption": ("codec", "zip", "one of none, lz4, zstd"),
     "SstableRefused": ("ab", "was vacuumed"),
+    "LoadRefused": ("nightly", "table 7 was dropped"),
     "InvalidTask": ("compact task", "no id"),
     "TaskRefused": (7, "its lease ran out"),
     "TaskCancelled": (7,),

@@ -11,9 +11,10 @@ import pytest
 
 from hummock.compaction.execute import run_ranges
 from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskKind
-from hummock.epoch import Epoch
-from hummock.errors import Corruption, SstableRefused
+from hummock.epoch import SPILL_MASK, Epoch
+from hummock.errors import Corruption, LoadRefused
 from hummock.key import KeyRange
+from hummock.load import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -45,8 +46,7 @@ class Loaded:
             for _ in range(3)
         ]
         self.write(0, E1)
-        self.info = replace(self.built(self.layers[1]), global_epoch=E2)
-        self.manager.commit_epoch(self.session, E2, (self.info,))
+        self.manager.commit_epoch(self.session, E2, (), loads=(LoadedFiles("load", (self.built(self.layers[1]),)),))
         self.write(2, E3)
 
     def write(self, layer, epoch):
@@ -100,20 +100,20 @@ def test_a_compaction_writes_the_epoch_that_stands_for_them(seed):
 
 
 def test_what_a_version_says_of_it_is_its_epoch():
-    info = Loaded(1).info
+    (info,) = (info for info in Loaded(1).manager.version.sstables if info.global_epoch)
     assert (info.min_epoch, info.max_epoch) == (BUILT, BUILT)
-    assert (info.oldest_epoch, info.newest_epoch) == (E2, E2)
+    assert info.oldest_epoch == info.newest_epoch == E2 | SPILL_MASK
     assert replace(info, global_epoch=0).newest_epoch == BUILT
 
 
 def test_two_versions_of_a_key_cannot_stand_under_one_epoch():
-    loaded = Loaded(2)
+    Loaded(2)
     builder = SstableBuilder(StorageOptions(block_bytes=1), filter_policy("none"), "cd" * 16)
     builder.put(b"a", 2 << 16, b"new")
     builder.put(b"a", 1 << 16, b"old")
     output = builder.finish()
+    with pytest.raises(LoadRefused, match="several versions"):
+        LoadedFiles("load", (output.info,))
     info = replace(output.info, global_epoch=E4)
-    with pytest.raises(SstableRefused):
-        loaded.manager.commit_epoch(loaded.session, E4, (info,))
     with pytest.raises(Corruption, match="one version of a key"):
         SstableMeta.decode(bytes(output.meta), info, "m")

@@ -14,6 +14,7 @@ from hummock.errors import (
     PreconditionFailed,
     SstableRefused,
 )
+from hummock.load import LoadedFiles
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
@@ -84,7 +85,7 @@ class TestCommit:
     @pytest.mark.parametrize("fields", [
         {"name": "short"}, {"name": "G" * 32}, {"rows": 0}, {"data_bytes": 0},
         {"smallest": b"z", "largest": b"a"}, {"max_epoch": epoch_of(4)}, {"min_epoch": epoch_of(1)},
-        {"min_epoch": epoch_of(3) | 5, "max_epoch": epoch_of(3) | 4}, {"global_epoch": epoch_of(2)},
+        {"min_epoch": epoch_of(3) | 5, "max_epoch": epoch_of(3) | 4}, {"global_epoch": epoch_of(3)},
     ])
     def test_a_file_that_does_not_fit_the_epoch_is_refused(self, manager, writer, files, fields):
         manager.commit_epoch(writer, epoch_of(1), [])
@@ -95,8 +96,8 @@ class TestCommit:
     def test_spill_offsets_and_several_epochs_fit_into_one_commit(self, manager, writer, files):
         manager.commit_epoch(writer, epoch_of(1), [])
         info = files.make(3, min_epoch=epoch_of(2), max_epoch=epoch_of(3) | 0xFFFF)
-        loaded = files.make(3, min_epoch=0, max_epoch=0, global_epoch=epoch_of(3))
-        assert len(names_of(manager.commit_epoch(writer, epoch_of(3), [info, loaded]))) == 2
+        loaded = LoadedFiles("load", (files.make(3, min_epoch=0, max_epoch=0),))
+        assert len(names_of(manager.commit_epoch(writer, epoch_of(3), [info], loads=[loaded]))) == 2
 
     def test_a_name_enters_once(self, manager, writer, files):
         info = files.make(1)

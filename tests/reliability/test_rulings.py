@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.compaction import execute
+from hummock.compaction import execute, write_run
 from hummock.errors import (
     Corruption,
     EpochTooOld,
@@ -29,10 +29,10 @@ from hummock.errors import (
     TaskRefused,
 )
 from hummock.key import user_key
+from hummock.load import LoadedFiles
 from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.shared_buffer import uploader
 from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
 from hummock.table_rules import PrefixRule, TableRules
 from hummock.write_batch import WriteBatch
@@ -183,7 +183,7 @@ def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(co
 
 def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monkeypatch):
     ran = []
-    for room in (uploader, execute):
+    for room in (write_run, execute):
         real = room.run_pipeline
         monkeypatch.setattr(room, "run_pipeline", lambda *given, real=real, room=room, **how: (
             ran.append(room.__name__), real(*given, **how))[1])
@@ -191,7 +191,7 @@ def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monke
     lab.commit(1, keys("ab"))
     lab.commit(2, keys("bc"))
     lab.compact()
-    assert ran == [uploader.__name__, uploader.__name__, execute.__name__]
+    assert ran == [write_run.__name__, write_run.__name__, execute.__name__]
 
 
 def test_s9_unknown_sections_are_skipped_unless_they_are_required():
@@ -391,9 +391,8 @@ def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
     meta = encode_meta(record, *(bytes(read_sections(output.meta, "m")[tag]) for tag in (2, 3)), [])
     lab.objects.put(sstable_meta_path(name), meta)
     info = replace(record, meta_bytes=len(meta), meta_digest=digest_of(meta))
-    with pytest.raises(SstableRefused):         # of another barrier's commit
-        lab.manager.commit_epoch(lab.store.session, at(3), [replace(info, global_epoch=at(4))])
-    lab.manager.commit_epoch(lab.store.session, at(3), [replace(info, global_epoch=at(3))])
+    lab.manager.commit_epoch(lab.store.session, at(3), (), loads=[LoadedFiles("load", (info,))])
+    assert lab.manager.load_answer("load").level == 0       # a written row lies beneath
     lab.store.wait_epoch(at(3))
     lab.manager.pin_snapshot("reader", at(2))
     before, after = [(b"a", b"written"), (b"b", b"written")], [(b"a", b"written"), (b"b", b"loaded"), (b"c", b"loaded")]

@@ -1,0 +1,72 @@
+"""LoadedFiles: files that were built before anybody knew their epoch, on their way into a commit.
+
+Their entries stand under a placeholder and get the epoch of the commit, above all else that it wrote. A load enters
+whole and once: its id is remembered with what became of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hummock.epoch import SPILL_MASK, Epoch
+from hummock.errors import LoadRefused
+from hummock.sstable.info import SstableInfo
+
+LOAD_ID_CHARACTERS_LIMIT = 64
+PLACEHOLDER = Epoch(1 << 16)    # under which the entries of a load's files are built
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """A sorted run with one entry for each user key; the tables that it writes are written by nobody else meanwhile.
+
+    Raises `LoadRefused` for files that are no such run.
+    """
+
+    load_id: str
+    sstables: tuple[SstableInfo, ...]       # ascending, disjoint, without an epoch or an id
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.load_id) <= LOAD_ID_CHARACTERS_LIMIT or not all(
+                letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in self.load_id):
+            raise LoadRefused(self.load_id, "its id is not 1 to 64 letters, digits, '-', '_' or '.'")
+        for info in self.sstables:
+            if info.stale_rows:
+                raise LoadRefused(self.load_id, f"file {info.name} holds several versions of a key")
+            if info.global_epoch or info.id:
+                raise LoadRefused(self.load_id, f"file {info.name} has an epoch or a number already")
+        for left, right in pairwise(self.sstables):
+            if left.largest >= right.smallest:
+                raise LoadRefused(self.load_id, f"files {left.name} and {right.name} are not in order")
+
+    @property
+    def table_ids(self) -> frozenset[int]:
+        return frozenset(table_id for info in self.sstables for table_id in info.table_ids)
+
+    @property
+    def rows(self) -> int:
+        return sum(info.rows for info in self.sstables)
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(info.data_bytes for info in self.sstables)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAnswer:
+    """What became of a load: its files, whose names have `digest`, entered with `epoch`. Level 0: above all others."""
+
+    load_id: str
+    epoch: int
+    version_id: int
+    level: int
+    files: int
+    rows: int
+    data_bytes: int
+    digest: str
+
+
+def epoch_of_load(epoch: Epoch) -> Epoch:
+    """What stands for the epoch of every entry of a load that `epoch` commits: nothing of that epoch is newer."""
+    return Epoch(epoch | SPILL_MASK)

@@ -1,0 +1,44 @@
+"""Sorted rows become the files of a load: what a task of a bulk load, wherever it runs, ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hummock.compaction.write_run import write_run
+from hummock.iterator.base import HummockIterator
+from hummock.iterator.merge import MergeIterator
+from hummock.load import PLACEHOLDER
+from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
+from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
+from hummock.sstable.info import SstableInfo
+from hummock.table_rules import Tables
+from hummock.write_batch import WriteBatch
+
+NO_RULES: Tables = {}
+
+
+def write_load(
+    rows: HummockIterator,
+    size_bytes: int,
+    store: ObjectStore,
+    options: StorageOptions,
+    mint_name: Callable[[], str],
+    *,
+    tables: Tables = NO_RULES,
+    borders: Iterable[tuple[int, int]] = (),
+) -> tuple[SstableInfo, ...]:
+    """Durable files of `rows`: ascending user keys, each once, under the placeholder epoch.
+
+    `size_bytes`: of keys and values, about. `mint_name` gives names of a prefix that is registered. `tables` and
+    `borders` as in `write_run`. After an error what was written is left to vacuum.
+    """
+    outputs = write_run(rows, size_bytes, store, options, mint_name, name="load", tables=tables, borders=borders,
+                        room_bytes=options.upload_bytes // options.uploads_in_flight)
+    return tuple(output.info for output in outputs)
+
+
+def rows_of_batches(batches: Sequence[WriteBatch]) -> HummockIterator:
+    """The rows of ascending, disjoint batches as `write_load` takes them."""
+    return MergeIterator([SharedBufferChainIterator(
+        tuple(SharedBufferBatch(batch, PLACEHOLDER) for batch in batches if len(batch)))])
