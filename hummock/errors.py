@@ -33,6 +33,10 @@ HummockError
 ├── SnapshotExpired             a lease ran out and what it protected is gone
 ├── WaitEpochTimeout            also TimeoutError
 ├── SharedBufferFull            writes outran uploads beyond the limit
+├── SparkMissing                also ImportError: Spark was asked for where pyspark or Java is not installed
+├── ExecutorUnfit               an executor cannot do our tasks; says what to do about it
+├── SparkJobFailed              a job on Spark ended without its answers
+│   └── SparkJobCancelled       ... because it was told to
 └── StoreClosed                 use after close
 """
 
@@ -350,6 +354,44 @@ class SharedBufferFull(HummockError):
 
     def __str__(self) -> str:
         return f"the shared buffer holds {self.used_bytes} of {self.limit_bytes} bytes and does not drain"
+
+
+class SparkMissing(HummockError, ImportError):
+    """`what` is not installed; `remedy` says how to have it."""
+
+    def __init__(self, what: str, remedy: str):
+        super().__init__(what, remedy)
+        self.what, self.remedy = what, remedy
+
+    def __str__(self) -> str:
+        return f"Spark needs {self.what}, which is not here: {self.remedy}"
+
+
+class ExecutorUnfit(HummockError):
+    """`host` cannot do our tasks, because of `reason`; `remedy` says what to do."""
+
+    def __init__(self, host: str, reason: str, remedy: str):
+        super().__init__(host, reason, remedy)
+        self.host, self.reason, self.remedy = host, reason, remedy
+
+    def __str__(self) -> str:
+        return f"{self.host} cannot do the tasks: {self.reason}; {self.remedy}"
+
+
+class SparkJobFailed(HummockError):
+    """Job `name` ended without its answers, because of `reason`."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+    def __str__(self) -> str:
+        return f"Spark job {self.name!r}: {self.reason}"
+
+
+class SparkJobCancelled(SparkJobFailed):
+    def __init__(self, name: str, reason: str = "it was cancelled"):
+        super().__init__(name, reason)
 
 
 class StoreClosed(HummockError):

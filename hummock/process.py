@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 
 from hummock.allocator import return_freed_memory
@@ -17,3 +18,11 @@ def prepare_process() -> None:
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     return_freed_memory()
+
+
+def installed_version() -> str:
+    """The version of the installed package; of a source tree that is run in place, that it is one."""
+    try:
+        return importlib.metadata.version("hummock")
+    except importlib.metadata.PackageNotFoundError:
+        return "(run from its source tree)"

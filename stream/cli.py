@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from rich.console import Console
 
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
-from hummock.process import prepare_process
+from hummock.process import installed_version, prepare_process
 from relational.errors import RelationalError
 from relational.relation import Relation
 from stream.errors import ConnectorError, RecoveryFailed, StreamError
@@ -31,14 +30,6 @@ LAZY_COMMANDS = {"flights": "stream.flights_command:flights"}
 """Commands of modules that are imported only when called: name -> module:object."""
 
 USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
-
-
-def installed_version() -> str:
-    """The version of the installed package; of a source tree that is run in place, that it is one."""
-    try:
-        return importlib.metadata.version("hummock")
-    except importlib.metadata.PackageNotFoundError:
-        return "(run from its source tree)"
 
 
 class Commands(click.Group):

@@ -4,6 +4,8 @@ import uuid
 
 import pytest
 
+from hummock.errors import SparkMissing
+from hummock.spark import spark_session
 from tests.suites.postgres_server import running_server
 from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
@@ -42,3 +44,14 @@ def postgres_server():
     """The URL of a database; the test is skipped where no server is installed."""
     with running_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark session of two slots in this process; the test is skipped where it cannot be had."""
+    try:
+        session = spark_session("local[2]", name="tests", settings={"spark.ui.enabled": "false"})
+    except SparkMissing as error:
+        pytest.skip(str(error))
+    yield session
+    session.stop()

@@ -39,6 +39,10 @@ ARGUMENTS = {
     "SnapshotExpired": ("snapshot 5",),
     "WaitEpochTimeout": (2, 1, 100),
     "SharedBufferFull": (10, 5),
+    "SparkMissing": ("Java", "install it"),
+    "ExecutorUnfit": ("worker-3", "no module named hummock", "install the wheel there"),
+    "SparkJobFailed": ("compact task 7", "task 3: Corruption"),
+    "SparkJobCancelled": ("compact task 7",),
     "StoreClosed": ("the store",),
 }
 TREE = {name: kind for name, kind in vars(errors).items()

@@ -1,0 +1,11 @@
+"""Work that outgrows one machine, on Spark: sessions, jobs of specs, the check of executors, what a task has at hand.
+
+Spark places, retries and counts tasks; rows do not pass through it unless a job says so. pyspark is imported when a
+session is asked for: without it, and without Java, everything else works.
+"""
+
+from hummock.spark.jobs import run_job, run_specs, slots
+from hummock.spark.probe import check_executors
+from hummock.spark.session import check_session, spark_session, spark_settings
+
+__all__ = ["check_executors", "check_session", "run_job", "run_specs", "slots", "spark_session", "spark_settings"]

@@ -1,0 +1,173 @@
+"""Jobs: a Spark action under a name, which can be watched and cancelled; and the job that does one spec a task.
+
+A spec and an answer are bytes of a versioned record. What travels to executors names a function of the installed
+package and carries no code, so a task does what the package there does; that it is the same one is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
+from hummock.process import installed_version
+from hummock.spark.worker import do_spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS = 0.2
+ANSWERS = "place long, answer binary, error string"
+SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
+            "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
+Result = TypeVar("Result")
+OnProgress = Callable[[int, int], None]     # tasks that are done, of how many
+
+
+def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: str,
+              is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> list[bytes]:
+    """The answers to `specs`, in their order, each by a task of its own.
+
+    `work`, "module:function", takes a spec and returns its answer. It may be called several times for one spec, also
+    at once: only what is returned here counts. What it raises ends the job, after retries where it may pass.
+    Raises `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
+    """
+    if not specs:
+        return []
+    count = len(specs)
+    task = partial(do_specs, installed_version(), work, tuple(specs))
+    frame = spark.range(0, count, 1, count).mapInArrow(task, ANSWERS)
+    rows = run_job(spark, frame.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)
+    answers: list[Any] = [None] * count
+    for place, answer, error in rows:
+        if error is not None:
+            raise SparkJobFailed(name, f"task {place}: {error}")
+        answers[place] = bytes(answer)
+    if None in answers:
+        raise SparkJobFailed(name, f"task {answers.index(None)} left no answer")
+    return answers
+
+
+def do_specs(version: str, work: str, specs: Sequence[bytes],
+             batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the answers to the specs whose places come in."""
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            answer, error = do_spec(version, work, specs[place])
+            yield pa.record_batch({"place": pa.array([place], pa.int64()), "answer": pa.array([answer], pa.binary()),
+                                   "error": pa.array([error], pa.string())})
+
+
+def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
+            is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> Result:
+    """What `action`, which acts on frames of `spark`, returns; Spark's UI describes its jobs and stages by `name`.
+
+    It runs on a thread of its own; both callbacks are called here, every so often. Whatever ends the wait ends the job.
+    Raises `SparkJobFailed`, `SparkJobCancelled` or `ExecutorUnfit`.
+    """
+    from pyspark import InheritableThread
+
+    job = _Job(spark, name)
+    ended = threading.Event()
+    outcome: list[Result] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with job:
+                outcome.append(action())
+        except Exception as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    thread = InheritableThread(target=run, session=spark)       # pools and properties of the caller's count
+    thread.start()
+    was_cancelled = False
+    try:
+        while not ended.wait(POLL_SECONDS):
+            if on_progress is not None and not was_cancelled:
+                on_progress(*job.progress())
+            if was_cancelled or (is_cancelled is not None and is_cancelled()):
+                was_cancelled = True
+                job.cancel()            # each time: a job that is still being planned is not found yet
+    finally:
+        while not ended.wait(POLL_SECONDS):
+            job.cancel()
+        thread.join()
+    if outcome:
+        return outcome[0]
+    if was_cancelled:
+        raise SparkJobCancelled(name)
+    raise _translated(errors[0], name) from errors[0]
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as it is known by now; never below 1."""
+    if _is_connect(spark):
+        cores, executors = (int(spark.conf.get(f"spark.executor.{key}", "1") or 1) for key in ("cores", "instances"))
+        return max(1, cores * executors)
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+class _Job:
+    """All that Spark does for the thread that is inside."""
+
+    def __init__(self, spark: SparkSession, name: str):
+        self._spark, self._name = spark, name
+        self._group = f"hummock-{os.urandom(8).hex()}"
+
+    def __enter__(self) -> None:
+        if _is_connect(self._spark):
+            self._spark.addTag(self._group)
+            return
+        context = self._spark.sparkContext
+        context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+
+    def __exit__(self, *caught: object) -> None:
+        if _is_connect(self._spark):
+            self._spark.removeTag(self._group)
+
+    def cancel(self) -> None:
+        if _is_connect(self._spark):
+            self._spark.interruptTag(self._group)
+        else:
+            self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def progress(self) -> tuple[int, int]:
+        """Tasks that are done, of how many are known by now; of Connect nothing is known."""
+        if _is_connect(self._spark):
+            return 0, 0
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _translated(error: Exception, name: str) -> Exception:
+    """The error of ours for one of Spark's."""
+    text = str(error)
+    for module in ("hummock", "relational", "stream", "pyarrow"):
+        if f"No module named '{module}" in text:
+            return ExecutorUnfit("an executor", f"its Python does not find {module}", SHIPPING)
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return ExecutorUnfit("an executor", "its Python has another version than the driver's", SHIPPING)
+    return SparkJobFailed(name, _cause_in(text))
+
+
+def _cause_in(text: str) -> str:
+    """The line of an error from Spark that tells most: the last that names an exception of Python, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if ": " in line and line.split(": ")[0].rpartition(".")[2].endswith(
+        ("Error", "Exception", "Interrupt")) and not line.startswith(("at ", "org.", "py4j.", "java."))]
+    return (named or lines or ["unknown"])[-1 if named else 0]

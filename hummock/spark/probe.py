@@ -1,0 +1,93 @@
+"""The check at the start: executors have this very package, compiled, and reach the store as the driver does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from hummock.errors import ExecutorUnfit, HummockError
+from hummock.object_store import open_object_store
+from hummock.process import installed_version
+from hummock.spark.jobs import SHIPPING, run_job, slots
+from hummock.spark.worker import shared_url, task_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROBES = "spark/probe-"         # in the store; each is deleted by who made it
+NOT_SHARED = "give executors the store at this very URL: a directory that all machines mount, a bucket, credentials"
+
+
+def check_executors(spark: SparkSession, url: str) -> int:
+    """How many executors answered that all is well with them and with the store at `url`.
+
+    Every slot that is free is asked, twice on average; an executor that comes later is found out by its first task.
+    Raises `ExecutorUnfit` naming the machine, the reason and the remedy.
+    """
+    driver_path = f"{PROBES}{os.urandom(16).hex()}"
+    asked = 2 * slots(spark)
+    ask = _asking(shared_url(url), driver_path)
+    store = open_object_store(url)
+    try:
+        store.put(driver_path, b"driver", if_absent=True)
+        frame = spark.range(0, asked, 1, asked).mapInArrow(ask, "answer string")
+        rows = run_job(spark, frame.collect, name="hummock: check of the executors")
+    finally:
+        store.delete([driver_path])
+        store.close()
+    answers = [json.loads(row.answer) for row in rows]
+    for answer in answers:
+        _judge(answer)
+    return len({answer["executor"] for answer in answers})
+
+
+def probe(url: str, driver_path: str) -> dict[str, Any]:
+    """In a task: what this worker has and can do."""
+    import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
+
+    found = {"version": installed_version(), "store": ""}
+    path = f"{PROBES}{os.urandom(16).hex()}"
+    try:
+        store = task_store(url)
+        store.put(path, b"executor", if_absent=True)
+        read = store.get(path), store.get(driver_path)
+        store.delete([path])
+        if read != (b"executor", b"driver"):
+            found["store"] = f"it read {read!r}"
+    except HummockError as error:
+        found["store"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _judge(answer: dict[str, Any]) -> None:
+    if answer["error"]:
+        raise ExecutorUnfit(answer["host"], answer["error"], SHIPPING)
+    if answer["version"] != installed_version():
+        raise ExecutorUnfit(answer["host"], f"it has version {answer['version']} of this package, the driver "
+                            f"{installed_version()}", SHIPPING)
+    if answer["store"]:
+        raise ExecutorUnfit(answer["host"], answer["store"], NOT_SHARED)
+
+
+def _asking(url: str, driver_path: str) -> Any:
+    """A function that travels whole, so that an executor without this package can say so."""
+
+    def ask(batches: Iterable[Any]) -> Iterator[Any]:
+        import json
+        import os
+        import socket
+
+        import pyarrow
+
+        for _ in batches:
+            answer = {"host": socket.gethostname(), "executor": f"{socket.gethostname()} {os.getppid()}", "error": ""}
+            try:
+                from hummock.spark.probe import probe
+                answer.update(probe(url, driver_path))
+            except Exception as error:
+                answer["error"] = f"{type(error).__name__}: {error}"
+            yield pyarrow.record_batch({"answer": [json.dumps(answer)]})
+
+    return ask

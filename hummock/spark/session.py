@@ -1,0 +1,145 @@
+"""Sessions that our jobs run well in, and what is asked of one that a user brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hummock.errors import InvalidOption, SparkMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUBMITTED = "submitted"         # in place of a master: what spark-submit was told
+HEAP = "1g"                     # of the driver and of an executor: rows are in the memory of Python workers
+TASK_MEMORY_MB = 512            # of a Python worker, one for each core
+LEAST_WORKER_BYTES = 384 << 20  # with which a worker imports what it needs and does a task
+HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters whose workers run on this machine
+PYTHON = "PYSPARK_PYTHON"
+UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+SETTINGS = {
+    "spark.python.unix.domain.socket.enabled": "true",      # halves what a Python task costs
+    "spark.python.worker.reuse": "true",
+    "spark.sql.adaptive.enabled": "false",                  # partitions are planned by bytes already
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+    "spark.scheduler.mode": "FAIR",
+    "spark.task.maxFailures": "4",
+    "spark.task.reaper.enabled": "true",                    # a cancelled task that does not end is seen to
+    "spark.task.reaper.killTimeout": "120s",
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.75",
+    "spark.speculation.multiplier": "2",
+    "spark.speculation.minTaskRuntime": "30s",
+    "spark.driver.memory": HEAP,
+    "spark.executor.memory": HEAP,
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_settings(master: str, *, archive: str | None = None, cores: int | None = None) -> dict[str, str]:
+    """The settings under which our jobs run well on `master`.
+
+    `archive`: a packed environment with this package and its Python, as `venv-pack` makes it, which executors unpack;
+    None: they have it installed. `cores`: of an executor, where the master lets one choose.
+    """
+    settings = dict(SETTINGS)
+    if archive is not None:
+        settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
+    elif HERE.fullmatch(master):
+        root = str(Path(__file__).resolve().parents[2])
+        settings |= {"spark.pyspark.python": sys.executable, "spark.executorEnv.PYTHONPATH": root}
+    if not HERE.fullmatch(master):
+        settings["spark.executor.memoryOverhead"] = f"{TASK_MEMORY_MB * (cores or 1) + 512}m"
+        if cores is not None:
+            settings["spark.executor.cores"] = str(cores)
+    return settings
+
+
+def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A new session on `master`, or on what spark-submit was told; `settings` stand above `spark_settings(master)`.
+
+    Raises `SparkMissing` where pyspark or Java is not there, and `InvalidOption` where this process has a session
+    already or a setting does not do.
+    """
+    require_spark(master)
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        raise InvalidOption("master", master, "asked for where no session is active: give that one instead")
+    chosen = {**spark_settings(master), **(settings or {})}
+    builder = SparkSession.builder.appName(name)
+    if master != SUBMITTED:
+        builder = builder.master(with_retries(master, chosen["spark.task.maxFailures"]))
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    with _python_named(chosen.get("spark.pyspark.python")):
+        session = builder.getOrCreate()
+    check_session(session)
+    return session
+
+
+def require_spark(master: str = "") -> None:
+    """Raises `SparkMissing`, saying what to install, unless a session on `master` can be asked for."""
+    for module in ("pyspark", "pandas"):
+        if importlib.util.find_spec(module) is None:
+            raise SparkMissing(module, "pip install 'hummock[spark]'")
+    if not master.startswith("sc://") and _java() is None:
+        raise SparkMissing("Java", "install Java 17 or later (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it")
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises `InvalidOption` with the setting's name where our jobs would fail in `spark`."""
+    if int(spark.version.split(".")[0]) < 4:
+        raise InvalidOption("pyspark", spark.version, "4 or later")
+    for name, (does, wanted) in ASKED.items():
+        value = spark.conf.get(name, None)
+        if value is not None and not does(value):
+            raise InvalidOption(name, value, wanted)
+
+
+def with_retries(master: str, failures: str) -> str:
+    """`master`, which retries tasks too where it is threads of the driver: those take no setting for that."""
+    threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{threads[1] or 1},{failures}]" if threads else master
+
+
+def size_of(text: str, unit: str = "m") -> int:
+    """Bytes of a size as Spark writes it: 512m, 1g, and a bare number in `unit`s."""
+    found = re.fullmatch(r"\s*(\d+)\s*([bkmgt]?)b?\s*", text.lower())
+    if found is None:
+        raise InvalidOption("size", text, "a number with b, k, m, g or t behind it")
+    return int(found[1]) * UNIT_BYTES[found[2] or unit]
+
+
+ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
+    "spark.executor.pyspark.memory": (
+        lambda value: not 0 < size_of(value) < LEAST_WORKER_BYTES, "384m or more, or not set"),
+}
+"""What our jobs fail under: a setting, whether a value of it does, and what is wanted."""
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{home}/bin" if home else None)
+
+
+@contextmanager
+def _python_named(python: str | None) -> Iterator[None]:
+    """A session made inside has its workers run `python`; nothing is changed where the environment names another."""
+    if python is None or PYTHON in os.environ:
+        yield
+        return
+    os.environ[PYTHON] = python
+    try:
+        yield
+    finally:
+        del os.environ[PYTHON]

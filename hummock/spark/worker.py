@@ -1,0 +1,63 @@
+"""In a task: the store at a URL, opened once for each worker process, and what bounds the task.
+
+Credentials are those of the worker's environment, as everywhere. No task calls the meta store.
+"""
+
+from __future__ import annotations
+
+import importlib
+import resource
+from collections.abc import Callable
+from functools import cache
+
+from hummock.epoch import wall_clock_ms
+from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
+from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore
+from hummock.process import installed_version, prepare_process
+
+MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
+
+
+def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | None]:
+    """The answer to a spec, or the error that no retry helps against. Raises what may pass, for Spark to try again."""
+    try:
+        if version != installed_version():
+            raise ExecutorUnfit("an executor", f"it has version {installed_version()} of this package, the driver "
+                                f"{version}", "install the driver's there")
+        prepare_process()
+        return work_of(work)(spec), None
+    except MAY_PASS:
+        raise
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def work_of(name: str) -> Callable[[bytes], bytes]:
+    """The function that "module:function" names."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def shared_url(url: str) -> str:
+    """`url` itself. Raises `InvalidOption` where it names no store that other processes reach."""
+    if url.startswith("memory:"):
+        raise InvalidOption("url", url, "a store that executors reach: file:// of a shared directory, s3://, ...")
+    return url
+
+
+@cache
+def task_store(url: str) -> ObjectStore:
+    """The store at `url`, kept open as long as the worker process lives. Raises `InvalidOption`."""
+    return open_object_store(shared_url(url))
+
+
+def task_memory(wanted_bytes: int) -> int:
+    """As much of `wanted_bytes` as the worker's limit on its address space leaves: at most half of that."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return wanted_bytes if limit == resource.RLIM_INFINITY else min(wanted_bytes, limit // 2)
+
+
+def is_over(deadline_ms: int) -> bool:
+    """Whether the moment, in milliseconds since 1970 by this machine's clock, has come; 0: it never does."""
+    return 0 < deadline_ms <= wall_clock_ms()

@@ -1,0 +1,99 @@
+"""Sessions of Spark: their settings, what is said where one cannot be had, and what a user's own is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hummock.errors import InvalidOption, SparkMissing
+from hummock.spark import check_session, spark_session, spark_settings
+from hummock.spark import session as session_module
+from hummock.spark.session import LEAST_WORKER_BYTES, size_of, with_retries
+
+pytestmark = pytest.mark.spark
+
+
+def test_workers_of_this_machine_run_this_python_and_find_this_package():
+    for master in ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]"):
+        settings = spark_settings(master)
+        assert settings["spark.pyspark.python"] == sys.executable
+        asked = "import hummock; print(hummock.__file__)"
+        found = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True, cwd="/",
+                               env={"PYTHONPATH": settings["spark.executorEnv.PYTHONPATH"]}).stdout
+        assert found.strip() == sys.modules["hummock"].__file__
+
+
+def test_a_packed_environment_brings_its_own_python():
+    settings = spark_settings("spark://host:7077", archive="s3://b/env.tar.gz", cores=4)
+    assert settings["spark.archives"] == "s3://b/env.tar.gz#hummock"
+    assert settings["spark.pyspark.python"] == "./hummock/bin/python"
+    assert settings["spark.executor.cores"] == "4"
+    assert "spark.executorEnv.PYTHONPATH" not in settings
+
+
+def test_memory_beside_the_heap_grows_with_the_tasks_of_an_executor():
+    one, four = (size_of(spark_settings("yarn", cores=cores)["spark.executor.memoryOverhead"]) for cores in (1, 4))
+    assert four - one == 3 * (512 << 20)
+
+
+@pytest.mark.parametrize(("master", "expected"), [
+    ("local", "local[1,4]"), ("local[2]", "local[2,4]"), ("local[*]", "local[*,4]"), ("local[2,9]", "local[2,9]"),
+    ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"), ("spark://host:7077", "spark://host:7077")])
+def test_threads_of_the_driver_retry_tasks_as_executors_do(master, expected):
+    assert with_retries(master, "4") == expected
+
+
+@pytest.mark.parametrize(("text", "size"), [("512m", 512 << 20), ("1G", 1 << 30), ("7", 7 << 20), ("3kb", 3 << 10)])
+def test_sizes_are_read_as_spark_writes_them(text, size):
+    assert size_of(text) == size
+
+
+def test_a_size_that_is_none_is_refused():
+    with pytest.raises(InvalidOption, match="lots"):
+        size_of("lots")
+
+
+def test_without_java_it_is_said_what_to_install(monkeypatch, tmp_path):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkMissing, match="Java 17"):
+        spark_session("local[2]")
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pandas"])
+def test_without_its_packages_it_is_said_what_to_install(monkeypatch, module):
+    find = session_module.importlib.util.find_spec
+    monkeypatch.setattr(session_module.importlib.util, "find_spec", lambda name: None if name == module else find(name))
+    with pytest.raises(SparkMissing, match=rf"{module}.*pip install 'hummock\[spark\]'"):
+        spark_session("local[2]")
+
+
+def test_the_package_imports_no_pyspark():
+    code = ("import sys; sys.modules['pyspark'] = None;"
+            "import hummock, hummock.spark, hummock.cli, stream, relational")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Session:
+    """What is asked of a session, of which only settings matter."""
+
+    def __init__(self, version="4.3.0", **settings):
+        self.version, self.conf = version, {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def test_a_session_under_which_tasks_would_fail_is_refused_by_the_settings_name():
+    pytest.importorskip("pyspark")
+    check_session(Session())
+    check_session(Session(spark_executor_pyspark_memory="512m"))
+    check_session(Session(spark_executor_pyspark_memory=f"{LEAST_WORKER_BYTES}b"))
+    with pytest.raises(InvalidOption, match=r"spark\.executor\.pyspark\.memory"):
+        check_session(Session(spark_executor_pyspark_memory="100m"))
+    with pytest.raises(InvalidOption, match="pyspark"):
+        check_session(Session(version="3.5.1"))
+
+
+def test_a_second_session_is_not_made_beside_one_that_is_active(spark):
+    with pytest.raises(InvalidOption, match="no session is active"):
+        spark_session("local[2]")

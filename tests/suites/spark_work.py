@@ -1,0 +1,42 @@
+"""Work for specs that tests give to Spark: functions which executors import as they import the package."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from hummock.errors import Corruption, ObjectNotFound, ObjectStoreError
+
+
+def backwards(spec: bytes) -> bytes:
+    return spec[::-1]
+
+
+def fail_at_first(spec: bytes) -> bytes:
+    """The number of the try, after so many that failed."""
+    record = json.loads(spec)
+    counter = Path(record["counter"])
+    with counter.open("ab") as file:
+        file.write(b"x")
+    tries = counter.stat().st_size
+    if tries > record["fails"]:
+        return b"%d" % tries
+    raise (Corruption if record.get("kind") == "Corruption" else ObjectStoreError)(str(counter), "injected")
+
+
+def wait_for_ever(spec: bytes) -> bytes:
+    """Says that it has begun, and ends with its process only."""
+    Path(spec.decode()).touch()
+    while True:
+        time.sleep(0.05)
+
+
+def wait_for_go(spec: bytes) -> bytes:
+    while not Path(spec.decode() + ".go").exists():
+        time.sleep(0.01)
+    return b"gone"
+
+
+def not_found(spec: bytes) -> bytes:
+    raise ObjectNotFound("sst/a.data")
