@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort, insort_left
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,11 +17,19 @@ from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
 from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
 from hummock.key import KeyRange
-from hummock.state_store import DEFAULT, ReadOptions, StateStoreIterator, SyncResult
+from hummock.state_store import (
+    DEFAULT,
+    ChangeBatch,
+    ReadOptions,
+    StateStoreChanges,
+    StateStoreIterator,
+    SyncResult,
+)
 from hummock.write_batch import KvBatch, WriteBatch
 
 DEFAULT_WAIT_MS = 10_000
 SCAN_BATCH_ROWS = 8192
+Row = TypeVar("Row")
 
 
 class MemoryStateStore:
@@ -105,6 +113,17 @@ class MemoryStateStore:
             ]
         return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
 
+    def changes(
+        self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
+    ) -> MemoryChanges:
+        with self._lock:
+            for epoch in (since, until):
+                self._check_read(epoch)
+            if pure_epoch(until) < pure_epoch(since):
+                raise InvalidEpoch(until, f"the changes since {since} end there or later")
+            rows = [(key, self._visible(key, since), self._visible(key, until)) for key in self._keys_in(key_range)]
+            return MemoryChanges(self, [row for row in rows if row[1] != row[2]])
+
     def seal_epoch(self, epoch: Epoch) -> None:
         with self._lock:
             self._require_open()
@@ -168,13 +187,17 @@ class MemoryStateStore:
                 return value
         return None
 
+    def _keys_in(self, key_range: KeyRange) -> list[bytes]:
+        begin = bisect_left(self._keys, key_range.start)
+        end = len(self._keys) if key_range.end is None else bisect_left(self._keys, key_range.end)
+        return self._keys[begin:end]
+
     def _rows(
         self, key_range: KeyRange, epoch: int, reverse: bool, limit: int | None
     ) -> Iterator[tuple[bytes, bytes]]:
-        begin = bisect_left(self._keys, key_range.start)
-        end = len(self._keys) if key_range.end is None else bisect_left(self._keys, key_range.end)
         left = len(self._keys) if limit is None else limit
-        for key in reversed(self._keys[begin:end]) if reverse else self._keys[begin:end]:
+        keys = self._keys_in(key_range)
+        for key in reversed(keys) if reverse else keys:
             if left <= 0:
                 return
             value = self._visible(key, epoch)
@@ -188,21 +211,34 @@ class MemoryStateStore:
         self._keys = sorted(self._versions)
 
 
-class MemoryScan(StateStoreIterator):
-    """Rows that were there when the scan began."""
+class _MemoryRead(Generic[Row]):
+    """Rows that were there when the read began."""
 
-    def __init__(self, store: MemoryStateStore, rows: list[tuple[bytes, bytes]]):
+    def __init__(self, store: MemoryStateStore, rows: list[Row]):
         self._store, self._rows, self._next, self._is_closed = store, rows, 0, False
 
-    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+    def _take(self, max_rows: int | None) -> list[Row]:
         if self._is_closed or self._store.is_closed:
             raise StoreClosed("the scan")
         rows = self._rows[self._next : self._next + (SCAN_BATCH_ROWS if max_rows is None else max_rows)]
         self._next += len(rows)
-        return _batch(rows) if rows else None
+        return rows
 
     def close(self) -> None:
         self._is_closed, self._rows = True, []
+
+
+class MemoryScan(_MemoryRead[tuple[bytes, bytes]], StateStoreIterator):
+    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+        rows = self._take(max_rows)
+        return _batch(rows) if rows else None
+
+
+class MemoryChanges(_MemoryRead[tuple[bytes, bytes | None, bytes | None]], StateStoreChanges):
+    def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
+        rows = self._take(max_rows)
+        columns = [BinaryColumn.from_pylist(list(column)) for column in zip(*rows, strict=True)]
+        return ChangeBatch(*columns) if rows else None
 
 
 def _batch(rows: list[tuple[bytes, bytes]]) -> KvBatch:

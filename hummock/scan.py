@@ -1,9 +1,10 @@
-"""HummockScan: one scan of a HummockStorage, on the picture of its beginning."""
+"""What reads one HummockStorage batch by batch, on the picture of its beginning: scans and change feeds."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -11,68 +12,44 @@ from hummock.arrow_columns import table_of
 from hummock.errors import HummockError, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.options import StorageOptions
+from hummock.read_changes import ChangeReader
 from hummock.read_view import ReadView
-from hummock.state_store import TABLE_BATCH_ROWS, StateStoreIterator
+from hummock.state_store import TABLE_BATCH_ROWS, ChangeBatch, StateStoreChanges, StateStoreIterator
 from hummock.write_batch import KvBatch
 
 NO_LIMIT = 1 << 62  # rows
 
+Taken = TypeVar("Taken")
+Explain = Callable[[ReadView, HummockError], HummockError]
 
-class HummockScan(StateStoreIterator):
+
+class _Source(Protocol):
+    def close(self) -> None: ...
+
+
+class _OnView:
     """Holds its view, and so the files it reads, until it is exhausted or closed, by whichever thread."""
 
-    def __init__(
-        self,
-        view: ReadView,
-        collector: BatchCollector,
-        options: StorageOptions,
-        limit: int | None,
-        explain: Callable[[ReadView, HummockError], HummockError],
-    ):
-        self._view, self._collector, self._options, self._explain = view, collector, options, explain
-        self._left = limit
+    def __init__(self, view: ReadView, source: _Source, explain: Explain):
+        self._view: ReadView | None = view
+        self._source, self._explain = source, explain
         self._is_closed = False
         self._lock = threading.Lock()  # a store that closes waits for the batch in the making
 
-    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
-        rows = self._options.scan_batch_rows if max_rows is None else max_rows
-
-        def take(left: int) -> list[KvBatch]:
-            batch = self._collector.next_batch(min(rows, left), self._options.scan_batch_bytes)
-            return [] if batch is None else [batch]
-
-        batches = self._next(take) if rows > 0 else []
-        return batches[0] if batches else None
-
-    def next_batches(self) -> list[KvBatch]:
-        """The next large batches, a few at a time, for which the GIL is asked for once; none at the end."""
-        return self._next(lambda left: self._collector.next_batches(
-            left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
-
-    def to_arrow(self) -> pa.Table:
-        taken: list[KvBatch] = []
-        with self:
-            while batches := self.next_batches():
-                taken += batches
-        return table_of(taken)
-
-    def _next(self, take: Callable[[int], list[KvBatch]]) -> list[KvBatch]:
-        """`take` is told how many rows the limit leaves."""
+    def _take(self, take: Callable[[], Taken], nothing: Taken) -> Taken:
+        """What `take` gives; once that is `nothing` the view is let go of."""
         with self._lock:
             if self._is_closed:
                 raise StoreClosed("the scan")
-            left = NO_LIMIT if self._left is None else self._left
-            if left <= 0 or self._view is None:
-                return []
+            if self._view is None:
+                return nothing
             try:
-                batches = take(left)
+                taken = take()
             except HummockError as error:
                 raise self._explain(self._view, error) from error
-            if not batches:
+            if taken == nothing:
                 self._let_go()
-            elif self._left is not None:
-                self._left -= sum(map(len, batches))
-            return batches
+            return taken
 
     def close(self) -> None:
         with self._lock:
@@ -81,4 +58,61 @@ class HummockScan(StateStoreIterator):
 
     def _let_go(self) -> None:
         self._view = None
-        self._collector.close()
+        self._source.close()
+
+
+class HummockScan(_OnView, StateStoreIterator):
+    """One scan."""
+
+    def __init__(
+        self, view: ReadView, collector: BatchCollector, options: StorageOptions, limit: int | None, explain: Explain
+    ):
+        super().__init__(view, collector, explain)
+        self._collector, self._options = collector, options
+        self._left = NO_LIMIT if limit is None else limit
+
+    def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
+        rows = self._options.scan_batch_rows if max_rows is None else max_rows
+
+        def take() -> list[KvBatch]:
+            batch = self._collector.next_batch(min(rows, self._left), self._options.scan_batch_bytes)
+            return [] if batch is None else [batch]
+
+        batches = self._next(take) if rows > 0 else []
+        return batches[0] if batches else None
+
+    def next_batches(self) -> list[KvBatch]:
+        """The next large batches, a few at a time, for which the GIL is asked for once; none at the end."""
+        return self._next(lambda: self._collector.next_batches(
+            self._left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
+
+    def to_arrow(self) -> pa.Table:
+        taken: list[KvBatch] = []
+        with self:
+            while batches := self.next_batches():
+                taken += batches
+        return table_of(taken)
+
+    def _next(self, take: Callable[[], list[KvBatch]]) -> list[KvBatch]:
+        def taken() -> list[KvBatch]:
+            batches = take() if self._left > 0 else []
+            self._left -= sum(map(len, batches))
+            return batches
+
+        return self._take(taken, [])
+
+
+class HummockChanges(_OnView, StateStoreChanges):
+    """One change feed."""
+
+    def __init__(self, view: ReadView, reader: ChangeReader, options: StorageOptions, explain: Explain):
+        super().__init__(view, reader, explain)
+        self._reader, self._options = reader, options
+
+    def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
+        rows = self._options.scan_batch_rows if max_rows is None else max_rows
+
+        def take() -> ChangeBatch | None:
+            return self._reader.next_batch(rows, self._options.scan_batch_bytes)
+
+        return self._take(take, None) if rows > 0 else None

@@ -49,6 +49,21 @@ class SyncResult:
     sstables: tuple[SstableInfo, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """What readers at two epochs see under ascending keys: null is nothing, and no row is the same at both."""
+
+    keys: BinaryColumn
+    old: BinaryColumn
+    new: BinaryColumn
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        return zip(self.keys, self.old, self.new, strict=True)
+
+
 class StateStoreIterator(ABC):
     """Rows of one scan, in its order, as columns; the pair is a courtesy on top.
 
@@ -79,6 +94,30 @@ class StateStoreIterator(ABC):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """`to_arrow`, for whoever takes Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StateStoreChanges(ABC):
+    """Changes of one feed, in order of their keys, as columns. Holds, ends and is used as a StateStoreIterator."""
+
+    @abstractmethod
+    def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
+        """The next changes, 1 to `max_rows` of them (None: the store's own limits); None at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of everything held. Closing twice is fine."""
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        while (batch := self.next_batch()) is not None:
+            yield from batch
 
     def __enter__(self) -> Self:
         return self
@@ -140,6 +179,15 @@ class StateStore(Protocol):
         is an Arrow binary array in any order; ascending ones share more of what is read. `ends`, another of
         as many rows, gives a range its end; null, as none at all: to the last key. Raises OverflowError when the
         answer passes 2 GiB.
+        """
+
+    def changes(
+        self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
+    ) -> StateStoreChanges:
+        """The keys of the range under which readers at `since` and at `until` see different things, with both.
+
+        So the rows at `since`, changed by this, are the rows at `until`. Costs go by what was written in between.
+        EpochTooOld below the safe epoch; InvalidEpoch where `until` is before `since`.
         """
 
     def seal_epoch(self, epoch: Epoch) -> None:

@@ -53,12 +53,13 @@ class StorageStats:
     scan_calls: int
     scan_many_calls: int
     scan_prefixes_calls: int
+    changes_calls: int
 
 
 COUNTED = frozenset(  # fields that only grow
     field.name
     for field in fields(StorageStats)
-    if field.name.startswith(("ingested_", "get_", "scan_"))
+    if field.name.startswith(("ingested_", "get_", "scan_", "changes_"))
     or field.name.endswith(("_hits", "_misses", "_admitted", "_evictions", "_damaged"))
 )
 
@@ -72,6 +73,7 @@ class ReadCounts:
     scan_calls: int = 0
     scan_many_calls: int = 0
     scan_prefixes_calls: int = 0
+    changes_calls: int = 0
 
 
 def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, open_scans: int,

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -39,9 +39,10 @@ from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.point_read import read_many
+from hummock.read_changes import ChangeReader
 from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
-from hummock.scan import HummockScan
+from hummock.scan import HummockChanges, HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.buffer import StagedRun
 from hummock.shared_buffer.uploader import Uploader
@@ -54,6 +55,8 @@ from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 from hummock.write_batch import KvBatch, WriteBatch
 from hummock.write_path import WritePath
+
+Read = TypeVar("Read", HummockScan, HummockChanges)
 
 
 class _VersionHold:
@@ -97,7 +100,7 @@ class HummockStorage:
         self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
         self._sstable_store = SstableStore(object_store, self.options)
         self._settled: deque[str] = deque()  # names of files that need no registration any more
-        self._scans: WeakSet[HummockScan] = WeakSet()
+        self._scans: WeakSet[HummockScan | HummockChanges] = WeakSet()
         self._reads = ReadCounts()
         self._runs: dict[tuple[str, ...], SortedRun] = {}
         self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
@@ -236,11 +239,18 @@ class HummockStorage:
             collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
         except ObjectNotFound as error:
             raise self._explain(view, error) from error
-        scan = HummockScan(view, collector, self.options, limit, self._explain)
-        with self._changed:
-            self._open_base()
-            self._scans.add(scan)
-        return scan
+        return self._under_way(HummockScan(view, collector, self.options, limit, self._explain))
+
+    def changes(
+        self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
+    ) -> HummockChanges:
+        view = self._open_view()
+        self._reads.changes_calls += 1
+        try:
+            reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
+        except ObjectNotFound as error:
+            raise self._explain(view, error) from error
+        return self._under_way(HummockChanges(view, reader, self.options, self._explain))
 
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
@@ -389,6 +399,13 @@ class HummockStorage:
     def _release_retired(self) -> None:
         self._local.settle()
         self._registry.settle([self._settled.popleft() for _ in range(len(self._settled))])
+
+    def _under_way(self, read: Read) -> Read:
+        """`read`, which ends when the store is closed."""
+        with self._changed:
+            self._open_base()
+            self._scans.add(read)
+        return read
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says.

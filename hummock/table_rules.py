@@ -12,6 +12,7 @@ from typing import Any
 
 from hummock.epoch import Epoch
 from hummock.errors import Corruption
+from hummock.key import KeyRange, successor_of_prefix, user_key
 from hummock.record import U32, natural
 
 VNODES_LIMIT = (1 << 16) + 1
@@ -95,6 +96,24 @@ class TableRules:
                                 "keys": [[vnode, key.hex()] for vnode, key in mark.keys]}
                                for mark in self.watermarks]}
 
+    def mark_at(self, epoch: Epoch) -> KeyWatermark | None:
+        """The watermark by which readers at `epoch` go."""
+        return next((mark for mark in self.watermarks if mark.epoch <= epoch), None)
+
+    def passed_between(self, table_id: int, since: Epoch, until: Epoch) -> list[KeyRange]:
+        """Ranges outside of which watermarks hide the same user keys from readers at both epochs; ascending."""
+        before, after = self.mark_at(since), self.mark_at(until)
+        if after is None or after is before:
+            return []
+        is_turned = before is not None and before.is_descending != after.is_descending
+        known = {} if before is None else dict(before.keys)
+        marks = dict(after.keys)
+        moved = [vnode for vnode in sorted({*marks, *known} if is_turned else marks)
+                 if is_turned or known.get(vnode) != marks[vnode]]
+        if is_turned:
+            return [KeyRange.vnode(table_id, vnode) for vnode in moved]
+        return [_passed(table_id, vnode, known.get(vnode), marks[vnode], after.is_descending) for vnode in moved]
+
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> TableRules:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
@@ -106,6 +125,17 @@ class TableRules:
             for mark in record["watermarks"])
         return cls(prefix, natural(record["ttl_ms"]), watermarks, natural(record["vnode_groups"], VNODES_LIMIT),
                    natural(record.get("vnode_count", 256), VNODES_LIMIT))
+
+
+def _passed(table_id: int, vnode: int, known: bytes | None, mark: bytes, is_descending: bool) -> KeyRange:
+    """User keys of a vnode between two of its marks; `known` None: there was none."""
+    whole = KeyRange.vnode(table_id, vnode)
+    at = user_key(table_id, vnode, mark)
+    if not is_descending:
+        return KeyRange(whole.start if known is None else user_key(table_id, vnode, known), at)
+    start = successor_of_prefix(at)
+    end = whole.end if known is None else successor_of_prefix(user_key(table_id, vnode, known))
+    return KeyRange(b"", b"") if start is None else KeyRange(start, end)
 
 
 Tables = Mapping[int, TableRules]       # by table id

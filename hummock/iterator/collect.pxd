@@ -1,6 +1,7 @@
 """BatchCollector: the rows of a UserIterator as columns."""
 
 from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.iterator.base cimport Span
 from hummock.iterator.user cimport UserIterator
 from hummock.write_batch cimport KvBatch
 
@@ -23,3 +24,9 @@ cdef class BatchCollector:
     ) except -1 nogil
     # takes rows until the columns hold `max_rows` or would pass `max_bytes`; a first row is always taken
     cdef KvBatch finish(self)           # what `keys` and `values` hold, which are empty again
+
+
+cdef Py_ssize_t rows_that_fit(const Span* span, Py_ssize_t max_rows, Py_ssize_t max_bytes) noexcept nogil
+cdef int append_keys(BinaryColumnBuilder keys, const Span* span, Py_ssize_t rows) except -1 nogil
+cdef int append_values(BinaryColumnBuilder values, const Span* span, Py_ssize_t rows) except -1 nogil
+# of the span's first rows

@@ -196,6 +196,9 @@ cdef int append_values(BinaryColumnBuilder values, const Span* span, Py_ssize_t 
     for row in range(rows):
         ends[row] = <int32_t>(offsets[row + 1]) + shift
     memcpy(values.data + values.data_bytes, span.value_data + offsets[0], <size_t>added)
+    if values.validity != NULL:
+        for row in range(values.rows, values.rows + rows):
+            values.validity[row >> 3] |= <uint8_t>(1 << (row & 7))
     values.rows += rows
     values.data_bytes += added
     return 0

@@ -1,10 +1,10 @@
 """RowRules: which rows readers at an epoch no longer see, though they stand in files."""
 
 cimport cython
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, head_of
 
 cdef enum:
     PLACE_BYTES = 6                     # of a user key: table id and vnode
@@ -17,6 +17,12 @@ cdef struct VnodeRule:                  # what is said of one vnode's rows, to r
     bint is_any                         # the table has rules, so another vnode may have other ones
 
 
+cdef struct RuleHold:                   # the rule under which a walk stands
+    uint64_t place                      # table id and vnode that `rule` is for; all ones before the first
+    VnodeRule rule
+    uint8_t limit[PLACE_BYTES]          # the first table and vnode for which `rule` need not hold; zeros: there is none
+
+
 cdef struct VnodeMark:
     uint16_t vnode
     Slice key
@@ -27,6 +33,26 @@ cdef struct TableMarks:                 # one KeyWatermark
     bint is_descending
     VnodeMark* marks                    # ascending by vnode
     Py_ssize_t count
+
+
+cdef inline bint is_passed(const VnodeRule* rule, Slice user_key) noexcept nogil:
+    """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
+    cdef Slice key
+    cdef int order
+    if rule.mark.data == NULL or user_key.size < PLACE_BYTES:
+        return False
+    key.data, key.size = user_key.data + PLACE_BYTES, user_key.size - PLACE_BYTES
+    order = compare_bytes(key, rule.mark)
+    if not rule.is_descending:
+        return order < 0
+    # a key that the mark begins lies at the mark, not past it
+    return order > 0 and (
+        key.size < rule.mark.size or memcmp(key.data, rule.mark.data, <size_t>rule.mark.size) != 0)
+
+
+cdef inline bint hides(const VnodeRule* rule, Slice user_key, uint64_t epoch) noexcept nogil:
+    """Whether readers no longer see a row that was written at `epoch`."""
+    return epoch < rule.oldest or is_passed(rule, user_key)
 
 
 cdef class TableRowRules:
@@ -54,22 +80,11 @@ cdef class RowRules:
     cdef VnodeRule rule_of(self, uint64_t place, uint64_t epoch) noexcept nogil
     # for readers at that epoch, of the keys whose first six bytes are `place`, as a number
 
+    cdef void stand(self, RuleHold* hold, uint64_t place, uint64_t epoch) noexcept nogil
 
-cdef inline bint is_passed(const VnodeRule* rule, Slice user_key) noexcept nogil:
-    """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
-    cdef Slice key
-    cdef int order
-    if rule.mark.data == NULL or user_key.size < PLACE_BYTES:
-        return False
-    key.data, key.size = user_key.data + PLACE_BYTES, user_key.size - PLACE_BYTES
-    order = compare_bytes(key, rule.mark)
-    if not rule.is_descending:
-        return order < 0
-    # a key that the mark begins lies at the mark, not past it
-    return order > 0 and (
-        key.size < rule.mark.size or memcmp(key.data, rule.mark.data, <size_t>rule.mark.size) != 0)
-
-
-cdef inline bint hides(const VnodeRule* rule, Slice user_key, uint64_t epoch) noexcept nogil:
-    """Whether readers no longer see a row that was written at `epoch`."""
-    return epoch < rule.oldest or is_passed(rule, user_key)
+    cdef inline bint hides_at(self, RuleHold* hold, Slice user_key, uint64_t written, uint64_t epoch) noexcept nogil:
+        """Whether readers at `epoch`, always the same one, no longer see a row; `hold` is that of its vnode then."""
+        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16
+        if place != hold.place:
+            self.stand(hold, place, epoch)
+        return hides(&hold.rule, user_key, written)

@@ -12,6 +12,7 @@ from hummock.key cimport SPILL_MASK, Slice, head_of
 from hummock.table_rules import TableRules
 
 cdef uint64_t NEVER_AGAIN = ~<uint64_t>0    # above every epoch
+cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
 cdef uint8_t NOTHING = 0                # what an empty mark points to
 
 
@@ -98,6 +99,14 @@ cdef class RowRules:
                 out.mark = mark_of(watermark, <uint16_t>place)
                 break
         return out
+
+    cdef void stand(self, RuleHold* hold, uint64_t place, uint64_t epoch) noexcept nogil:
+        cdef uint64_t after
+        cdef int at
+        hold.place, hold.rule = place, self.rule_of(place, epoch)
+        after = place + 1 if hold.rule.is_any else ((place >> 16) + 1) << 16
+        for at in range(PLACE_BYTES):
+            hold.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (PLACE_BYTES - 1 - at)))
 
     def hides_row(self, bytes user_key not None, uint64_t written, uint64_t epoch) -> bool:
         """Whether readers at `epoch` no longer see a row of `user_key` that was written at `written`."""

@@ -3,14 +3,9 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.iterator.row_rules cimport RowRules, VnodeRule
+from hummock.iterator.row_rules cimport RowRules, RuleHold
+from hummock.iterator.saved cimport Saved
 from hummock.key cimport Slice
-
-
-cdef struct Saved:                      # a copy of bytes that outlives the move of who showed them
-    uint8_t* data                       # owned; NULL before the first use
-    Py_ssize_t size
-    Py_ssize_t capacity
 
 
 cdef class UserIterator(HummockIterator):
@@ -22,14 +17,11 @@ cdef class UserIterator(HummockIterator):
     cdef object bounds
     cdef RowRules rules                 # None: no row is hidden but by deletes
     cdef bint has_rules                 # the same, readable without the GIL
-    cdef uint64_t place                 # table id and vnode that `rule` is for; all ones before the first
-    cdef VnodeRule rule
-    cdef uint8_t limit[6]               # the first table and vnode for which `rule` need not hold
+    cdef RuleHold held                  # of the vnode of the last key that was asked for
     cdef const uint8_t* among           # which children of a MergeIterator hold the range; NULL: any. Borrowed
     cdef Saved key                      # forward: the last key shown or hidden; reverse: the current key
     cdef Saved payload                  # reverse: the current value
 
-    cdef bint is_hidden(self, Slice user_key, uint64_t epoch) noexcept nogil    # by a rule of its table
     cdef bint clip_by_rule(self, Span* out) noexcept nogil          # to rows that no rule hides; False: walk
     cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil
     cdef int find(self) except -1 nogil             # forward: settle on the child's entry or a later one

@@ -7,36 +7,16 @@ passed over. In reverse they come oldest first: the last one not above the read 
 value are copied until the child stands on another key.
 """
 
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport free
 
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules, VnodeRule, hides
+from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules
+from hummock.iterator.saved cimport same, save
 from hummock.key cimport SPILL_MASK, Slice, compare_bytes, head_of
 
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
-cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
-
-
-cdef inline int save(Saved* saved, Slice bytes_) except -1 nogil:
-    cdef uint8_t* grown
-    if saved.data == NULL or bytes_.size > saved.capacity:
-        grown = <uint8_t*>realloc(saved.data, <size_t>(bytes_.size * 2 + 1))
-        if grown == NULL:
-            with gil:
-                raise MemoryError
-        saved.data, saved.capacity = grown, bytes_.size * 2 + 1
-    if bytes_.size > 0:
-        memcpy(saved.data, bytes_.data, <size_t>bytes_.size)
-    saved.size = bytes_.size
-    return 0
-
-
-cdef inline bint same(Saved* saved, Slice bytes_) noexcept nogil:
-    return saved.size == bytes_.size and (
-        bytes_.size == 0 or memcmp(saved.data, bytes_.data, <size_t>bytes_.size) == 0)
 
 
 cdef class UserIterator(HummockIterator):
@@ -53,7 +33,7 @@ cdef class UserIterator(HummockIterator):
         self.direction = child.direction
         self.newest = read_epoch | SPILL_MASK
         self.oldest = min_epoch
-        self.rules, self.has_rules, self.place = rules, rules is not None and rules.count > 0, NOWHERE
+        self.rules, self.has_rules, self.held.place = rules, rules is not None and rules.count > 0, NOWHERE
         low.data, low.size = <const uint8_t*><const char*>start, len(start)
         high.data, high.size = NULL, 0
         if end is not None:
@@ -113,24 +93,14 @@ cdef class UserIterator(HummockIterator):
             clip_span(out, self.end)
         return out.row < out.end
 
-    cdef bint is_hidden(self, Slice user_key, uint64_t epoch) noexcept nogil:
-        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16, after
-        cdef int at
-        if place != self.place:
-            self.place, self.rule = place, self.rules.rule_of(place, self.newest)
-            after = place + 1 if self.rule.is_any else ((place >> 16) + 1) << 16
-            for at in range(PLACE_BYTES):
-                self.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (PLACE_BYTES - 1 - at)))
-        return hides(&self.rule, user_key, epoch)
-
     cdef bint clip_by_rule(self, Span* out) noexcept nogil:
-        """REQUIRES that `place` is that of the current row, which is not hidden."""
+        """REQUIRES that `held` is that of the current row, which is not hidden."""
         cdef Slice limit
-        if out.min_epoch < self.rule.oldest or (self.rule.mark.data != NULL and (
-                self.rule.is_descending or self.user_key.size < PLACE_BYTES)):
+        if out.min_epoch < self.held.rule.oldest or (self.held.rule.mark.data != NULL and (
+                self.held.rule.is_descending or self.user_key.size < PLACE_BYTES)):
             return False
-        limit.data, limit.size = self.limit, PLACE_BYTES
-        if head_of(self.limit, PLACE_BYTES) != 0:
+        limit.data, limit.size = self.held.limit, PLACE_BYTES
+        if head_of(self.held.limit, PLACE_BYTES) != 0:
             clip_span(out, limit)           # what follows the vnode's mark ascending is not passed either
         return True
 
@@ -152,7 +122,8 @@ cdef class UserIterator(HummockIterator):
                 self.child.next()
                 continue
             if self.child.value.data != NULL and self.child.epoch >= self.oldest and not (
-                    self.has_rules and self.is_hidden(self.child.user_key, self.child.epoch)):
+                    self.has_rules and self.rules.hides_at(
+                        &self.held, self.child.user_key, self.child.epoch, self.newest)):
                 self.user_key, self.epoch, self.value = self.child.user_key, self.child.epoch, self.child.value
                 self.valid = True
                 return 0
@@ -170,7 +141,8 @@ cdef class UserIterator(HummockIterator):
             while self.child.valid and same(&self.key, self.child.user_key):
                 if self.oldest <= self.child.epoch <= self.newest:
                     is_seen = self.child.value.data != NULL and not (
-                        self.has_rules and self.is_hidden(self.child.user_key, self.child.epoch))
+                        self.has_rules and self.rules.hides_at(
+                        &self.held, self.child.user_key, self.child.epoch, self.newest))
                     if is_seen:
                         self.epoch = self.child.epoch
                         save(&self.payload, self.child.value)

@@ -10,6 +10,7 @@ from hummock.sstable.sstable_iterator cimport SstableIterator
 cdef class ConcatIterator(HummockIterator):
     cdef object store                   # SstableStore
     cdef object options                 # ReadOptions
+    cdef uint64_t floor                 # of the files' iterators
     cdef tuple infos                    # disjoint, ascending; owner of the slices in `largest`
     cdef Py_ssize_t files
     cdef Slice* largest                 # last user key of each file; owned array

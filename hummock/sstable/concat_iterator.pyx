@@ -68,6 +68,7 @@ cdef class ConcatIterator(HummockIterator):
             with gil:
                 self.position = -1
                 self.current = SstableIterator(self.store, self.infos[position], self.direction, self.options)
+                self.current.floor = self.floor
                 self.position = position
         return 0
 

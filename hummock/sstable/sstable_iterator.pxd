@@ -14,6 +14,7 @@ cdef class SstableIterator(HummockIterator):
     cdef OpenedSstable meta               # None before the first move
     cdef bint fills_cache
     cdef bint reads_ahead               # from the first block on
+    cdef uint64_t floor                 # blocks that hold nothing newer are passed over unread; 0: none are
     cdef Py_ssize_t prefetch_bytes      # the most stored bytes that are read ahead
     cdef Py_ssize_t ahead_bytes         # what the next read asks for; 0: one block. Doubles while blocks follow
     cdef Py_ssize_t ahead_blocks        # so many cached ones are taken at once; grows faster, since they cost nothing
@@ -53,6 +54,9 @@ cdef class SstableIterator(HummockIterator):
     cdef int read_window(self, Py_ssize_t index) except -1
     cdef int show_window(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef Py_ssize_t above_floor(self, Py_ssize_t index) noexcept nogil
+    # `index`, or my way the first block behind it, of those that are read; beside all blocks where there is none
+    cdef int enter_end(self, Py_ssize_t index) except -1 nogil
     cdef int settle(self) except -1 nogil                           # shows `row`, or of the next block, or the end
     cdef int show(self) noexcept nogil
     cdef bint stands_at(self, Slice user_key, uint64_t epoch) noexcept nogil

@@ -54,25 +54,25 @@ cdef class SstableIterator(HummockIterator):
         return 0
 
     cdef int prepare(self) except -1:
+        cdef Py_ssize_t index
         self.open()
-        return self.fetch(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
+        index = self.above_floor(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
+        return self.fetch(index) if 0 <= index < self.meta.index.blocks else 0
 
     cdef int rewind(self) except -1 nogil:
         self.open()
-        self.enter(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
-        self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
-        return self.settle()
+        return self.enter_end(0 if self.direction == FORWARD else self.meta.index.blocks - 1)
 
     cdef int stand(self, Py_ssize_t index) except -1 nogil:
         self.open()
-        self.enter(index)
-        self.row = 0
-        return self.settle()
+        return self.enter_end(index)
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         cdef Py_ssize_t index
         self.open()
         index = self.meta.index.find_block(user_key, epoch)
+        if self.above_floor(index) != index:
+            return self.enter_end(index)
         if self.block == NULL or index != self.block_index:
             self.enter(index)
         self.row = (<Block>self.block).lower_bound(user_key, epoch)
@@ -102,15 +102,28 @@ cdef class SstableIterator(HummockIterator):
         return (compare_bytes(suffix, rest) == 0 and (<Block>self.block).epoch_at(self.row) == epoch)
 
     cdef int settle(self) except -1 nogil:
-        cdef Py_ssize_t index
-        while not 0 <= self.row < (<Block>self.block).rows:
-            index = self.block_index + <int>self.direction
+        if 0 <= self.row < (<Block>self.block).rows:
+            return self.show()
+        return self.enter_end(self.block_index + <int>self.direction)
+
+    cdef int enter_end(self, Py_ssize_t index) except -1 nogil:
+        """Shows the first entry, my way, of block `index` or of the next one that is read and holds any."""
+        while True:
+            index = self.above_floor(index)
             if not 0 <= index < self.meta.index.blocks:
                 self.valid = False
                 return 0
             self.enter(index)
-            self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
-        return self.show()
+            if (<Block>self.block).rows > 0:
+                self.row = 0 if self.direction == FORWARD else (<Block>self.block).rows - 1
+                return self.show()
+            index += <int>self.direction
+
+    cdef Py_ssize_t above_floor(self, Py_ssize_t index) noexcept nogil:
+        if self.floor > 0 and self.meta.index.global_epoch == 0:
+            while 0 <= index < self.meta.index.blocks and self.meta.index.max_epochs[index] <= self.floor:
+                index += <int>self.direction
+        return index
 
     cdef int show(self) noexcept nogil:
         cdef Slice suffix = (<Block>self.block).suffix_at(self.row)

@@ -75,6 +75,12 @@ def test_reads_take_its_entries_for_those_of_the_epoch(seed):
     keys = [b"%03d" % number for number in range(200)]
     for epoch in (E1, E2, E3, E4):
         expected = loaded.seen(epoch)
+        for since in (E1, E2, E3):
+            if since <= epoch:
+                before = loaded.seen(since)
+                changed = sorted(key for key in {*before, *expected} if before.get(key) != expected.get(key))
+                with loaded.store.changes(EVERYTHING, since, epoch) as feed:
+                    assert list(feed) == [(key, before.get(key), expected.get(key)) for key in changed]
         for reverse in (False, True):
             with loaded.store.scan(EVERYTHING, epoch, reverse=reverse) as rows:
                 assert list(rows) == (list(expected.items())[::-1] if reverse else list(expected.items()))

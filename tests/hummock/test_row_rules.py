@@ -130,6 +130,12 @@ def test_every_read_of_a_store_hides_what_the_rules_hide(seed):
                 assert sorted(found) == [row for row in expected if len(row[0]) >= 6]
             owners, found = store.scan_many(pa.array([b"", prefixes[4]], pa.binary()), epoch)
             assert list(found)[: (owners == 0).sum()] == expected
+        for since, until in ((rng.randint(2, 21), rng.randint(2, 21)) for _ in range(60)):
+            since, until = sorted((Epoch(since << 16), Epoch(until << 16)))
+            before, after = dict(seen(entries, tables, since)), dict(seen(entries, tables, until))
+            keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+            with store.changes(EVERYTHING, since, until) as feed:
+                assert list(feed) == [(key, before.get(key), after.get(key)) for key in keys]
 
 
 def test_rules_are_asked_one_row_at_a_time():

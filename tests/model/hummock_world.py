@@ -220,7 +220,8 @@ class World(Reads):
 STEPS: dict[Callable[[World], None], float] = {
     World.ingest: 12, World.seal: 2, World.sync: 2, World.commit: 8, World.clear: 0.5, World.reopen: 0.7,
     World.get: 5, World.get_many: 4, World.scan: 4, World.scan_under_a_prefix: 3, World.scan_prefixes: 3,
-    World.scan_many: 3, World.follow: 3, World.begin_scan: 2, World.read_on: 4, World.hold: 1.5, World.let_go: 1,
+    World.scan_many: 3, World.changes: 4, World.follow: 3, World.begin_scan: 2, World.read_on: 4, World.hold: 1.5,
+    World.let_go: 1,
     World.reopen_reader: 0.7, World.work_beside_readers: 0.5,
     World.pin: 2, World.unpin: 2, World.compact: 7, World.vacuum: 2, World.pass_time: 1.5, World.misuse: 3,
     World.misuse_of_a_lost_role: 1,

@@ -75,6 +75,20 @@ class Reads(Places):
         self.both(self.some_epoch(), lambda store, epoch: owned(
             *store.scan_many(starts, epoch, ends=ends, limit=limit)))
 
+    def changes(self) -> None:
+        """From an epoch to a later one, as far as who is asked knows."""
+        key_range = self.rng.choice((EVERYTHING, KeyRange(self.keys.draw(), self.rng.choice((None, self.keys.draw())))))
+        since, until = sorted((self.some_epoch(), self.some_epoch()))
+        rows, known = self.rng.choice((None, 1, 2, 5)), until
+
+        def read(store: Any, since: Epoch) -> Rows:
+            nonlocal known
+            if store is not self.model:
+                known = until if store is self.writer else min(until, self.reader.version.max_committed_epoch)
+            return changes_of(store, key_range, since, max(since, known), rows)
+
+        self.both(since, read)
+
     def read_all(self) -> None:
         """Every pinned epoch and the newest, whole, both ways."""
         for number in sorted({*self.pinned, self.epoch, max(self.epoch, self.sealed) + 3}):
@@ -173,6 +187,15 @@ def rows_of(store: Any, key_range: KeyRange, epoch: Epoch, batch_rows: int | Non
     with store.scan(key_range, epoch, **how) as scan:
         out: Rows = []
         while (batch := scan.next_batch(batch_rows)) is not None:
+            assert 0 < len(batch) <= (batch_rows or len(batch))
+            out += list(batch)
+        return out
+
+
+def changes_of(store: Any, key_range: KeyRange, since: Epoch, until: Epoch, batch_rows: int | None) -> Rows:
+    with store.changes(key_range, since, until) as feed:
+        out: Rows = []
+        while (batch := feed.next_batch(batch_rows)) is not None:
             assert 0 < len(batch) <= (batch_rows or len(batch))
             out += list(batch)
         return out

@@ -5,6 +5,7 @@ Epochs are named e1 < e2 < e3; keys are short byte strings, which the store must
 
 from __future__ import annotations
 
+import random
 import threading
 
 import numpy as np
@@ -38,6 +39,11 @@ def from_starts(store, starts, epoch, ends=None, **how):
     owners, batch = store.scan_many(pa.array(starts, pa.binary()), epoch, ends=bounds, **how)
     assert owners.dtype == np.int32
     return [(int(owner), *pair) for owner, pair in zip(owners, batch, strict=True)]
+
+
+def changed(store, since, until, key_range=EVERYTHING):
+    with store.changes(key_range, since, until) as feed:
+        return list(feed)
 
 
 class StateStoreSuite:
@@ -254,6 +260,75 @@ class StateStoreSuite:
         ]  # fmt: skip
         with pytest.raises(ValueError):
             from_starts(store, [b"3", b"7"], E1, ends=[b"5"])
+
+    # -- changes -----------------------------------------------------------------------------------------
+
+    def test_changes_are_what_readers_at_two_epochs_see(self, store, settle):
+        self.two_epochs(store, settle)
+        store.ingest_batch(WriteBatch([(b"a", b"4"), (b"b", b"3"), (b"c", b"5")]), E3)
+        settle(E3)
+        assert changed(store, E1, E2) == [(b"a", b"1", None), (b"b", b"2", b"3")]
+        assert changed(store, E2, E3) == [(b"a", None, b"4"), (b"c", None, b"5")]
+        assert changed(store, E1, E3) == [(b"a", b"1", b"4"), (b"b", b"2", b"3"), (b"c", None, b"5")]
+        assert changed(store, Epoch(0), E3) == [(b"a", None, b"4"), (b"b", None, b"3"), (b"c", None, b"5")]
+
+    def test_what_came_and_went_between_two_epochs_is_no_change(self, store, settle):
+        for epoch, value in ((E1, None), (E2, b"2"), (E3, None)):
+            store.ingest_batch(WriteBatch([(b"a", value), (b"b", b"1")]), epoch)
+            settle(epoch)
+        assert changed(store, E1, E3) == []
+        assert changed(store, E2, E2) == []
+
+    def test_changes_end_at_the_bounds_of_their_range(self, store, settle):
+        store.ingest_batch(WriteBatch([(key, b"1") for key in (b"a", b"b", b"bb", b"c")]), E1)
+        settle(E1)
+        for key_range, expected in (
+            (KeyRange(b"b", b"c"), [b"b", b"bb"]), (KeyRange(b"ba", None), [b"bb", b"c"]), (KeyRange(b"b", b"b"), []),
+        ):  # fmt: skip
+            assert [key for key, _, _ in changed(store, Epoch(0), E1, key_range)] == expected
+
+    def test_changes_come_in_batches_that_are_bounded(self, store, settle):
+        rows = [(b"%03d" % number, b"v" * number) for number in range(100)]
+        store.ingest_batch(WriteBatch(rows), E1)
+        settle(E1)
+        store.ingest_batch(WriteBatch([(key, None) for key, _ in rows[::2]]), E2)
+        settle(E2)
+        with store.changes(EVERYTHING, E1, E2) as feed:
+            batches = iter(lambda: feed.next_batch(7), None)
+            sizes, found = zip(*((len(batch), list(batch)) for batch in batches), strict=True)
+        assert max(sizes) <= 7
+        assert [row for batch in found for row in batch] == [(key, value, None) for key, value in rows[::2]]
+
+    def test_changes_go_forward_in_time(self, store):
+        with pytest.raises(InvalidEpoch):
+            store.changes(EVERYTHING, E2, E1)
+
+    def test_a_feed_that_was_closed_gives_no_more(self, store):
+        store.ingest_batch(WriteBatch([(b"a", b"1")]), E1)
+        feed = store.changes(EVERYTHING, Epoch(0), E1)
+        feed.close()
+        with pytest.raises(StoreClosed):
+            feed.next_batch()
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_a_snapshot_and_its_changes_are_the_later_snapshot(self, store, settle, seed):
+        rng = random.Random(seed)
+        epochs = [Epoch(number << 16) for number in range(1, 9)]
+        for epoch in epochs:
+            for _ in range(rng.choice((1, 1, 3))):
+                keys = {b"%02d" % rng.randrange(60) for _ in range(rng.choice((1, 5, 50)))}
+                values = [None if rng.random() < 0.3 else rng.randbytes(rng.choice((0, 1, 30))) for _ in keys]
+                store.ingest_batch(WriteBatch(sorted(zip(keys, values, strict=True))), epoch)
+            if rng.random() < 0.7:
+                settle(epoch)
+        for since, until in ((rng.choice(epochs), rng.choice(epochs)) for _ in range(12)):
+            since, until = min(since, until), max(since, until)
+            rows, later = dict(pairs(store, since)), dict(pairs(store, until))
+            for key, old, new in changed(store, since, until):
+                assert old != new
+                assert rows.pop(key, None) == old
+                rows |= {} if new is None else {key: new}
+            assert rows == later, (seed, since, until)
 
     # -- epochs ------------------------------------------------------------------------------------------
 
