@@ -2,6 +2,7 @@
 
 StreamError
 ├── PlanNotSupported (ValueError)      a query that cannot be kept fresh, with the reason
+├── BackfillRefused (ValueError)       a view whose history no bulk backfill can compute, or may not now
 ├── ConnectorError                     an external system refused, vanished or sent what cannot be read
 │   ├── UnknownConnector (KeyError)    no such connector is registered
 │   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
@@ -33,6 +34,15 @@ class PlanNotSupported(StreamError, ValueError):
     def __init__(self, node: str, reason: str) -> None:
         super().__init__(f"{node} cannot be maintained as a stream: {reason}")
         self.node = node
+        self.reason = reason
+
+
+class BackfillRefused(StreamError, ValueError):
+    """The history of view `view` is not computed in bulk: `reason`. Nothing was changed."""
+
+    def __init__(self, view: str, reason: str) -> None:
+        super().__init__(f"no bulk backfill of {view!r}: {reason}")
+        self.view = view
         self.reason = reason
 
 

@@ -60,62 +60,26 @@ class ActorBuilder:
     ) -> Actor:
         """An actor that is not yet started. `control` brings barriers and statements to a head without
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
-        executor = _Chain(self, spec, control, iter(upstreams)).build(spec.root)
+        executor = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams)).build(
+            spec.root
+        )
         return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
 
 
-class _Chain:
-    """One actor under construction."""
+class ExecutorChain:
+    """Executors under construction, over one store. What is fed by nothing but its input is built here."""
 
-    def __init__(
-        self, parts: ActorBuilder, spec: ActorSpec, control: Channel | None, upstreams: Iterator[Channel]
-    ) -> None:
-        self.parts = parts
-        self.spec = spec
-        self.control = control
-        self.upstreams = upstreams
+    def __init__(self, store: StateStore, options: StreamOptions) -> None:
+        self.store = store
+        self.options = options
 
     def build(self, node: StreamNode) -> Executor:
+        """The executor of `node`, with those below it."""
         info = ExecutorInfo(node.schema, node.stream_key, node.identity)
         return BUILDERS[type(node)](self, node, info)
 
     def state_table(self, catalog: Any) -> StateTable:
-        return StateTable(catalog, self.parts.store)
-
-    def head_channel(self) -> Channel:
-        """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
-        assert self.control is not None
-        return self.control
-
-    def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
-        return DmlExecutor(info, self.head_channel(), node.table)
-
-    def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
-        return SourceExecutor(
-            info,
-            self.head_channel(),
-            self.readers(node),
-            self.state_table(node.offset_table),
-            self.parts.options.chunk_rows,
-            self.parts.options.checkpoint_rows,
-            self.parts.request_barrier,
-        )
-
-    def readers(self, node: SourceNode) -> dict[str, SplitReader]:
-        """A reader for each split of the actor; without splits the connector is not even opened."""
-        if not self.spec.splits:
-            return {}
-        options = dict(node.table.connector or {})
-        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
-        return {split: connector.open_split(split) for split in self.spec.splits}
-
-    def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
-        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table)
-
-    def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
-        snapshot = StorageTable(node.table, self.parts.store, node.columns) if self.spec.is_new else None
-        rows = self.parts.options.chunk_rows
-        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, snapshot, rows)
+        return StateTable(catalog, self.store)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
         return FilterExecutor(info, self.build(node.input), node.predicate)
@@ -124,7 +88,7 @@ class _Chain:
         return ProjectExecutor(info, self.build(node.input), node.expressions)
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
-        options = self.parts.options
+        options = self.options
         kept = [
             MaterializedInput(each.call, self.state_table(each.table), each.columns, each.argument)
             for each in node.kept
@@ -143,17 +107,70 @@ class _Chain:
 
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
-        rows = self.parts.options.chunk_rows
-        return MaterializeExecutor(info, self.build(node.input), table, node.conflict, rows)
+        return MaterializeExecutor(info, self.build(node.input), table, node.conflict, self.options.chunk_rows)
 
 
-BUILDERS: Mapping[type[StreamNode], Callable[[_Chain, Any, ExecutorInfo], Executor]] = {
-    DmlNode: _Chain.dml,
-    SourceNode: _Chain.source,
-    RowIdGenNode: _Chain.row_id_gen,
-    StreamScanNode: _Chain.stream_scan,
-    FilterNode: _Chain.filter,
-    ProjectNode: _Chain.project,
-    HashAggNode: _Chain.hash_agg,
-    MaterializeNode: _Chain.materialize,
+class _ActorChain(ExecutorChain):
+    """One actor under construction: its leaves are fed by channels."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        options: StreamOptions,
+        request_barrier: Callable[[], None],
+        spec: ActorSpec,
+        control: Channel | None,
+        upstreams: Iterator[Channel],
+    ) -> None:
+        super().__init__(store, options)
+        self.request_barrier = request_barrier
+        self.spec = spec
+        self.control = control
+        self.upstreams = upstreams
+
+    def head_channel(self) -> Channel:
+        """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
+        assert self.control is not None
+        return self.control
+
+    def dml(self, node: DmlNode, info: ExecutorInfo) -> Executor:
+        return DmlExecutor(info, self.head_channel(), node.table)
+
+    def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
+        return SourceExecutor(
+            info,
+            self.head_channel(),
+            self.readers(node),
+            self.state_table(node.offset_table),
+            self.options.chunk_rows,
+            self.options.checkpoint_rows,
+            self.request_barrier,
+        )
+
+    def readers(self, node: SourceNode) -> dict[str, SplitReader]:
+        """A reader for each split of the actor; without splits the connector is not even opened."""
+        if not self.spec.splits:
+            return {}
+        options = dict(node.table.connector or {})
+        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
+        return {split: connector.open_split(split) for split in self.spec.splits}
+
+    def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:
+        return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table)
+
+    def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
+        snapshot = StorageTable(node.table, self.store, node.columns) if self.spec.is_new else None
+        rows = self.options.chunk_rows
+        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, snapshot, rows)
+
+
+BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]] = {
+    DmlNode: _ActorChain.dml,
+    SourceNode: _ActorChain.source,
+    RowIdGenNode: _ActorChain.row_id_gen,
+    StreamScanNode: _ActorChain.stream_scan,
+    FilterNode: ExecutorChain.filter,
+    ProjectNode: ExecutorChain.project,
+    HashAggNode: ExecutorChain.hash_agg,
+    MaterializeNode: ExecutorChain.materialize,
 }

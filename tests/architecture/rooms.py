@@ -37,7 +37,7 @@ BASE_MODULES = [
 ]
 STORE_MODULES = [
     "scan", "memory_store", "read_view", "point_read", "cold_probes", "single_get", "read_ranges", "read_changes",
-    "change_parts", "run_cursor", "local_version", "storage", "write_path", "writer_gate", "stats",
+    "change_parts", "run_cursor", "local_version", "storage", "write_path", "writer_gate", "stats", "task_store",
 ]  # fmt: skip
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
@@ -139,7 +139,11 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.meta": (
         "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
-        "hummock.meta.store hummock.version hummock.meta_client"
+        "hummock.meta.store hummock.version hummock.meta_client hummock.sstable.info"
+    ),
+    "stream.spark": (
+        "plan executor worker message exchange relational.types relational.chunk relational.expr relational.catalog "
+        "hummock.base hummock.object_store hummock.sstable.info hummock.state_store hummock.store"
     ),
     "stream.node": (
         "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "

@@ -1,0 +1,192 @@
+"""TaskStore: the state store of one task, which writes one epoch into nothing and leaves as one run of files.
+
+Rows wait in memory as they came; beyond a budget they go, merged, to files in a directory of this machine. In the end
+all of it is merged once more, into files that whoever started the task may hand in. Of each key those hold the value
+that a read finds in the end, so the same writes in another order of batches give the same rows. For one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, Self
+
+import numpy as np
+
+from hummock.binary_column import BinaryColumn
+from hummock.compaction.retention import RetentionIterator
+from hummock.compaction.write_run import write_run
+from hummock.epoch import MAX_EPOCH, NEVER, Epoch, check_pure
+from hummock.errors import InvalidEpoch, StoreClosed
+from hummock.iterator.base import HummockIterator
+from hummock.iterator.collect import BatchCollector
+from hummock.iterator.merge import MergeIterator
+from hummock.key import KeyRange
+from hummock.object_store import open_object_store
+from hummock.object_store.base import ObjectStore, mint_sstable_name
+from hummock.options import StorageOptions
+from hummock.point_read import read_many
+from hummock.read_changes import ChangeReader
+from hummock.read_ranges import read_prefixes, read_starts
+from hummock.read_view import ReadView, SortedRun
+from hummock.scan import HummockChanges, HummockScan
+from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
+from hummock.shared_buffer.uploader import chains_of
+from hummock.single_get import read_one
+from hummock.sstable.concat_iterator import ConcatIterator
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.store import SstableStore
+from hummock.state_store import DEFAULT, ReadOptions, SyncResult
+from hummock.table_rules import Tables
+from hummock.version import HummockVersion
+from hummock.write_batch import KvBatch, WriteBatch
+
+NO_RULES: Tables = {}
+
+
+class TaskStore:
+    """A StateStore without a past: no epoch of it is ever committed, and everything is gone when it closes.
+
+    `options.shared_buffer_bytes` wait in memory; what is beyond goes to files under `directory`.
+    """
+
+    committed_epoch = NEVER
+
+    def __init__(self, options: StorageOptions, directory: str | None = None):
+        self._options, self._directory = options, directory
+        self._batches: list[SharedBufferBatch] = []     # newest first, as are the runs, which are older
+        self._runs: list[SortedRun] = []
+        self._waiting_bytes = self._written_bytes = 0
+        self._sealed = NEVER
+        self._view: ReadView | None = None
+        self._files: SstableStore | None = None
+        self._is_closed = False
+        self._undo = ExitStack()
+
+    @property
+    def spilled_runs(self) -> int:
+        """How often memory was full."""
+        return len(self._runs)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
+        if check_pure(epoch) <= self._sealed:
+            raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self._sealed}")
+        if len(batch) == 0:
+            return 0
+        size = batch.size_bytes
+        self._batches.insert(0, SharedBufferBatch(batch, epoch))
+        self._waiting_bytes += size
+        self._written_bytes += size
+        self._view = None
+        if self._waiting_bytes > self._options.shared_buffer_bytes:
+            self._spill()
+        return size
+
+    def seal_epoch(self, epoch: Epoch) -> None:
+        self._sealed = max(self._sealed, check_pure(epoch))
+
+    def sync(self, epoch: Epoch) -> SyncResult:
+        """Names no files: `write_out` makes them."""
+        return SyncResult(epoch, ())
+
+    def commit(self, epoch: Epoch) -> None:
+        self.seal_epoch(epoch)
+
+    def write_out(self, objects: ObjectStore, mint_name: Callable[[], str], table_ids: Iterable[int],
+                  rules: Tables = NO_RULES) -> tuple[SstableInfo, ...]:
+        """One sorted run of files in `objects` that holds what a read finds now; each has rows of one table.
+
+        `table_ids` are those that were written. Files of an error are left to vacuum.
+        """
+        children = self._children()
+        if not children:
+            return ()
+        borders = [(table_id + place, 0) for table_id in table_ids for place in (0, 1)]
+        outputs = write_run(
+            RetentionIterator(MergeIterator(children), MAX_EPOCH, True), self._written_bytes, objects, self._options,
+            mint_name, name="task", room_bytes=self._options.upload_bytes, tables=rules, borders=borders)
+        return tuple(output.info for output in outputs)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
+        return read_one(self._open_view(), key, epoch)
+
+    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
+        return read_many(self._open_view(), BinaryColumn.from_arrow(keys), epoch)
+
+    def scan(self, key_range: KeyRange, epoch: Epoch, options: ReadOptions = DEFAULT, *, reverse: bool = False,
+             limit: int | None = None) -> HummockScan:
+        view = self._open_view()
+        collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
+        return HummockScan(view, collector, self._options, limit, lambda view, error: error)
+
+    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch,
+                options: ReadOptions = DEFAULT) -> HummockChanges:
+        view = self._open_view()
+        reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
+        return HummockChanges(view, reader, self._options, lambda view, error: error)
+
+    def scan_prefixes(self, prefixes: Any, epoch: Epoch, *, reverse: bool = False,
+                      limit: int | None = None) -> tuple[np.ndarray, KvBatch]:
+        return read_prefixes(self._open_view(), BinaryColumn.from_arrow(prefixes), epoch, reverse, limit)
+
+    def scan_many(self, starts: Any, epoch: Epoch, *, ends: Any = None,
+                  limit: int | None = None) -> tuple[np.ndarray, KvBatch]:
+        bounds = None if ends is None else BinaryColumn.from_arrow(ends)
+        return read_starts(self._open_view(), BinaryColumn.from_arrow(starts), bounds, epoch, limit)
+
+    def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
+        """Nobody else writes here."""
+
+    # -- end -----------------------------------------------------------------------------------------------
+
+    def clear_uncommitted(self) -> None:
+        self._batches, self._runs, self._view = [], [], None
+        self._waiting_bytes, self._sealed = 0, NEVER
+
+    def close(self) -> None:
+        self.clear_uncommitted()
+        self._files, self._is_closed = None, True
+        self._undo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _children(self) -> list[HummockIterator]:
+        """Of all that is here, newest first."""
+        chains = [SharedBufferChainIterator(chain) for chain in chains_of(self._batches)]
+        return [*chains, *(ConcatIterator(self._files, run.infos) for run in self._runs)]
+
+    def _open_view(self) -> ReadView:
+        if self._is_closed:
+            raise StoreClosed("the store of a task")
+        if self._view is None:
+            self._view = ReadView(HummockVersion(), (*self._batches, *self._runs), ())
+        return self._view
+
+    def _spill(self) -> None:
+        """The batches become a run of files on this machine."""
+        if self._files is None:
+            directory = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="hummock-", dir=self._directory))
+            objects = open_object_store(f"file://{directory}")
+            self._undo.callback(objects.close)
+            self._files = SstableStore(objects, self._options)
+            self._undo.callback(self._files.close)
+        chains = [SharedBufferChainIterator(chain) for chain in chains_of(self._batches)]
+        outputs = write_run(
+            RetentionIterator(MergeIterator(chains)), self._waiting_bytes, self._files.object_store, self._options,
+            lambda: mint_sstable_name(os.urandom, ""), name="spill", room_bytes=self._options.upload_bytes,
+            tables=NO_RULES)
+        readers = [self._files.hold(output) for output in outputs]
+        self._runs.insert(0, SortedRun(self._files, [reader.info for reader in readers]))
+        self._batches, self._waiting_bytes, self._view = [], 0, None
