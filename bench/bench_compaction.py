@@ -24,8 +24,8 @@ import pytest
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Engine, LevelDb, RocksDb
 from hummock.byte_buffer import set_pool_limit
-from hummock.compaction.execute import run_ranges
 from hummock.compaction.pipeline import run_pipeline
+from hummock.compaction.runner import ThreadRunner
 from hummock.compaction.split import cuts_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
@@ -89,7 +89,8 @@ class Runs:
         return CompactTask(1, TaskKind.MANUAL, self.inputs, 6, 0, Epoch(9 << 16), True, self.output, cuts=cuts)
 
     def compact(self, ranges: int = 1, threads: int = 1) -> list[RangeResult]:
-        results = run_ranges(self.task(ranges), self.store, mint_name, threads=threads, memory_bytes=MEMORY_BYTES)
+        runner = ThreadRunner(self.store, threads=threads, memory_bytes=MEMORY_BYTES)
+        results = runner.run(self.task(ranges).ranges())
         self.written += [info for result in results for info in result.sstables]
         return results
 

@@ -12,10 +12,11 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from hummock.compaction.execute import run_ranges
+from hummock.compaction.runner import ThreadRunner
 from hummock.compaction.split import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import monotonic_seconds
@@ -57,6 +58,9 @@ class Compactor:
         self.error: Exception | None = None
         self._client, self._object_store, self._random_bytes = client, object_store, random_bytes
         self._on_progress, self._tasks_at_once = on_progress, tasks_at_once
+        self._threads_runner = ThreadRunner(object_store, threads=options.threads,
+                                            memory_bytes=options.memory_bytes // tasks_at_once,
+                                            mint=partial(mint_sstable_name, random_bytes))
         self._changed = threading.Condition()
         self._news = 0                          # grows with every version and every ended attempt
         self._attempts: set[_Attempt] = set()
@@ -201,9 +205,8 @@ class Compactor:
             if self._on_progress is not None:
                 self._on_progress(task, rows)
 
-        return run_ranges(
-            replace(task, cuts=cuts), self._object_store, lambda: mint_sstable_name(self._random_bytes, prefix),
-            threads=options.threads, memory_bytes=options.memory_bytes // self._tasks_at_once, progress=progress,
+        return self._threads_runner.run(
+            replace(task, cuts=cuts).ranges(), prefix, progress=progress,
             is_cancelled=lambda: self._is_aborted or attempt.is_lost.is_set())
 
     def _report(self, attempt: _Attempt, results: list[RangeResult]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,8 +20,8 @@ from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
 from hummock.compaction.run_iterator import run_iterators
-from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
-from hummock.errors import TaskCancelled, without_frames
+from hummock.compaction.task import RangeResult, RangeSpec
+from hummock.errors import TaskCancelled
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
 from hummock.sstable.builder import SstableOutput
@@ -57,50 +56,6 @@ def execute_range(
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled)
     return work.run()
-
-
-def run_ranges(
-    task: CompactTask,
-    store: ObjectStore,
-    mint_name: MintName,
-    *,
-    threads: int,
-    memory_bytes: int,
-    progress: Progress | None = None,
-    is_cancelled: IsCancelled | None = None,
-) -> list[RangeResult]:
-    """The results of all ranges of `task`, in order, on `threads` at once. The first error ends the others too.
-
-    `mint_name` and both callbacks must be safe to call from several threads.
-    """
-    specs = task.ranges()
-    at_once = min(threads, len(specs))
-    rows = [0] * len(specs)
-    failed = threading.Event()
-
-    def run(spec: RangeSpec) -> RangeResult:
-        def told(count: int) -> None:
-            rows[spec.place] = count
-            if progress is not None:
-                progress(sum(rows))
-
-        try:
-            return execute_range(
-                spec, store, mint_name, memory_bytes=memory_bytes // at_once, progress=told,
-                is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
-        except BaseException as error:
-            failed.set()
-            without_frames(error)
-            raise
-
-    if len(specs) == 1:                 # where the caller stands: a thread more would be waited for
-        return [run(specs[0])]
-    with ThreadPoolExecutor(at_once, thread_name_prefix="hummock-compact") as pool:
-        futures = [pool.submit(run, spec) for spec in specs]
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, TaskCancelled)):
-        raise error                     # the cause, not those that ended because of it
-    return [future.result() for future in futures]
 
 
 class _RangeWork:

@@ -7,7 +7,7 @@ and a Spark executor get the same. A task's result depends only on its task.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
@@ -140,6 +140,15 @@ class RangeSpec:
     place: int                          # among the task's ranges, ascending
     start: bytes
     end: bytes | None
+
+    def narrowed(self) -> RangeSpec:
+        """The same range of a task that names only what the range touches: as little as its worker need know."""
+        def touches(info: SstableInfo) -> bool:
+            return info.largest >= self.start and (self.end is None or info.smallest < self.end)
+
+        parts = [replace(part, sstables=tuple(filter(touches, part.sstables))) for part in self.task.inputs]
+        task = replace(self.task, inputs=tuple(part for part in parts if part.sstables), cuts=())
+        return replace(self, task=task)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "task": self.task.to_json(), "place": self.place, "start": self.start.hex(),

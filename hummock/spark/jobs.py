@@ -7,6 +7,7 @@ package and carries no code, so a task does what the package there does; that it
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ POLL_SECONDS = 0.2
 ANSWERS = "place long, answer binary, error string"
 SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
+RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # the last line of a traceback of Python
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], None]     # tasks that are done, of how many
 
@@ -168,6 +170,5 @@ def _translated(error: Exception, name: str) -> Exception:
 def _cause_in(text: str) -> str:
     """The line of an error from Spark that tells most: the last that names an exception of Python, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if ": " in line and line.split(": ")[0].rpartition(".")[2].endswith(
-        ("Error", "Exception", "Interrupt")) and not line.startswith(("at ", "org.", "py4j.", "java."))]
-    return (named or lines or ["unknown"])[-1 if named else 0]
+    named = [line for line in lines if RAISED.match(line)]
+    return named[-1] if named else next(iter(lines), "unknown")

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Callable
 from functools import cache
 
-from hummock.epoch import wall_clock_ms
+from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
@@ -58,6 +58,7 @@ def task_memory(wanted_bytes: int) -> int:
     return wanted_bytes if limit == resource.RLIM_INFINITY else min(wanted_bytes, limit // 2)
 
 
-def is_over(deadline_ms: int) -> bool:
-    """Whether the moment, in milliseconds since 1970 by this machine's clock, has come; 0: it never does."""
-    return 0 < deadline_ms <= wall_clock_ms()
+def deadline(limit_ms: int) -> Callable[[], bool]:
+    """Whether `limit_ms` milliseconds are over, counted from now on."""
+    ends = monotonic_seconds() + limit_ms / 1000
+    return lambda: monotonic_seconds() >= ends

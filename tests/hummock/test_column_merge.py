@@ -6,13 +6,12 @@ import random
 
 import pytest
 
-from hummock.compaction.execute import run_ranges
 from hummock.compaction.task import OutputOptions
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.memory import MemoryObjectStore
 from tests.hummock.oracle_block import full_key_order
-from tests.suites.compaction_files import entries_in, names, put_run, task_of
+from tests.suites.compaction_files import entries_in, names, put_run, run_ranges, task_of
 from tests.suites.entry_cases import iterator_of
 
 BEGINNINGS = (0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 40)

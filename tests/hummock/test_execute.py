@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from hummock.compaction.execute import execute_range, run_ranges
+from hummock.compaction.execute import execute_range
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.task import OutputOptions, RangeSpec
 from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
@@ -22,7 +22,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.sstable.split_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.test_retention import kept_by_the_rule
-from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, task_of
+from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, run_ranges, task_of
 
 MEMORY = 1 << 20
 

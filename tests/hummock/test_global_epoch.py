@@ -9,7 +9,6 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from hummock.compaction.execute import run_ranges
 from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskKind
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import Corruption, LoadRefused
@@ -25,6 +24,7 @@ from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.compaction_files import run_ranges
 
 EVERYTHING = KeyRange(b"", None)
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hummock.compaction.execute import run_ranges
 from hummock.epoch import Epoch
 from hummock.errors import (
     Fenced,
@@ -28,6 +27,7 @@ from hummock.write_batch import WriteBatch
 from tests.model.places import LEASE_MS, NODE, refused
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of
+from tests.suites.compaction_files import run_ranges
 
 LOCAL = b"local"        # keys of tables that are written locally only
 

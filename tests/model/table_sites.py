@@ -6,7 +6,6 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
-from hummock.compaction.execute import run_ranges
 from hummock.epoch import Epoch
 from hummock.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
@@ -20,6 +19,7 @@ from hummock.state_store import StateStore
 from hummock.storage import HummockStorage
 from hummock.table_rules import TableRules
 from tests.model.places import SHAPES
+from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock
 
 METRICS = Metrics()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from hummock.compaction.execute import run_ranges
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.key import KeyRange
@@ -18,6 +17,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock
 
 LEASE_MS = 30_000

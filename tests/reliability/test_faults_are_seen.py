@@ -11,7 +11,6 @@ import random
 import pyarrow as pa
 import pytest
 
-from hummock.compaction.execute import run_ranges
 from hummock.errors import ObjectStoreError
 from hummock.key import KeyRange
 from hummock.meta import MemoryMetaStore
@@ -28,6 +27,7 @@ from hummock.storage import HummockStorage
 from hummock.verify import verify_version
 from hummock.write_batch import WriteBatch
 from tests.reliability.lab import EVERYTHING, at
+from tests.suites.compaction_files import run_ranges
 from tests.suites.slow_object_store import SlowStore
 
 EVER = 1 << 30

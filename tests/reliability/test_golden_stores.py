@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.compaction.execute import run_ranges
 from hummock.errors import EpochTooOld
 from hummock.key import KeyRange, user_key
 from hummock.meta import open_meta_store
@@ -31,6 +30,7 @@ from hummock.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.verify import verify_version
 from hummock.write_batch import WriteBatch
 from tests.reliability.lab import at
+from tests.suites.compaction_files import run_ranges
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden_stores"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir()) if GOLDEN.exists() else []

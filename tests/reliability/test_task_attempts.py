@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from hummock.compaction.execute import run_ranges
 from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError, ObjectStoreError, TaskRefused
 from hummock.key import KeyRange, user_key
@@ -21,6 +20,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 
 OPTIONS = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=2_000, base_level_bytes=4_000, level_multiplier=2,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskKind
+from hummock.compaction.execute import IsCancelled, Progress
+from hummock.compaction.runner import ThreadRunner
+from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
@@ -58,3 +60,10 @@ def entries_in(store: ObjectStore, info: SstableInfo) -> list[Entry]:
     """Every entry of a durable file, checked against its record."""
     data, meta = store.get(sstable_data_path(info.name)), store.get(sstable_meta_path(info.name))
     return entries_of(SstableOutput(info.name, data, meta, info))
+
+
+def run_ranges(task: CompactTask, store: ObjectStore, mint_name: Callable[[], str], *, threads: int, memory_bytes: int,
+               progress: Progress | None = None, is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
+    """The results of all ranges of `task`, on threads, under names of the test's own."""
+    runner = ThreadRunner(store, threads=threads, memory_bytes=memory_bytes, mint=lambda prefix: mint_name())
+    return runner.run(task.ranges(), progress=progress, is_cancelled=is_cancelled)
