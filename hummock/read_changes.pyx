@@ -7,8 +7,9 @@ for in the files that are as old as that.
 """
 
 from libc.stdint cimport uint64_t
+from libc.string cimport memcmp
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator
 from hummock.iterator.changes cimport ChangeWalk, merged_values
 from hummock.iterator.merge cimport MergeIterator
@@ -21,7 +22,6 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.change_parts import parts_between, ruled_tables
 from hummock.errors import InvalidEpoch
-from hummock.iterator.changes import changed_rows
 from hummock.point_read import read_many
 from hummock.state_store import ChangeBatch
 
@@ -126,9 +126,9 @@ cdef class ChangeReader:
                 raise
             self.finds_changes(keys.slice(half, keys.rows - half), new.slice(half, keys.rows - half))
             return self.finds_changes(keys.slice(0, half), new.slice(0, half))
-        changed, old, new = changed_rows(keys, old, new)
+        changed = changed_rows(keys, old, new)
         if len(changed) > 0:
-            self.found.append(ChangeBatch(changed, old, new))
+            self.found.append(changed)
         return len(changed) > 0
 
 
@@ -162,3 +162,36 @@ cdef bint is_dense(ReadView view, BinaryColumn keys, uint64_t newest) except -1:
                     left -= opened.index.rows[block]
                     block += 1
     return left >= 0
+
+
+def changed_rows(BinaryColumn keys not None, BinaryColumn old not None, BinaryColumn new not None) -> ChangeBatch:
+    """The rows whose old and new values differ; a null differs from any value."""
+    cdef BinaryColumnBuilder out_keys, out_old, out_new
+    cdef Py_ssize_t row, same_rows = 0
+    with nogil:
+        for row in range(keys.rows):
+            same_rows += is_same(old, new, row)
+    if same_rows == 0:
+        return ChangeBatch(keys, old, new)
+    out_keys, out_old, out_new = BinaryColumnBuilder(), BinaryColumnBuilder(), BinaryColumnBuilder()
+    with nogil:
+        for row in range(keys.rows):
+            if not is_same(old, new, row):
+                out_keys.append(keys.at(row))
+                append_from(out_old, old, row)
+                append_from(out_new, new, row)
+    return ChangeBatch(out_keys.finish(), out_old.finish(), out_new.finish())
+
+
+cdef inline bint is_same(BinaryColumn old, BinaryColumn new, Py_ssize_t row) noexcept nogil:
+    cdef Slice a, b
+    if old.is_null(row) or new.is_null(row):
+        return old.is_null(row) and new.is_null(row)
+    a, b = old.at(row), new.at(row)
+    return a.size == b.size and (a.size == 0 or memcmp(a.data, b.data, <size_t>a.size) == 0)
+
+
+cdef inline int append_from(BinaryColumnBuilder out, BinaryColumn column, Py_ssize_t row) except -1 nogil:
+    if column.is_null(row):
+        return out.append_null()
+    return out.append(column.at(row))

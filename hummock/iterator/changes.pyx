@@ -6,7 +6,6 @@ passed over, or taken, all at once. What the earlier reader saw is asked for els
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcmp
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span, compare_span_row
@@ -178,36 +177,3 @@ cdef int go_to(UserIterator rows, Slice key) except -1 nogil:
         else:
             rows.next()
     return 0
-
-
-def changed_rows(BinaryColumn keys not None, BinaryColumn old not None, BinaryColumn new not None) -> tuple:
-    """(keys, old, new) of the rows whose old and new values differ; a null differs from any value."""
-    cdef BinaryColumnBuilder out_keys, out_old, out_new
-    cdef Py_ssize_t row, same_rows = 0
-    with nogil:
-        for row in range(keys.rows):
-            same_rows += is_same(old, new, row)
-    if same_rows == 0:
-        return keys, old, new
-    out_keys, out_old, out_new = BinaryColumnBuilder(), BinaryColumnBuilder(), BinaryColumnBuilder()
-    with nogil:
-        for row in range(keys.rows):
-            if not is_same(old, new, row):
-                out_keys.append(keys.at(row))
-                append_from(out_old, old, row)
-                append_from(out_new, new, row)
-    return out_keys.finish(), out_old.finish(), out_new.finish()
-
-
-cdef inline bint is_same(BinaryColumn old, BinaryColumn new, Py_ssize_t row) noexcept nogil:
-    cdef Slice a, b
-    if old.is_null(row) or new.is_null(row):
-        return old.is_null(row) and new.is_null(row)
-    a, b = old.at(row), new.at(row)
-    return a.size == b.size and (a.size == 0 or memcmp(a.data, b.data, <size_t>a.size) == 0)
-
-
-cdef inline int append_from(BinaryColumnBuilder out, BinaryColumn column, Py_ssize_t row) except -1 nogil:
-    if column.is_null(row):
-        return out.append_null()
-    return out.append(column.at(row))

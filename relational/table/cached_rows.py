@@ -9,7 +9,7 @@ import numpy as np
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.key import KeyRange
-from hummock.state_store import StateStoreIterator
+from hummock.state_store import StateStoreChanges, StateStoreIterator
 from hummock.write_batch import KvBatch, WriteBatch
 from relational.table.row_cache import RowCache
 from relational.table.row_store import RowStore
@@ -48,6 +48,9 @@ class CachedRows(RowStore):
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
         return self._rows.scan_prefixes(prefixes, epoch, limit=limit)
+
+    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
+        return self._rows.changes(key_range, since, until)
 
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
         try:

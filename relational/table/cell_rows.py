@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.errors import StoreClosed
 from hummock.key import KeyRange
-from hummock.state_store import StateStore, StateStoreIterator
+from hummock.read_changes import changed_rows
+from hummock.state_store import ChangeBatch, StateStore, StateStoreChanges, StateStoreIterator
 from hummock.write_batch import KvBatch, WriteBatch
 from relational.encoding import CellEncoder, CellJoin
 from relational.table.row_store import RowStore
+
+CELL_BYTES = 4  # behind the key of a row: which of its entries it is
 
 
 class CellRows(RowStore):
@@ -52,6 +56,9 @@ class CellRows(RowStore):
                 kept = np.flatnonzero(_ranks(owned) < limit)
                 return owned[kept], KvBatch(rows.keys.to_arrow().take(kept), rows.values.to_arrow().take(kept))
             asked *= 4
+
+    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
+        return CellChanges(self, self._store.changes(key_range, since, until), since, until)
 
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
         """In halves where the entries of all rows would pass 2 GiB."""
@@ -111,6 +118,32 @@ class CellScan(StateStoreIterator):
             keys, values, _ = self._join.rows(is_end=self._is_done)
             self._ready = KvBatch(keys, values) if len(keys) else None
         return self._ready is not None
+
+
+class CellChanges(StateStoreChanges):
+    """The rows of which an entry changed, each asked for at both epochs."""
+
+    def __init__(self, rows: CellRows, entries: StateStoreChanges, since: Epoch, until: Epoch):
+        self._rows, self._entries, self._since, self._until = rows, entries, since, until
+        self._last: bytes | None = None
+
+    def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
+        while (entries := self._entries.next_batch(max_rows)) is not None:
+            keys = self._new_keys(entries.keys)
+            found = changed_rows(keys, self._rows.get_many(keys, self._since), self._rows.get_many(keys, self._until))
+            if len(found):
+                return found
+        return None
+
+    def close(self) -> None:
+        self._entries.close()
+
+    def _new_keys(self, entries: BinaryColumn) -> BinaryColumn:
+        """The keys of the rows of ascending entries, but for that of the batch before."""
+        keys = BinaryColumn.from_arrow(pc.binary_slice(entries.to_arrow(), 0, -CELL_BYTES).unique())
+        first = keys.slice(1, len(keys) - 1) if keys[0] == self._last else keys
+        self._last = keys[len(keys) - 1]
+        return first
 
 
 def _ranks(owners: np.ndarray) -> np.ndarray:

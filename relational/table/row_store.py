@@ -12,7 +12,7 @@ import numpy as np
 from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.key import KeyRange
-from hummock.state_store import StateStore, StateStoreIterator
+from hummock.state_store import StateStore, StateStoreChanges, StateStoreIterator
 from hummock.write_batch import KvBatch, WriteBatch
 
 
@@ -36,6 +36,10 @@ class RowStore(ABC):
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
         """As `StateStore.scan_prefixes`, of rows. OverflowError when the answer passes 2 GiB."""
+
+    @abstractmethod
+    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
+        """As `StateStore.changes`, of rows. REQUIRES that `since` stays readable to the end."""
 
     @abstractmethod
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
@@ -62,6 +66,9 @@ class WholeRows(RowStore):
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
         return self._store.scan_prefixes(prefixes, epoch, limit=limit)
+
+    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
+        return self._store.changes(key_range, since, until)
 
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
         self._store.ingest_batch(batch, epoch, local_only=local_only)

@@ -17,7 +17,9 @@ from hummock.key import KeyRange, successor_of_prefix, user_key
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
+from relational.table.change_rows import rows_of_changes
 from relational.table.column_cache import ColumnCache
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.store_scan import concatenated, in_key_order
@@ -91,6 +93,20 @@ class StorageTable:
         ids = self.catalog.column_ids
         names = [(self.catalog.id, pure_epoch(epoch), ids[column]) for column in self.serde.columns]
         return self._cache.scanned(names, chunks)
+
+    def changes(self, since: Epoch, until: Epoch, partition: KeyRange | None = None) -> Iterator[StreamChunk]:
+        """What turns the rows at `since` into those at `until`: inserts, deletes and updates whose halves differ in a
+        chosen column, each key once; of one of `partitions` (None: of the whole table), in order of the user keys.
+
+        EpochTooOld below the safe epoch. REQUIRES that `since` stays readable to the end: a snapshot of it is held.
+        """
+        with self._stored.changes(partition or KeyRange.table(self.catalog.id), since, until) as feed:
+            while (batch := feed.next_batch()) is not None:
+                keys, values, ops = rows_of_changes(batch.keys, batch.old, batch.new)
+                rows = self.serde.decode(keys, values)
+                chunk = StreamChunk(rows.columns, ops).without_unchanged_updates().compact()
+                if chunk.capacity:
+                    yield chunk
 
     def partitions(self, groups: int) -> list[KeyRange]:
         """The table as at most `groups` ranges of neighbouring vnodes, for readers side by side; ascending."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hummock.errors import EpochTooOld
-from relational.chunk import DataChunk
+from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.state_table import StateTable
 from relational.table.storage_table import RowRange, StorageTable
@@ -132,6 +132,20 @@ class World(Writes):
         pk = random_pk(self.rng)
         assert table.get_row(pk, epoch) == (cut((*pk, *rows[pk])) if pk in rows else None)
 
+    def read_changes(self) -> None:
+        """From a checkpoint that is kept to a later one: what is told of each key is what the two snapshots say."""
+        epochs = sorted(epoch for epoch in self.history if epoch >= self.site.safe_epoch)
+        if not epochs:
+            return
+        since, until = sorted((self.rng.choice(epochs), self.rng.choice(epochs)))
+        chosen = self.rng.sample(range(len(TYPES)), self.rng.randrange(1, len(TYPES) + 1))
+        before, after = self.history[since], self.history[until]
+        table = StorageTable(self.catalog, self.site.store, chosen)
+        found = [change for part in self.rng.choice(([None], table.partitions(3)))
+                 for chunk in table.changes(since, until, part) for change in changes_in(chunk)]
+        expected = [(cut(pk, before, chosen), cut(pk, after, chosen)) for pk in {*before, *after}]
+        assert sorted(map(repr, found)) == sorted(repr(pair) for pair in expected if repr(pair[0]) != repr(pair[1]))
+
     def random_bounds(self, place: int) -> tuple[RowRange | None, Callable[[tuple], bool]]:
         """On the key column number `place`."""
         if self.rng.random() < 0.4:
@@ -148,8 +162,27 @@ class World(Writes):
         return bounds, is_within
 
 
+def changes_in(chunk: StreamChunk) -> list[tuple[tuple | None, tuple | None]]:
+    """(row before, row after) of each change."""
+    found: list[tuple[tuple | None, tuple | None]] = []
+    gone = None
+    for op, row in chunk.changes():
+        if op is Op.UPDATE_INSERT:
+            found[-1] = (gone, row)
+        else:
+            found.append((row, None) if op.is_retraction else (None, row))
+        gone = row
+    return found
+
+
+def cut(pk: Pk, rows: dict[Pk, tuple], columns: list[int]) -> tuple | None:
+    """The chosen columns of the row under `pk`, if there is one."""
+    row = (*pk, *rows[pk]) if pk in rows else None
+    return None if row is None else tuple(row[column] for column in columns)
+
+
 STEPS: dict[Callable[[World], None], float] = {
     World.write: 10, World.contradict: 1, World.commit: 4, World.raise_watermark: 0.4, World.restart: 0.7,
     World.compact: 1.5, World.read_points: 3, World.read_scan: 3, World.read_under: 3, World.begin_scan: 1,
-    World.read_on: 2, World.read_committed: 2,
+    World.read_on: 2, World.read_committed: 2, World.read_changes: 2,
 }  # fmt: skip

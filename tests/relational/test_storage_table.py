@@ -5,7 +5,7 @@ import pytest
 from hummock.epoch import EpochPair
 from hummock.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
-from relational.chunk import DataChunk, StreamChunk
+from relational.chunk import DataChunk, Op, StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import RowRange, StorageTable
 from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
@@ -122,3 +122,41 @@ def test_nothing_is_less_than_the_least_value(kind, least, store):
         assert not list(table.scan(FIRST, bounds=RowRange(upper=least), ordered=ordered))
         found = table.scan(FIRST, bounds=RowRange(upper=least, includes_upper=True), ordered=ordered)
         assert [row for chunk in found for row in chunk.rows()] == [(least,)]
+
+
+def changes_of(table, since, until, partition=None):
+    return [change for chunk in table.changes(since, until, partition) for change in chunk.changes()]
+
+
+def test_changes_are_deletes_inserts_and_pairs_of_updates(table):
+    gone = {(Op.DELETE, (1, key, 7)) for key in (*range(20), None)}
+    pair = [(Op.UPDATE_DELETE, (0, 3, 7)), (Op.UPDATE_INSERT, (0, 3, 8))]
+    found = changes_of(table, FIRST, SECOND)
+    at = found.index(pair[0])
+    assert found[at : at + 2] == pair
+    assert {*found} == {*gone, *pair} and len(found) == len(gone) + 2
+    assert {op for op, _ in changes_of(table, 1 << 16, FIRST)} == {Op.INSERT}
+    assert changes_of(table, SECOND, THIRD) == []
+
+
+def test_changes_of_chosen_columns_are_of_rows_that_differ_there(table, store):
+    keys_only = StorageTable(table.catalog, store, [1, 0])
+    assert {*changes_of(keys_only, FIRST, SECOND)} == {(Op.DELETE, (key, 1)) for key in (*range(20), None)}
+
+
+def test_changes_of_partitions_are_those_of_the_table(table):
+    parts = [changes_of(table, FIRST, SECOND, part) for part in table.partitions(7)]
+    assert [change for part in parts for change in part] == changes_of(table, FIRST, SECOND)
+
+
+def test_a_row_of_many_entries_is_one_change(store):
+    """However the entries are cut into batches."""
+    catalog = formatted(TableCatalog(9, "t", TableKind.TABLE, tuple(
+        ColumnCatalog(f"c{at}", at, DataType.INT) for at in range(6)), (SortKey(0),), (0,), (0,), (1, 2, 3, 4, 5)))
+    writer = StateTable(catalog, store)
+    writer.init_epoch(EpochPair(curr=FIRST, prev=1 << 16))
+    rows = [(key, 1, 2, 3, 4, 5) for key in range(5_000)]
+    writer.write_chunk(StreamChunk.from_rows(catalog.schema, [(0, row) for row in rows]))
+    writer.commit(EpochPair(curr=SECOND, prev=FIRST))
+    found = changes_of(StorageTable(catalog, store), 1 << 16, FIRST)
+    assert sorted(found) == [(Op.INSERT, row) for row in rows]
