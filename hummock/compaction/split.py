@@ -2,99 +2,178 @@
 
 A cut is a bound on user keys, so all versions of a key lie on one side of it. Bytes are known by split samples,
 one small GET at the end of a `.meta`, and only of files that are large beside a range; of the others it is
-enough to know where they begin. `pick_cuts` is a pure function of what is known.
+enough to know where they begin and end. What is planned is a pure function of what is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hummock.object_store.base import ObjectStore, sstable_meta_path
+from hummock.options import MIB
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SAMPLES_TAIL_BYTES, SplitSample, samples_in_tail
 
 TABLE_BYTES, VNODE_BYTES = 4, 6         # of a user key: its table id; table id and vnode
 SAMPLED_SHARE = 8                       # files larger than that part of a range are sampled
-SLACK_SHARE = 4                         # a cut may stand so much of a range beside its place, for a border's sake
+SLACK_SHARE = 8                         # a cut may stand so much of a range beside its place, for a border's sake
+RANGES_OF_A_SLOT = 3                    # so that the last ones to end wait for little
+LEAST_RANGE_BYTES, MOST_RANGE_BYTES = 256 * MIB, 1024 * MIB     # of a range that travels to its worker
+SAMPLING_THREADS = 32
+FILES_AT_ONCE = 2_048                   # whose samples are held as objects
+
+Samples = Iterable[Sequence[SplitSample]]
+ReadSamples = Callable[[Sequence[SstableInfo]], Samples]        # of each file, in order
 
 
-class Piece(NamedTuple):
-    """About `data_bytes` of one file lie at `key` and behind it, up to the file's next piece."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """About `sizes[i]` bytes of some file lie at `keys[i]` and behind it, up to the file's next piece."""
 
-    key: bytes
-    data_bytes: int
+    keys: pa.LargeBinaryArray
+    sizes: np.ndarray                   # int64
+
+    @classmethod
+    def of(cls, keys: Sequence[bytes], sizes: Sequence[int]) -> Pieces:
+        return cls(pa.array(keys, pa.large_binary()), np.array(sizes, np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Pieces]) -> Pieces:
+        return cls(pa.concat_arrays([part.keys for part in parts] or [pa.array([], pa.large_binary())]),
+                   np.concatenate([part.sizes for part in parts] or [np.empty(0, np.int64)]))
 
 
-class Cut(NamedTuple):
-    key: bytes
-    bytes_before: int
-    rank: int                           # 0: between two tables, 1: between two vnodes, 2: inside a vnode
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`cuts` ascending, and about how many bytes each of the ranges between them has."""
+
+    cuts: tuple[bytes, ...]
+    sizes: tuple[int, ...]
+
+    def largest_first(self) -> list[int]:
+        """The places of the ranges, so that what takes longest is begun first."""
+        return sorted(range(len(self.sizes)), key=lambda place: -self.sizes[place])
+
+
+def range_bytes_for(total_bytes: int, slots: int) -> int:
+    """How large the ranges had better be where `slots` of them are done at once, by workers that are far away."""
+    return min(max(total_bytes // (RANGES_OF_A_SLOT * slots), LEAST_RANGE_BYTES), MOST_RANGE_BYTES)
+
+
+def split_of(sstables: Iterable[SstableInfo], range_bytes: int, read: ReadSamples) -> Split:
+    """The files' rows parted into ranges of about `range_bytes` each. `read` is asked for large files only.
+
+    Raises what `read` raises.
+    """
+    files = tuple(sstables)
+    total = sum(info.data_bytes for info in files)
+    if range_count(total, range_bytes) == 1:
+        return Split((), (total,))
+    large = [info for info in files if info.data_bytes * SAMPLED_SHARE > range_bytes]
+    small = [info for info in files if info.data_bytes * SAMPLED_SHARE <= range_bytes]
+    parts, samples = [_pieces(small, [()] * len(small))], iter(read(large))
+    for at in range(0, len(large), FILES_AT_ONCE):
+        some = large[at:at + FILES_AT_ONCE]
+        parts.append(_pieces(some, islice(samples, len(some))))
+    return split(Pieces.joined(parts), range_bytes)
 
 
 def cuts_of(sstables: Iterable[SstableInfo], store: ObjectStore, range_bytes: int) -> tuple[bytes, ...]:
-    """Ascending bounds that part the files' rows into ranges of about `range_bytes` each.
-
-    Raises `Corruption` naming the object where its samples are damaged.
-    """
-    pieces: list[Piece] = []
-    files = tuple(sstables)
-    if range_count(sum(info.data_bytes for info in files), range_bytes) == 1:
-        return ()
-    for info in files:
-        is_large = info.data_bytes * SAMPLED_SHARE > range_bytes
-        pieces += pieces_of(info, read_samples(info, store) if is_large else ())
-    return pick_cuts(pieces, range_bytes)
+    """The cuts of `split_of`, of files in `store`. Raises `Corruption` naming the object of damaged samples."""
+    return split_of(sstables, range_bytes, partial(read_samples, store)).cuts
 
 
-def read_samples(info: SstableInfo, store: ObjectStore) -> list[SplitSample]:
-    """The split samples of a file, by one small GET."""
+def read_samples(store: ObjectStore, files: Sequence[SstableInfo]) -> Samples:
+    """The split samples of each file, by one small GET each, many at once. Raises `Corruption` naming the object."""
+    if len(files) < SAMPLING_THREADS:
+        yield from (_samples_of(store, info) for info in files)
+        return
+    with ThreadPoolExecutor(SAMPLING_THREADS, thread_name_prefix="hummock-samples") as pool:
+        for at in range(0, len(files), FILES_AT_ONCE):
+            yield from pool.map(partial(_samples_of, store), files[at:at + FILES_AT_ONCE])
+
+
+def _samples_of(store: ObjectStore, info: SstableInfo) -> list[SplitSample]:
     path = sstable_meta_path(info.name)
     tail = store.get(path, range(max(0, info.meta_bytes - SAMPLES_TAIL_BYTES), info.meta_bytes))
     return samples_in_tail(tail, info.meta_bytes, path)
 
 
-def pieces_of(info: SstableInfo, samples: Sequence[SplitSample]) -> list[Piece]:
-    """The file as pieces between its samples."""
-    keys = [info.smallest, *(sample.key for sample in samples)]
-    offsets = [0, *(sample.data_offset for sample in samples), info.data_bytes]
-    return [Piece(key, end - start) for key, start, end in zip(keys, offsets[:-1], offsets[1:], strict=True)]
+def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
+    """The files as pieces between their samples; one without any as two halves, at its first key and at its last."""
+    keys: list[bytes] = []
+    sizes: list[int] = []
+    for info, some in zip(files, samples, strict=True):
+        if some:
+            keys.append(info.smallest)
+            keys += [sample.key for sample in some]
+            offsets = [0, *(sample.data_offset for sample in some), info.data_bytes]
+            sizes += [end - start for start, end in pairwise(offsets)]
+        else:
+            keys += (info.smallest, info.largest)
+            sizes += (info.data_bytes - info.data_bytes // 2, info.data_bytes // 2)
+    return Pieces.of(keys, sizes)
 
 
-def pick_cuts(pieces: Iterable[Piece], range_bytes: int) -> tuple[bytes, ...]:
-    """Cuts into as many ranges as `range_bytes` goes into all bytes, rounded, but at least one range.
+def split(pieces: Pieces, range_bytes: int) -> Split:
+    """As many ranges as `range_bytes` goes into all bytes, rounded, but at least one.
 
     Near its place a cut rather stands between two tables, else between two vnodes.
     """
-    ordered = sorted(pieces)
-    total = sum(piece.data_bytes for piece in ordered)
+    total = int(pieces.sizes.sum())
     ranges = range_count(total, range_bytes)
-    possible = _possible_cuts(ordered)
+    keys, before, rank = _possible_cuts(pieces)
     slack = total // ranges // SLACK_SHARE
-    chosen: list[Cut] = []
+    chosen: list[int] = []
+    first = 0                           # of the cuts that are still possible
     for number in range(1, ranges):
+        if first == len(before):
+            break
         wanted = total * number // ranges
-        later = [cut for cut in possible if not chosen or cut.bytes_before > chosen[-1].bytes_before]
-        near = [cut for cut in later if abs(cut.bytes_before - wanted) <= slack]
-        if later:
-            chosen.append(min(near or later, key=lambda cut: (
-                cut.rank if near else 0, abs(cut.bytes_before - wanted), cut.bytes_before)))
-    return tuple(cut.key for cut in chosen)
+        low, high = np.searchsorted(before, (wanted - slack, wanted + slack + 1))
+        low = max(low, first)
+        if low < high:
+            best = low + np.flatnonzero(rank[low:high] == rank[low:high].min())
+        else:
+            best = np.arange(max(first, low - 1), max(first, min(low, len(before) - 1)) + 1)
+        first = int(best[np.argmin(np.abs(before[best] - wanted))])
+        chosen.append(first)
+        first += 1
+    bounds = [0, *(int(before[place]) for place in chosen), total]
+    return Split(tuple(_border(keys[place].as_py(), int(rank[place])) for place in chosen),
+                 tuple(end - start for start, end in pairwise(bounds)))
 
 
 def range_count(total_bytes: int, range_bytes: int) -> int:
     return max(1, round(total_bytes / range_bytes))
 
 
-def _possible_cuts(ordered: Sequence[Piece]) -> list[Cut]:
-    """One before each piece whose key differs from the one before; with bytes on both sides."""
-    cuts, before = [], 0
-    last = ordered[0].key if ordered else b""
-    for piece in ordered:
-        if piece.key != last and before > 0:
-            same_table = piece.key[:TABLE_BYTES] == last[:TABLE_BYTES]
-            same_vnode = piece.key[:VNODE_BYTES] == last[:VNODE_BYTES]
-            size = TABLE_BYTES if not same_table else VNODE_BYTES if not same_vnode else None
-            cuts.append(Cut(piece.key[:size], before, same_table + same_vnode))
-        before, last = before + piece.data_bytes, piece.key
-    return cuts
+def _possible_cuts(pieces: Pieces) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
+    """Before each piece whose key differs from the one before, with bytes on both sides: its key, bytes before, rank.
+
+    A cut between two tables has rank 0, one between two vnodes 1, one inside a vnode 2.
+    """
+    order = pc.sort_indices(pieces.keys)
+    keys, sizes = pieces.keys.take(order), pieces.sizes[order.to_numpy()]
+    before = np.cumsum(sizes) - sizes
+
+    def differs(part: pa.LargeBinaryArray) -> np.ndarray:
+        return pc.not_equal(part[1:], part[:-1]).to_numpy(zero_copy_only=False)
+
+    places = 1 + np.flatnonzero(differs(keys) & (before[1:] > 0))
+    rank = 2 - differs(pc.binary_slice(keys, 0, VNODE_BYTES)).astype(np.int8) - differs(
+        pc.binary_slice(keys, 0, TABLE_BYTES)).astype(np.int8)
+    return keys.take(pa.array(places)), before[places], rank[places - 1]
+
+
+def _border(key: bytes, rank: int) -> bytes:
+    """Where a cut before `key` stands: before all of the table or the vnode that begins there."""
+    return key[:(TABLE_BYTES, VNODE_BYTES, None)[rank]]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction.split import Piece, cuts_of, pick_cuts, pieces_of, read_samples
+from hummock.compaction.split import Pieces, cuts_of, range_bytes_for, read_samples, split, split_of
 from hummock.errors import Corruption
 from hummock.key import user_key
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from tests.suites.compaction_files import names, put_run, task_of
+from tests.suites.split_world import RANGE_BYTES, SplitWorld
 
 CASES = Path(__file__).parent.parent / "cases" / "split.txt"
 
@@ -25,16 +26,16 @@ def key_of(word: str) -> bytes:
     return b"".join(parts)
 
 
-def read_cases() -> list[tuple[str, list[Piece], int, list[str]]]:
+def read_cases() -> list[tuple[str, list[tuple[bytes, int]], int, list[str]]]:
     """(title, pieces, range bytes, the cuts that are expected), one for each `cut` line."""
-    cases: list[tuple[str, list[Piece], int, list[str]]] = []
+    cases: list[tuple[str, list[tuple[bytes, int]], int, list[str]]] = []
     title, pieces = "", []
     for line in CASES.read_text().splitlines():
         word, _, rest = line.partition(" ")
         if word == "==":
             title, pieces = rest, []
         elif word == "file":
-            pieces += [Piece(key_of(key), int(size)) for key, size in (piece.split(":") for piece in rest.split())]
+            pieces += [(key_of(key), int(size)) for key, size in (piece.split(":") for piece in rest.split())]
         elif word == "cut":
             cases.append((title, list(pieces), int(rest), []))
         elif word == "->":
@@ -45,21 +46,31 @@ def read_cases() -> list[tuple[str, list[Piece], int, list[str]]]:
 @pytest.mark.parametrize("case", read_cases(), ids=lambda case: f"{case[0]} ({case[2]})")
 def test_split_case(case):
     _, pieces, range_bytes, expected = case
-    assert pick_cuts(pieces, range_bytes) == tuple(map(key_of, expected))
+    found = split(pieces_of(pieces), range_bytes)
+    assert found.cuts == tuple(map(key_of, expected))
+    assert sum(found.sizes) == sum(size for _, size in pieces)
+
+
+def pieces_of(pairs: list[tuple[bytes, int]]) -> Pieces:
+    return Pieces.of([key for key, _ in pairs], [size for _, size in pairs])
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_random_pieces_give_ascending_cuts_with_bytes_between_them(seed):
     rng = random.Random(seed)
-    pieces = [Piece(user_key(rng.randrange(3), rng.randrange(3), rng.randbytes(3)), rng.randrange(1, 100))
+    pieces = [(user_key(rng.randrange(3), rng.randrange(3), rng.randbytes(3)), rng.randrange(1, 100))
               for _ in range(rng.randrange(60))]
-    total = sum(piece.data_bytes for piece in pieces)
+    total = sum(size for _, size in pieces)
     range_bytes = rng.randrange(1, 2_000)
-    cuts = pick_cuts(pieces, range_bytes)
+    found = split(pieces_of(pieces), range_bytes)
+    cuts = found.cuts
     assert len(cuts) <= max(0, round(total / range_bytes) - 1)
     for start, end in pairwise((b"", *cuts, b"\xff" * 9)):
         assert start < end
-        assert not pieces or any(start <= piece.key < end for piece in pieces)
+        assert not pieces or any(start <= key < end for key, _ in pieces)
+    bounds = list(pairwise((b"", *cuts, b"\xff" * 9)))
+    assert list(found.sizes) == [sum(size for key, size in pieces if start <= key < end) for start, end in bounds]
+    assert [found.sizes[place] for place in found.largest_first()] == sorted(found.sizes, reverse=True)
 
 
 def test_files_are_cut_by_their_samples_into_ranges_of_about_the_asked_bytes():
@@ -91,10 +102,39 @@ def test_a_file_that_is_small_beside_a_range_is_not_opened():
 def test_samples_part_a_file_into_all_of_its_bytes():
     store, mint = MemoryObjectStore(), names()
     (info,) = put_run(store, [(b"%05d" % n, 1 << 16, b"v" * 90) for n in range(3_000)], mint)
-    pieces = pieces_of(info, read_samples(info, store))
-    assert sum(piece.data_bytes for piece in pieces) == info.data_bytes
-    assert pieces == sorted(pieces) and len(pieces) > 10
-    assert pieces_of(info, ()) == [Piece(b"00000", info.data_bytes)]
+    (samples,) = read_samples(store, [info])
+    assert len(samples) > 10 and samples == sorted(samples)
+    found = split_of([info], 1, lambda files: [samples])
+    assert all(sample.key.startswith(cut) for sample, cut in zip(samples, found.cuts, strict=True))
+    assert sum(found.sizes) == info.data_bytes
+    (halves,) = split_of([info], info.data_bytes // 2, lambda files: [()]).cuts
+    assert info.largest.startswith(halves)
+
+
+def test_samples_of_many_files_are_read_at_once_and_come_in_order():
+    store, mint = MemoryObjectStore(), names()
+    infos = put_run(store, [(b"%05d" % n, 1 << 16, b"v" * 90) for n in range(9_000)], mint, sstable_bytes=9_000,
+                    codec="none")
+    assert len(infos) > 64
+    samples = list(read_samples(store, infos))
+    assert all(info.smallest <= some[0].key <= info.largest for info, some in zip(infos, samples, strict=True))
+    assert samples == [one for info in infos for one in read_samples(store, [info])]
+
+
+@pytest.mark.parametrize(("total", "slots", "expected"), [
+    (1 << 30, 2, 256 << 20), (3 << 30, 2, 512 << 20), (8 << 30, 2, 1 << 30), (10 << 40, 800, 1 << 30)])
+def test_ranges_that_travel_are_neither_small_nor_large(total, slots, expected):
+    assert range_bytes_for(total, slots) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_range_is_much_larger_than_the_mean(seed):
+    """Over files whose rows are known: levels of runs that overlap, of several tables, some with hot vnodes."""
+    world = SplitWorld(random.Random(seed), files=300)
+    found = split_of(world.files, RANGE_BYTES, world.read)
+    sizes = world.sizes(found.cuts)
+    assert len(sizes) > 30
+    assert max(sizes) <= 1.3 * sum(sizes) / len(sizes), (seed, max(sizes), sum(sizes) / len(sizes))
 
 
 def test_damaged_samples_are_named():
