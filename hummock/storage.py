@@ -13,12 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self, TypeVar
-from weakref import WeakSet
+from typing import Self
 
-import numpy as np
-
-from hummock.binary_column import BinaryColumn
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
     Corruption,
@@ -29,8 +25,6 @@ from hummock.errors import (
     StoreClosed,
     WaitEpochTimeout,
 )
-from hummock.iterator.collect import BatchCollector
-from hummock.key import KeyRange
 from hummock.load import LoadedFiles
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
@@ -38,25 +32,19 @@ from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.point_read import read_many
-from hummock.read_changes import ChangeReader
-from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
-from hummock.scan import HummockChanges, HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.buffer import StagedRun
 from hummock.shared_buffer.uploader import Uploader
-from hummock.single_get import read_one
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
-from hummock.state_store import DEFAULT, ReadOptions, SyncResult
-from hummock.stats import ReadCounts, StorageStats, stats_of
+from hummock.state_store import SyncResult
+from hummock.stats import StorageStats, stats_of
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
-from hummock.write_batch import KvBatch, WriteBatch
+from hummock.view_reads import ViewReads
+from hummock.write_batch import WriteBatch
 from hummock.write_path import WritePath
-
-Read = TypeVar("Read", HummockScan, HummockChanges)
 
 
 class _VersionHold:
@@ -71,7 +59,7 @@ class _VersionHold:
         self.pinned.drop()
 
 
-class HummockStorage:
+class HummockStorage(ViewReads):
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
     Without a `session` (the writer role) it can write, sync and read, but not `commit`; the files of a `sync`
@@ -94,17 +82,14 @@ class HummockStorage:
         committed_only: bool = False,
         on_close: Callable[[], None] | None = None,
     ):
-        self.options = options or StorageOptions()
+        super().__init__(options or StorageOptions())
         self.meta_client, self.session = meta_client, session
         self._on_close, self._committed_only = on_close, committed_only
         self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
         self._sstable_store = SstableStore(object_store, self.options)
         self._settled: deque[str] = deque()  # names of files that need no registration any more
-        self._scans: WeakSet[HummockScan | HummockChanges] = WeakSet()
-        self._reads = ReadCounts()
         self._runs: dict[tuple[str, ...], SortedRun] = {}
         self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
-        self._view: ReadView | None = None  # None also after a change, until somebody reads
         self._is_closed = False
         self._node = node or f"store-{random_bytes(8).hex()}"
         self._local = LocalVersionManager(meta_client, self._node)
@@ -186,7 +171,7 @@ class HummockStorage:
     def stats(self) -> StorageStats:
         """Where the store stands at this moment."""
         with self._changed:
-            return stats_of(self.version, self._writes, self._sstable_store, len(self._scans), self._reads)
+            return stats_of(self.version, self._writes, self._sstable_store, self.open_reads, self._reads)
 
     def __repr__(self) -> str:
         base, url = self._base, self._sstable_store.object_store.url
@@ -206,74 +191,6 @@ class HummockStorage:
     def version(self) -> HummockVersion:
         """The newest version that reads see."""
         return self._open_base().version
-
-    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
-        view = self._view or self._open_view()
-        try:
-            return read_one(view, key, epoch)
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
-
-    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
-        view = self._open_view()
-        wanted = BinaryColumn.from_arrow(keys)
-        self._reads.get_many_calls += 1
-        self._reads.get_many_keys += len(wanted)
-        try:
-            return read_many(view, wanted, epoch)
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
-
-    def scan(
-        self,
-        key_range: KeyRange,
-        epoch: Epoch,
-        options: ReadOptions = DEFAULT,
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> HummockScan:
-        view = self._open_view()
-        self._reads.scan_calls += 1
-        try:
-            collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
-        return self._under_way(HummockScan(view, collector, self.options, limit, self._explain))
-
-    def changes(
-        self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
-    ) -> HummockChanges:
-        view = self._open_view()
-        self._reads.changes_calls += 1
-        try:
-            reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
-        return self._under_way(HummockChanges(view, reader, self.options, self._explain))
-
-    def scan_prefixes(
-        self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
-    ) -> tuple[np.ndarray, KvBatch]:
-        view = self._open_view()
-        wanted = BinaryColumn.from_arrow(prefixes)
-        self._reads.scan_prefixes_calls += 1
-        try:
-            return read_prefixes(view, wanted, epoch, reverse, limit)
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
-
-    def scan_many(
-        self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
-    ) -> tuple[np.ndarray, KvBatch]:
-        view = self._open_view()
-        wanted = BinaryColumn.from_arrow(starts)
-        bounds = None if ends is None else BinaryColumn.from_arrow(ends)
-        self._reads.scan_many_calls += 1
-        try:
-            return read_starts(view, wanted, bounds, epoch, limit)
-        except ObjectNotFound as error:
-            raise self._explain(view, error) from error
 
     @contextmanager
     def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:
@@ -321,12 +238,10 @@ class HummockStorage:
             if self._is_closed:
                 return
             self._base, self._view, self._is_closed = None, None, True
-            scans = list(self._scans)
             self._changed.notify_all()
         self._writes.close()
         self._sstable_store.close()
-        for scan in scans:
-            scan.close()
+        self._end_reads()
         self._release_retired()
         self._local.close()
         if self._on_close is not None:
@@ -399,13 +314,6 @@ class HummockStorage:
     def _release_retired(self) -> None:
         self._local.settle()
         self._registry.settle([self._settled.popleft() for _ in range(len(self._settled))])
-
-    def _under_way(self, read: Read) -> Read:
-        """`read`, which ends when the store is closed."""
-        with self._changed:
-            self._open_base()
-            self._scans.add(read)
-        return read
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
         """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says.

@@ -11,42 +11,33 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-
-from hummock.binary_column import BinaryColumn
 from hummock.compaction.retention import RetentionIterator
 from hummock.compaction.write_run import write_run
 from hummock.epoch import MAX_EPOCH, NEVER, Epoch, check_pure
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.base import HummockIterator
-from hummock.iterator.collect import BatchCollector
 from hummock.iterator.merge import MergeIterator
-from hummock.key import KeyRange
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.options import StorageOptions
-from hummock.point_read import read_many
-from hummock.read_changes import ChangeReader
-from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView, SortedRun
-from hummock.scan import HummockChanges, HummockScan
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.uploader import chains_of
-from hummock.single_get import read_one
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
-from hummock.state_store import DEFAULT, ReadOptions, SyncResult
+from hummock.state_store import SyncResult
 from hummock.table_rules import Tables
 from hummock.version import HummockVersion
-from hummock.write_batch import KvBatch, WriteBatch
+from hummock.view_reads import ViewReads
+from hummock.write_batch import WriteBatch
 
 NO_RULES: Tables = {}
 
 
-class TaskStore:
+class TaskStore(ViewReads):
     """A StateStore without a past: no epoch of it is ever committed, and everything is gone when it closes.
 
     `options.shared_buffer_bytes` wait in memory; what is beyond goes to files under `directory`.
@@ -55,12 +46,12 @@ class TaskStore:
     committed_epoch = NEVER
 
     def __init__(self, options: StorageOptions, directory: str | None = None):
-        self._options, self._directory = options, directory
+        super().__init__(options)
+        self._directory = directory
         self._batches: list[SharedBufferBatch] = []     # newest first, as are the runs, which are older
         self._runs: list[SortedRun] = []
         self._waiting_bytes = self._written_bytes = 0
         self._sealed = NEVER
-        self._view: ReadView | None = None
         self._files: SstableStore | None = None
         self._is_closed = False
         self._undo = ExitStack()
@@ -82,7 +73,7 @@ class TaskStore:
         self._waiting_bytes += size
         self._written_bytes += size
         self._view = None
-        if self._waiting_bytes > self._options.shared_buffer_bytes:
+        if self._waiting_bytes > self.options.shared_buffer_bytes:
             self._spill()
         return size
 
@@ -107,38 +98,11 @@ class TaskStore:
             return ()
         borders = [(table_id + place, 0) for table_id in table_ids for place in (0, 1)]
         outputs = write_run(
-            RetentionIterator(MergeIterator(children), MAX_EPOCH, True), self._written_bytes, objects, self._options,
-            mint_name, name="task", room_bytes=self._options.upload_bytes, tables=rules, borders=borders)
+            RetentionIterator(MergeIterator(children), MAX_EPOCH, True), self._written_bytes, objects, self.options,
+            mint_name, name="task", room_bytes=self.options.upload_bytes, tables=rules, borders=borders)
         return tuple(output.info for output in outputs)
 
     # -- reading -------------------------------------------------------------------------------------------
-
-    def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
-        return read_one(self._open_view(), key, epoch)
-
-    def get_many(self, keys: Any, epoch: Epoch, options: ReadOptions = DEFAULT) -> BinaryColumn:
-        return read_many(self._open_view(), BinaryColumn.from_arrow(keys), epoch)
-
-    def scan(self, key_range: KeyRange, epoch: Epoch, options: ReadOptions = DEFAULT, *, reverse: bool = False,
-             limit: int | None = None) -> HummockScan:
-        view = self._open_view()
-        collector = BatchCollector(view.read(key_range.start, key_range.end, epoch, reverse, options))
-        return HummockScan(view, collector, self._options, limit, lambda view, error: error)
-
-    def changes(self, key_range: KeyRange, since: Epoch, until: Epoch,
-                options: ReadOptions = DEFAULT) -> HummockChanges:
-        view = self._open_view()
-        reader = ChangeReader(view, key_range.start, key_range.end, since, until, options)
-        return HummockChanges(view, reader, self._options, lambda view, error: error)
-
-    def scan_prefixes(self, prefixes: Any, epoch: Epoch, *, reverse: bool = False,
-                      limit: int | None = None) -> tuple[np.ndarray, KvBatch]:
-        return read_prefixes(self._open_view(), BinaryColumn.from_arrow(prefixes), epoch, reverse, limit)
-
-    def scan_many(self, starts: Any, epoch: Epoch, *, ends: Any = None,
-                  limit: int | None = None) -> tuple[np.ndarray, KvBatch]:
-        bounds = None if ends is None else BinaryColumn.from_arrow(ends)
-        return read_starts(self._open_view(), BinaryColumn.from_arrow(starts), bounds, epoch, limit)
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         """Nobody else writes here."""
@@ -150,6 +114,7 @@ class TaskStore:
         self._waiting_bytes, self._sealed = 0, NEVER
 
     def close(self) -> None:
+        self._end_reads()
         self.clear_uncommitted()
         self._files, self._is_closed = None, True
         self._undo.close()
@@ -180,12 +145,12 @@ class TaskStore:
             directory = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="hummock-", dir=self._directory))
             objects = open_object_store(f"file://{directory}")
             self._undo.callback(objects.close)
-            self._files = SstableStore(objects, self._options)
+            self._files = SstableStore(objects, self.options)
             self._undo.callback(self._files.close)
         chains = [SharedBufferChainIterator(chain) for chain in chains_of(self._batches)]
         outputs = write_run(
-            RetentionIterator(MergeIterator(chains)), self._waiting_bytes, self._files.object_store, self._options,
-            lambda: mint_sstable_name(os.urandom, ""), name="spill", room_bytes=self._options.upload_bytes,
+            RetentionIterator(MergeIterator(chains)), self._waiting_bytes, self._files.object_store, self.options,
+            lambda: mint_sstable_name(os.urandom, ""), name="spill", room_bytes=self.options.upload_bytes,
             tables=NO_RULES)
         readers = [self._files.hold(output) for output in outputs]
         self._runs.insert(0, SortedRun(self._files, [reader.info for reader in readers]))

@@ -9,7 +9,7 @@ immutable values; `apply` is pure, so any process that applies the same deltas h
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -62,6 +62,11 @@ class Run:
         last = len(self.sstables) if end is None else bisect_left(
             self.sstables, end, key=lambda info: info.smallest)
         return self.sstables[first:last]
+
+    def within(self, ranges: Iterable[KeyRange]) -> tuple[SstableInfo, ...]:
+        """The files that may hold user keys of one of the ranges."""
+        found = {info.name: info for part in ranges for info in self.overlapping(part.start, part.end)}
+        return tuple(sorted(found.values(), key=lambda info: info.smallest))
 
     def covering(self, smallest: bytes, largest: bytes) -> tuple[SstableInfo, ...]:
         """The files that may hold user keys of [smallest, largest], both included."""
@@ -158,6 +163,14 @@ class HummockVersion:
         for run in self.runs:
             if found := run.overlapping(key_range.start, key_range.end):
                 yield found
+
+    def narrowed(self, ranges: Sequence[KeyRange]) -> HummockVersion:
+        """As much of the version as reads of `ranges` need: these files, and these tables' rules."""
+        levels = tuple(Level(level.number, tuple(
+            Run(run.id, files) for run in level.runs if (files := run.within(ranges)))) for level in self.levels)
+        table_ids = {table_id for level in levels for info in level.sstables for table_id in info.table_ids}
+        return replace(self, levels=levels, dropped_tables=self.dropped_tables & table_ids,
+                       tables={table_id: rules for table_id, rules in self.tables.items() if table_id in table_ids})
 
     def apply(self, delta: VersionDelta) -> HummockVersion:
         """The next version. Raises `Corruption` where the delta does not fit this version."""

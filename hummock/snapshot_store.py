@@ -1,0 +1,71 @@
+"""SnapshotStore: reads one version's files, and asks nobody. What a task has that is given a version, or a part of one.
+
+That the files stay is the business of whoever gave the version: his lease holds them. A file that is not there is
+told as such, with that possibility.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from hummock.epoch import Epoch
+from hummock.errors import HummockError, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
+from hummock.options import StorageOptions
+from hummock.read_view import ReadView, SortedRun
+from hummock.sstable.store import SstableStore
+from hummock.state_store import SyncResult
+from hummock.version import HummockVersion
+from hummock.view_reads import ViewReads
+from hummock.write_batch import WriteBatch
+
+
+class SnapshotStore(ViewReads):
+    """A StateStore of what `version` holds, at every epoch that is readable there. It takes no writes.
+
+    `files` may serve many such stores, one after the other or side by side: what they read stays cached there.
+    """
+
+    def __init__(self, version: HummockVersion, files: SstableStore, options: StorageOptions):
+        super().__init__(options)
+        runs = tuple(SortedRun(files, run.sstables) for run in version.runs)
+        self.version = version
+        self._view = ReadView(version, (), runs, committed_only=True)
+
+    @property
+    def committed_epoch(self) -> Epoch:
+        return self.version.max_committed_epoch
+
+    def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
+        if epoch > self.committed_epoch:
+            raise WaitEpochTimeout(epoch, self.committed_epoch, timeout_ms or 0)
+
+    def close(self) -> None:
+        self._view = None
+        self._end_reads()
+
+    def _open_view(self) -> ReadView:
+        if self._view is None:
+            raise StoreClosed("the snapshot")
+        return self._view
+
+    def _explain(self, view: ReadView, error: HummockError) -> HummockError:
+        if isinstance(error, ObjectNotFound):
+            error.add_note("It was there when the snapshot was taken: the lease of who took it may have run out since.")
+        return error
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> NoReturn:
+        raise RoleMissing
+
+    def seal_epoch(self, epoch: Epoch) -> NoReturn:
+        raise RoleMissing
+
+    def sync(self, epoch: Epoch) -> SyncResult:
+        raise RoleMissing
+
+    def commit(self, epoch: Epoch) -> NoReturn:
+        raise RoleMissing
+
+    def clear_uncommitted(self) -> None:
+        """There is nothing that is not committed."""
