@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from stream.message import Barrier
 
 if TYPE_CHECKING:
+    from hummock.epoch import Epoch
     from stream.plan.stream_plan import MaterializeNode
 
 
@@ -45,8 +46,8 @@ def unobserved(step: Step, epoch: int) -> None:
 class ActorSpec:
     """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are
     the actors whose changes it reads, in the order of its plan's scans; `splits` what it reads of its
-    connector. `is_new`: its job has no committed state yet, so what stands in the tables it reads has to
-    be read as well."""
+    connector. `is_new`: its job is not committed yet, so what stands in the tables it reads has to be read as
+    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest."""
 
     actor_id: int
     job_id: int
@@ -54,6 +55,7 @@ class ActorSpec:
     upstreams: tuple[int, ...] = ()
     splits: tuple[str, ...] = ()
     is_new: bool = False
+    loaded_at: Epoch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class Playground:
     ) -> None:
         options = options or PlaygroundOptions()
         self.options = options
+        self.url = object_store.url
         self.metrics = metrics or Metrics()
         self.node_name = f"playground-{random_bytes(8).hex()}"
         with contextlib.ExitStack() as undo:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -31,8 +31,13 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
 from stream.snapshot import Snapshot
+from stream.spark.driver import BulkBackfill
+from stream.spark.job import SparkTasks
 from stream.statements import StatementRunner, constant, data_type, table_draft
 from stream.table import Table
+
+if TYPE_CHECKING:
+    from stream.spark.job import SparkSession
 
 
 def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
@@ -117,12 +122,22 @@ class Session:
         self._playground.meta.ddl.create_table(self._placed(draft, whole))
         return self.table(name)
 
-    def create_materialized_view(self, name: str, query: Relation) -> Table:
-        """A view that holds the rows of `query` when this returns and follows its changes from then on."""
+    def create_materialized_view(
+        self, name: str, query: Relation, *, backfill: SparkSession | BulkBackfill | None = None
+    ) -> Table:
+        """A view that holds the rows of `query` when this returns and follows its changes from then on.
+
+        `backfill`: the Spark session whose executors compute what there is by now, or how they do it; then the stream
+        goes on meanwhile. BackfillRefused where they cannot."""
         self._check_open()
         whole = ObjectName.parse(name)
         draft, _ = view_of(whole.name, query.plan, "", query.views)
-        self._playground.meta.ddl.create_job(self._placed(draft, whole))
+        placed = self._placed(draft, whole)
+        if backfill is None:
+            self._playground.meta.ddl.create_job(placed)
+        else:
+            how = backfill if isinstance(backfill, BulkBackfill) else BulkBackfill(SparkTasks(backfill))
+            how.create(self._playground, placed)
         return self.table(name)
 
     def create_view(self, name: str, query: Relation) -> Relation:

@@ -19,7 +19,7 @@ from typing import Any
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
-from hummock.meta.store import MetaOperations, MetaStore
+from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import planning
 from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
@@ -158,6 +158,17 @@ class CatalogManager:
         planning.create_table(snapshot, draft.with_id(draft.id or -1))
         table = draft if draft.id else draft.with_id(self.allocate_ids(1)[0])
         return table, self._as_next(snapshot, planning.create_table(snapshot, table, internals))
+
+    def plan_loaded(self, table_id: int, table_ids: Iterable[int]) -> MetaOperations:
+        """What says that a load filled `table_ids` for an object that is not there yet, until it is created."""
+        snapshot = self._snapshot
+        return self._as_next(snapshot, planning.note_loaded(table_id, table_ids))
+
+    def plan_forget_loaded(self, table_ids: Iterable[int]) -> MetaOperations:
+        """What forgets the loads for objects that will not be there; whoever asks drops the rows as well."""
+        snapshot = self._snapshot
+        gone = sum((planning.forget_loaded(table_id) for table_id in table_ids), NONE)
+        return self._as_next(snapshot, gone)
 
     def plan_alter(self, altered: TableCatalog) -> MetaOperations:
         """What makes `altered` the next version of its table. CatalogError if it is not the next one any more."""

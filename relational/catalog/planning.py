@@ -6,6 +6,7 @@ or anything it builds on was changed, in the meantime. Refusals say what to do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from relational.catalog.rows import (
     database_key,
     database_name_key,
     encode,
+    loaded_key,
     schema_key,
     schema_name_key,
     table_key,
@@ -58,7 +60,21 @@ def create_table(
         require[table_key(dependency)] = snapshot.rows[table_key(dependency)]
     put = {table_key(each.id): encode(each) for each in (table, *internals)}
     put[table_name_key(table.schema_id, table.name)] = str(table.id).encode()
-    return MetaOperations(require=require | dict.fromkeys(put), put=put)
+    created = MetaOperations(require=require | dict.fromkeys(put), put=put)
+    return created + forget_loaded(table.id) if table.id in snapshot.loaded else created
+
+
+def note_loaded(table_id: int, table_ids: Iterable[int]) -> MetaOperations:
+    """A load fills `table_ids` for an object that is not there yet: creating it forgets this, else the rows are to be
+    dropped.
+    """
+    key = loaded_key(table_id)
+    return MetaOperations(require={key: None}, put={key: json.dumps(sorted(table_ids)).encode()})
+
+
+def forget_loaded(table_id: int) -> MetaOperations:
+    """The object is there, or will never be."""
+    return MetaOperations(delete=(loaded_key(table_id),))
 
 
 def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:

@@ -7,6 +7,7 @@
     catalog/table/<id>                    a table, view, index or state table
     catalog/name/<name>                   the id of a table, view or index of `public`
     catalog/name/<schema id>/<name>       the same of another schema
+    catalog/loaded/<id>                   ids of the tables that a load filled for an object that is not there yet
 
 Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
 """
@@ -23,6 +24,7 @@ CATALOG_PREFIX = "catalog/"
 VERSION = "catalog/version"
 NEXT_ID = "catalog/next_id"
 TABLE_PREFIX = "catalog/table/"
+LOADED_PREFIX = "catalog/loaded/"
 SCHEMA_PREFIX = "catalog/schema/"
 DATABASE_PREFIX = "catalog/database/"
 
@@ -30,6 +32,11 @@ DATABASE_PREFIX = "catalog/database/"
 def table_key(table_id: int) -> str:
     """The meta key of a table, view, index or state table."""
     return f"{TABLE_PREFIX}{table_id:010}"
+
+
+def loaded_key(table_id: int) -> str:
+    """The meta key that says what was loaded for an object to be."""
+    return f"{LOADED_PREFIX}{table_id:010}"
 
 
 def schema_key(schema_id: int) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
-from relational.catalog.rows import DATABASE_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
+from relational.catalog.rows import DATABASE_PREFIX, LOADED_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
 from relational.errors import NotFound
 
 Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)
@@ -50,6 +50,12 @@ class CatalogSnapshot:
             {DEV.id: DEV, **parsed(DATABASE_PREFIX, known.databases, DatabaseCatalog.from_json)},
             rows,
         )
+
+    @cached_property
+    def loaded(self) -> dict[int, tuple[int, ...]]:
+        """The tables that a load filled for an object that is not there yet, by the object's id."""
+        keys = [key for key in self.rows if key.startswith(LOADED_PREFIX)]
+        return {int(key[len(LOADED_PREFIX) :]): tuple(json.loads(self.rows[key])) for key in keys}
 
     # ---- by name -------------------------------------------------------------------------------------------
 

@@ -1,16 +1,18 @@
 """Backfill: a new view sees the rows a table already has, then the changes that follow.
 
 The view's first barrier b leaves the table's own actor after the table has written its rows up to
-b.epoch.prev, so the snapshot at b.epoch.prev and the changes after b together are the table, each row once.
-The snapshot is read in bounded slices while the upstream channel holds back the table's actor; its rows all
-lie in the epoch that b opens. A crash before that epoch is committed undoes the whole DDL, so no position
-needs to be kept.
+b.epoch.prev, so what the table has to tell up to b.epoch.prev and the changes after b together are the table, each row
+once. What it has to tell are its rows, or, where the view was loaded with those of an older epoch, what has changed
+since. It is read in bounded slices while the upstream channel holds back the table's actor; all of it lies in the epoch
+that b opens. A crash before that epoch is committed undoes the whole DDL, so no position needs to be kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
+from hummock.epoch import Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.table.storage_table import StorageTable
@@ -20,11 +22,20 @@ from stream.executor.receive import received
 from stream.executor.slices import slices
 from stream.message import Barrier, Message
 
+History: TypeAlias = Callable[[Epoch], Iterator[StreamChunk]]
+"""What a view has yet to see of a table as it is at an epoch, in the columns that the view reads."""
+
+
+def history_of(table: StorageTable, since: Epoch | None) -> History:
+    """All rows of the table, or what has changed since epoch `since`, whose rows the view was loaded with."""
+    if since is None:
+        return lambda epoch: map(StreamChunk.inserts, table.scan(epoch))
+    return lambda epoch: (chunk.without_unchanged_updates() for chunk in table.changes(since, epoch))
+
 
 class BackfillExecutor(Executor):
-    """Reads `columns` of a table: first `snapshot` (None: the view has seen it in an earlier life), then
-    what `upstream` brings. The columns of `snapshot` are `columns` already; chunks of `upstream` are whole
-    rows, which may get or lose other columns with a barrier."""
+    """Reads `columns` of a table: first its `history` (None: the view has seen it in an earlier life), then
+    what `upstream` brings. Chunks of `upstream` are whole rows, which may get or lose other columns with a barrier."""
 
     def __init__(
         self,
@@ -32,7 +43,7 @@ class BackfillExecutor(Executor):
         upstream: Channel,
         table: TableCatalog,
         columns: Sequence[int],
-        snapshot: StorageTable | None,
+        history: History | None,
         chunk_rows: int,
     ) -> None:
         self.info = info
@@ -40,16 +51,16 @@ class BackfillExecutor(Executor):
         self._table_id = table.id
         self._column_ids = tuple(table.column_ids[column] for column in columns)
         self._columns = tuple(columns)
-        self._snapshot = snapshot
+        self._history = history
         self._chunk_rows = chunk_rows
 
     def execute(self) -> Iterator[Message]:
         messages = received(self._upstream)
         barrier = first_barrier(messages, self.info.identity)
         yield barrier
-        if self._snapshot is not None:
-            for rows in self._snapshot.scan(barrier.epoch.prev):
-                yield from slices(StreamChunk.inserts(rows), self._chunk_rows)
+        if self._history is not None:
+            for chunk in self._history(barrier.epoch.prev):
+                yield from slices(chunk, self._chunk_rows)
         for message in messages:
             if isinstance(message, StreamChunk):
                 chunk = message.project(self._columns).without_unchanged_updates()

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 from stream.message import Mutation
 
 if TYPE_CHECKING:
+    from hummock.load import LoadedFiles
     from hummock.meta.store import MetaOperations
     from stream.options import StreamOptions
 
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What a DDL adds to the transaction of a commit: catalog rows, and the tables whose rows nobody reads
-    any more."""
+    """What a DDL adds to the transaction of a commit: catalog rows, the tables whose rows nobody reads any more, and
+    files that were made elsewhere."""
 
     operations: MetaOperations
     dropped_tables: tuple[int, ...] = ()
+    loads: tuple[LoadedFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

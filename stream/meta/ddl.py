@@ -9,9 +9,13 @@ again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from hummock.epoch import Epoch
+from hummock.errors import HummockError
+from hummock.load import LoadedFiles
 from hummock.meta.store import NONE, MetaOperations
 from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager
@@ -19,11 +23,13 @@ from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.catalog.planning import DropPlan
 from relational.types import DataType
+from stream.errors import StreamError
 from stream.message import Mutation
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.job_planner import JobPlanner
 from stream.meta.stream_manager import Job, StreamManager
+from stream.plan.stream_plan import StreamPlan
 
 
 class Ddl:
@@ -52,6 +58,36 @@ class Ddl:
         with self._one:
             view = self._identified(draft)
             return self._create(view, self._planner.new_view(view))
+
+    def plan_history(self, draft: TableCatalog) -> tuple[TableCatalog, StreamPlan]:
+        """The materialized view under its id, and its plan, whose tables are to be loaded. Nothing is changed. Raises
+        as `create_job`."""
+        with self._one:
+            view = self._identified(draft)
+            return view, self._planner.new_view(view).plan
+
+    def create_with_history(
+        self, view: TableCatalog, table_ids: Mapping[str, int], load: LoadedFiles, loaded_at: Epoch
+    ) -> TableCatalog:
+        """A planned view: the files of its tables enter, which hold what follows from the rows of epoch `loaded_at`;
+        then it begins with what has changed since [C14]. REQUIRES that epoch pinned. Raises as `create_job`, and
+        LoadRefused; then nothing of it is left."""
+        with self._one:
+            job = self._planner.loaded_view(view, table_ids)
+            self._catalog.plan_create(view, job.plan.state_tables)
+            filled = self._catalog.plan_loaded(view.id, (view.id, *table_ids.values()))
+            self._carry_out(lambda: None, JobChange(filled, loads=(load,)))
+            try:
+                return self._create(view, job, loaded_at)
+            except BaseException:
+                with suppress(HummockError, StreamError):  # the next start does it
+                    self._forget_loaded()
+                raise
+
+    def forget_loaded(self) -> None:
+        """Drops what was loaded for views that did not come to be."""
+        with self._one:
+            self._forget_loaded()
 
     def create_view(self, draft: TableCatalog) -> TableCatalog:
         """A view, which is its query by a name. Duplicate, NotFound."""
@@ -103,10 +139,16 @@ class Ddl:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _create(self, table: TableCatalog, job: Job) -> TableCatalog:
+    def _create(self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None) -> TableCatalog:
         table, operations = self._catalog.plan_create(table, job.plan.state_tables)
-        self._carry_out(lambda: self._streams.prepare_create(job), JobChange(operations), in_new_epoch=True)
+        self._carry_out(lambda: self._streams.prepare_create(job, loaded_at), JobChange(operations), in_new_epoch=True)
         return table
+
+    def _forget_loaded(self) -> None:
+        loaded = self._catalog.refresh().loaded
+        if loaded:
+            gone = tuple(table_id for table_ids in loaded.values() for table_id in table_ids)
+            self._carry_out(lambda: None, JobChange(self._catalog.plan_forget_loaded(loaded), dropped_tables=gone))
 
     def _drop(self, plan: DropPlan) -> tuple[TableCatalog, ...]:
         change = JobChange(plan.operations, dropped_tables=plan.stored)

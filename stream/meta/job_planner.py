@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from relational.catalog.manager import CatalogManager
@@ -33,6 +33,11 @@ class JobPlanner:
         """The job of a new materialized view or index, over its tables as they are now. PlanNotSupported, NotFound;
         CatalogError if a column that it reads went after it was bound."""
         return Job(view.id, plan_known_view(view, self._catalog.get, self._new_id))
+
+    def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
+        """The job of a new view whose internal tables have the ids `table_ids` by name, over its tables as they are
+        now. NotFound, CatalogError as `new_view`."""
+        return Job(view.id, plan_known_view(view, self._catalog.get, table_ids.__getitem__))
 
     def known_jobs(self, *, may_lack_connectors: bool) -> list[Job]:
         """All committed jobs, with the table ids that the catalog remembers [C10]. ConnectorError, unless tables

@@ -42,6 +42,7 @@ class HummockCommitter:
             sstables,
             operations=sum((change.operations for change in changes), NONE),
             dropped_tables=[table for change in changes for table in change.dropped_tables],
+            loads=[load for change in changes for load in change.loads],
         )
 
 
@@ -78,6 +79,7 @@ class MetaNode:
     def start(self) -> None:
         """All committed jobs run when this returns. Raises what recovery raises."""
         self._barriers.start()
+        self.ddl.forget_loaded()
 
     def close(self, timeout: float) -> None:
         """End the barriers and all actors; what is not committed is dropped."""

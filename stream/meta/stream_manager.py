@@ -15,6 +15,7 @@ from stream.control import ActorSpec, Worker
 from stream.message import Add, Alter, Pause, Resume, Stop
 
 if TYPE_CHECKING:
+    from hummock.epoch import Epoch
     from relational.catalog.objects import TableCatalog
     from stream.plan.stream_plan import StreamPlan
 
@@ -38,10 +39,11 @@ class StreamManager:
         self._lock = threading.Lock()
         self._actors: dict[int, int] = {}  # job id -> actor id
 
-    def prepare_create(self, job: Job) -> Add:
-        """Build the actor of a new job; it begins with the barrier that carries the result."""
+    def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
+        """Build the actor of a new job; it begins with the barrier that carries the result. `loaded_at`: its tables
+        hold what follows from the rows of that epoch."""
         with self._lock:
-            spec = self._spec(job, is_new=True)
+            spec = self._spec(job, is_new=True, loaded_at=loaded_at)
             self._worker.build([spec])
             self._actors[job.job_id] = spec.actor_id
             return Add(frozenset({spec.actor_id}), is_paused=self._is_paused)
@@ -85,6 +87,6 @@ class StreamManager:
         with self._lock:
             return tuple(self._actors)
 
-    def _spec(self, job: Job, *, is_new: bool) -> ActorSpec:
+    def _spec(self, job: Job, *, is_new: bool, loaded_at: Epoch | None = None) -> ActorSpec:
         upstreams = tuple(self._actors[scan.table.id] for scan in job.plan.scans)
-        return ActorSpec(next(self._actor_ids), job.job_id, job.plan.root, upstreams, job.splits, is_new)
+        return ActorSpec(next(self._actor_ids), job.job_id, job.plan.root, upstreams, job.splits, is_new, loaded_at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.task_store import TaskStore
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.chunk import DataChunk, StreamChunk
+from stream.errors import InconsistentStream
 from stream.options import StreamOptions
 from stream.spark.exchange import REPORT, Packer, Unpacker, parcels
 from stream.spark.fragment_run import run_fragment
@@ -51,6 +52,21 @@ class TaskReport:
         record = json.loads(text)
         files = tuple(map(SstableInfo.from_json, record["sstables"]))
         return cls(record["fragment"], record["place"], record["rows_in"], record["rows_out"], files)
+
+
+def checked(reports: Sequence[TaskReport], spec: BackfillSpec) -> list[TaskReport]:
+    """The reports in order. InconsistentStream unless every task reported once and what was sent came."""
+    ordered = sorted(reports, key=lambda report: (report.fragment, report.place))
+    expected = [(fragment, place) for fragment, tasks in enumerate(spec.tasks) for place in range(tasks)]
+    found = [(report.fragment, report.place) for report in ordered]
+    if found != expected:
+        raise InconsistentStream("Exchange", f"reports of the tasks {found}, expected {expected}")
+    for fragment in range(1, len(spec.tasks)):
+        sent = sum(report.rows_out for report in ordered if report.fragment == fragment - 1)
+        came = sum(report.rows_in for report in ordered if report.fragment == fragment)
+        if sent != came:
+            raise InconsistentStream("Exchange", f"{sent} rows were sent to fragment {fragment}, {came} came")
+    return ordered
 
 
 def scan_task(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
-from stream.backfill.executor import BackfillExecutor
+from stream.backfill.executor import BackfillExecutor, history_of
 from stream.connector.base import SplitReader, open_connector
 from stream.control import CONNECTOR_OPTION, ActorSpec
 from stream.exchange.channel import Channel
@@ -159,9 +159,11 @@ class _ActorChain(ExecutorChain):
         return RowIdGenExecutor(info, self.build(node.input), self.spec.root.table)
 
     def stream_scan(self, node: StreamScanNode, info: ExecutorInfo) -> Executor:
-        snapshot = StorageTable(node.table, self.store, node.columns) if self.spec.is_new else None
+        history = None
+        if self.spec.is_new:
+            history = history_of(StorageTable(node.table, self.store, node.columns), self.spec.loaded_at)
         rows = self.options.chunk_rows
-        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, snapshot, rows)
+        return BackfillExecutor(info, next(self.upstreams), node.table, node.columns, history, rows)
 
 
 BUILDERS: Mapping[type[StreamNode], Callable[[Any, Any, ExecutorInfo], Executor]] = {

@@ -142,8 +142,9 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.meta.store hummock.version hummock.meta_client hummock.sstable.info"
     ),
     "stream.spark": (
-        "plan executor worker message exchange relational.types relational.chunk relational.expr relational.catalog "
-        "hummock.base hummock.object_store hummock.sstable.info hummock.state_store hummock.store"
+        "node plan executor worker message exchange relational.types relational.chunk relational.expr "
+        "relational.catalog relational.table hummock hummock.base hummock.object_store hummock.sstable.info "
+        "hummock.state_store hummock.store hummock.spark"
     ),
     "stream.node": (
         "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "
@@ -151,7 +152,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.version relational.catalog"
     ),
     "stream.session": (
-        "node plan meta control message relational.expr relational.types relational.sql "
+        "node spark plan meta control message relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),

@@ -7,11 +7,11 @@ What is left is opened by another playground, which finds either all of a DDL or
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from hummock.meta.memory import MemoryMetaStore
@@ -28,6 +28,9 @@ from stream.session import Session
 NEVER_MS = 3_600_000
 LEASES_END_MS = 2 * MetaOptions().lease_ms
 SHAPE = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=1)
+
+
+Ddl: TypeAlias = "str | Callable[[Session], object]"
 
 
 class Died(Exception):
@@ -170,13 +173,13 @@ class World:
         objects = MortalObjects(self.objects, fate)
         return Session(Playground(objects, self.meta_of(objects, fate), options))
 
-    def live(self, statements: Sequence[str], fate: Fate) -> bool:
+    def live(self, statements: Sequence[Ddl], fate: Fate) -> bool:
         """A process carries out statements and ends; whether it was told that all were done before it died."""
         session, is_told = self.open(fate), False
         fate.is_armed = True
         with suppress(Exception):
             for statement in statements:
-                session.sql(statement)
+                carry_out(session, statement)
             is_told = True
         fate.is_armed = False
         fate.is_dead = True
@@ -218,6 +221,14 @@ class World:
         known = set(session._playground.catalog.snapshot.tables)
         held = {table for info in version.sstables for table in info.table_ids}
         assert held <= known | set(version.dropped_tables), "rows of a table that nobody knows"
+
+
+def carry_out(session: Session, ddl: Ddl) -> None:
+    """A statement, or what no statement says."""
+    if isinstance(ddl, str):
+        session.sql(ddl)
+    else:
+        ddl(session)
 
 
 def described(session: Session) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import random
 
 import pytest
 
-from tests.simulation.ddl_world import Fate, How, World, described
+from stream.spark.driver import BulkBackfill
+from tests.simulation.ddl_world import Fate, How, World, carry_out, described
+from tests.suites.local_shuffle import LocalTasks
 
 BASE = (
     "CREATE SCHEMA shop",
@@ -39,6 +41,15 @@ DDLS = {
     "drop table cascade": "DROP TABLE t CASCADE",
     "drop schema cascade": "DROP SCHEMA shop CASCADE",
 }
+
+
+def bulk_materialized_view(session):
+    """The same view as above, whose history comes in files."""
+    query = session.sql("SELECT b, MAX(a) AS high FROM t GROUP BY b")
+    session.create_materialized_view("highs", query, backfill=BulkBackfill(LocalTasks(session, random.Random(1))))
+
+
+DDLS["bulk materialized view"] = bulk_materialized_view
 
 
 @pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["database", "log"])
@@ -94,7 +105,7 @@ def check_a_death(base, ddl, fate, before, after):
     is_done = found == after
     if not is_done:
         with world.open() as session:
-            session.sql(ddl)
+            carry_out(session, ddl)
             world.check_catalog_rows()
             check_it_goes_on(session)
     return is_done
@@ -166,6 +177,6 @@ def test_a_commit_whose_answer_is_lost_is_judged_by_what_is_there(base, outcome,
 
         monkeypatch.setattr(committer, "commit", losing)
         session.sql(ON_ITS_WAY)
-        session.sql(DDLS[name])
+        carry_out(session, DDLS[name])
         assert lost and described(session) == after
         check_it_goes_on(session)

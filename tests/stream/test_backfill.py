@@ -30,9 +30,12 @@ def store_with(text):
 
 
 def backfill(upstream, store, *, has_snapshot=True, chunk_rows=4096):
-    snapshot = StorageTable(CATALOG, store, COLUMNS) if has_snapshot else None
+    def rows(epoch):
+        return map(StreamChunk.inserts, StorageTable(CATALOG, store, COLUMNS).scan(epoch))
+
     info = ExecutorInfo(TABLE.project(COLUMNS), (0,), "StreamScan")
-    return BackfillExecutor(info, upstream, CATALOG, COLUMNS, snapshot, chunk_rows).execute()
+    history = rows if has_snapshot else None
+    return BackfillExecutor(info, upstream, CATALOG, COLUMNS, history, chunk_rows).execute()
 
 
 def upstream_with(*messages):

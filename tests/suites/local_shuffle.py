@@ -17,9 +17,34 @@ from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion
 from relational.chunk import DataChunk
+from relational.table.storage_table import StorageTable
+from stream.session import Session
 from stream.spark.exchange import REPORT
+from stream.spark.scan import part_of
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, arrival_task, scan_task
+
+
+class LocalTasks:
+    """Tasks over the files of a session's store, as `BulkBackfill` takes them; `during` happens before they are
+    done, after everything was read."""
+
+    slots = 3
+
+    def __init__(self, session: Session, rng: random.Random, during: Callable[[], object] = lambda: None) -> None:
+        self._storage, self._rng, self._during = session._playground.storage, rng, during
+
+    def check(self, view: str, url: str) -> None:
+        """They always can."""
+
+    def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
+        leaf = spec.fragments[0].leaf
+        table = StorageTable(leaf.table, self._storage, leaf.columns)
+        parts = [list(table.scan_partition(spec.epoch, part_of(scan))) for scan in scans]
+        objects = self._storage._sstable_store.object_store
+        reports = run_backfill(spec, lambda place: parts[place], objects, self._rng)
+        self._during()
+        return reports
 
 
 def run_backfill(
