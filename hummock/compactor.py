@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
+from hummock.compaction.execute import IsCancelled, Progress
 from hummock.compaction.runner import ThreadRunner
 from hummock.compaction.split import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult
@@ -31,7 +33,18 @@ IDLE_POLL_SECONDS = 10.0        # ... at the least, after a while without any
 POLL_SECONDS = 1.0              # how often other processes' versions, and tasks to be tried again, are looked for
 SMALL_RANGE_BYTES = 32 * MIB    # a task is not parted below that for the sake of more threads
 REPORT_TRIES = 8
-Progress = Callable[[CompactTask, int], None]       # a task and the rows read of it so far
+OnProgress = Callable[[CompactTask, int], None]     # a task and the rows read of it so far
+
+
+class LargeTasks(Protocol):
+    """Does whole tasks that are too large for one machine, as `hummock.compaction.spark.SparkTasks` does."""
+
+    def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
+            is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
+        """The results of all ranges, in files whose names begin with `prefix` or with one of an earlier attempt's."""
+
+    def forget(self, task: CompactTask) -> None:
+        """The task was reported."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,19 +58,21 @@ class _Attempt:
 
 
 class Compactor:
-    """`tasks_at_once` tasks at a time, each on `options.threads` threads. Thread safe.
+    """`tasks_at_once` tasks at a time, each on `options.threads` threads, those of `large_task_bytes` and more by
+    `large`: where that is None, they are left to those who have it, while there are any. Thread safe.
 
     `error`: of the latest attempt or request that failed; None again after one that succeeded.
     """
 
     def __init__(self, client: HummockMetaClient, object_store: ObjectStore, options: CompactionOptions, *,
                  node: str | None = None, tasks_at_once: int = 2, metrics: Metrics | None = None,
-                 random_bytes: RandomBytes = os.urandom, on_progress: Progress | None = None):
+                 random_bytes: RandomBytes = os.urandom, on_progress: OnProgress | None = None,
+                 large: LargeTasks | None = None):
         self.options, self.metrics = options, metrics or Metrics()
         self.node = node or f"compactor-{random_bytes(8).hex()}"
         self.error: Exception | None = None
         self._client, self._object_store, self._random_bytes = client, object_store, random_bytes
-        self._on_progress, self._tasks_at_once = on_progress, tasks_at_once
+        self._on_progress, self._tasks_at_once, self._large = on_progress, tasks_at_once, large
         self._threads_runner = ThreadRunner(object_store, threads=options.threads,
                                             memory_bytes=options.memory_bytes // tasks_at_once,
                                             mint=partial(mint_sstable_name, random_bytes))
@@ -83,7 +98,7 @@ class Compactor:
 
     def run_one(self) -> bool:
         """Takes one task and does it on this thread; whether there was one. Raises what the attempt raised."""
-        got = self._client.get_compact_task(self.node)
+        got = self._client.get_compact_task(self.node, does_large=self._large is not None)
         if got is None:
             return False
         with self._changed:
@@ -194,31 +209,37 @@ class Compactor:
             self._tell()
 
     def _results(self, attempt: _Attempt) -> list[RangeResult]:
-        task, options = attempt.task, self.options
-        sstables = [info for part in task.inputs for info in part.sstables]
-        share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
-        cuts = cuts_of(sstables, self._object_store, min(options.range_bytes, share))
-        prefix = name_prefix(attempt.token)
+        task, options, prefix = attempt.task, self.options, name_prefix(attempt.token)
 
         def progress(rows: int) -> None:
             attempt.rows = rows
             if self._on_progress is not None:
                 self._on_progress(task, rows)
 
-        return self._threads_runner.run(
-            replace(task, cuts=cuts).ranges(), prefix, progress=progress,
-            is_cancelled=lambda: self._is_aborted or attempt.is_lost.is_set())
+        def is_cancelled() -> bool:
+            return self._is_aborted or attempt.is_lost.is_set()
+
+        if self._large is not None and task.input_bytes >= options.large_task_bytes:
+            return self._large.run(task, prefix, progress=progress, is_cancelled=is_cancelled)
+        sstables = [info for part in task.inputs for info in part.sstables]
+        share = max(SMALL_RANGE_BYTES, task.input_bytes // options.threads)
+        cuts = cuts_of(sstables, self._object_store, min(options.range_bytes, share))
+        return self._threads_runner.run(replace(task, cuts=cuts).ranges(), prefix, progress=progress,
+                                        is_cancelled=is_cancelled)
 
     def _report(self, attempt: _Attempt, results: list[RangeResult]) -> None:
         """Repeated while the meta store does not answer: a report counts once."""
         for number in range(REPORT_TRIES):
             try:
                 self._client.report_compact_task(attempt.task.id, attempt.token, results)
-                return
+                break
             except MetaStoreError:
                 if number == REPORT_TRIES - 1 or self._is_aborted:
                     raise
                 self._wait(self._news, POLL_SECONDS)
+        if self._large is not None:
+            with suppress(HummockError):        # what is left there vacuum finds
+                self._large.forget(attempt.task)
 
     def _give_up(self, attempt: _Attempt, error: Exception) -> None:
         """Tells the manager; where that fails too, the attempt's lease runs out."""

@@ -100,8 +100,8 @@ class HummockMetaClient(Protocol):
     def release_upload(self, node: str, prefix: str) -> None:
         """Nothing under `prefix` is on its way any more. Raises nothing: a row that stays will run out."""
 
-    def get_compact_task(self, holder: str) -> tuple[CompactTask, str] | None:
-        """A task and the token of this attempt at it; None: nothing is due."""
+    def get_compact_task(self, holder: str, *, does_large: bool = False) -> tuple[CompactTask, str] | None:
+        """A task and the token of this attempt at it; None: nothing is due. Who `does_large` ones gets them alone."""
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""

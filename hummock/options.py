@@ -110,6 +110,7 @@ class CompactionOptions:
     task_bytes: int = 2 << 30               # most input of one task, unless it must take more
     task_files: int = 256
     task_runs: int = 64                     # runs merged at once
+    large_task_bytes: int = 2 << 30         # tasks from there on are left to a compactor on Spark, while there is one
     range_bytes: int = 256 * MIB            # input of one range of a task
     sstable_bytes: int = 64 * MIB           # target of one output
     block_bytes: int = 64 * KIB             # uncompressed target of a block

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from hummock.cli.output import shown_bytes
 from hummock.cli.store import OpenStore, interrupted, port_option, served, store_command
+from hummock.compaction.spark import SparkTasks
 from hummock.compaction.task import CompactTask
 from hummock.compactor import Compactor
 from hummock.key import MAX_TABLE_ID, KeyRange
+from hummock.meta.hummock_manager import HummockManager
 from hummock.options import MIB, CompactionOptions
+from hummock.spark import check_executors, slots, spark_session
 
 DEFAULTS = CompactionOptions()
 LOOK_SECONDS = 1.0
+SPARK_TASK_BYTES, SPARK_TASK_FILES = 64 << 30, 4_096    # of a task that this process picks, where it has Spark
+RANGE_MEMORY_BYTES = 256 * MIB      # of a worker that does a range on Spark
 
 
 class Hex(click.ParamType):
@@ -41,18 +49,26 @@ class Hex(click.ParamType):
               help="Threads of each task.")
 @click.option("--memory", default=DEFAULTS.memory_bytes // MIB, show_default=True, type=click.IntRange(16, 1 << 20),
               help="MiB of all tasks together.")
+@click.option("--spark", "master", metavar="MASTER",
+              help='Do large tasks on Spark there; under spark-submit: "submitted".')
+@click.option("--large", default=DEFAULTS.large_task_bytes // MIB, show_default=True, type=click.IntRange(0, 1 << 30),
+              help="MiB of input from which on a task is done on Spark.")
 @port_option
 def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple[tuple[bytes, bytes], ...], tasks: int,
-            threads: int, memory: int, metrics_port: int | None) -> None:
+            threads: int, memory: int, master: str | None, large: int, metrics_port: int | None) -> None:
     """Merges files as the tree's shape asks for, or those of the tables and key ranges that are named."""
     wanted = [*map(KeyRange.table, tables), *(KeyRange(start, end) for start, end in ranges)]
     if any(key_range.is_empty for key_range in wanted):
         raise click.UsageError("a range ends after it starts")
     options = CompactionOptions(threads=threads, memory_bytes=memory * MIB)
-    for key_range in wanted:
-        store.manager.compact_range(key_range)
-    with (interrupted() as is_interrupted, served(store, metrics_port),
-          store.output.progress() as progress):
+    if master is not None:
+        options = replace(options, large_task_bytes=max(1, large * MIB), task_bytes=SPARK_TASK_BYTES,
+                          task_files=SPARK_TASK_FILES)
+    with (interrupted() as is_interrupted, served(store, metrics_port), _on_spark(store, master, options) as on_spark,
+          closing(HummockManager(store.meta_store, store.object_store, compaction=options,
+                                 metrics=store.metrics)) as manager, store.output.progress() as progress):
+        for key_range in wanted:
+            manager.compact_range(key_range)
         bars: dict[int, Any] = {}
 
         def show(task: CompactTask, rows: int) -> None:
@@ -60,19 +76,34 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
                 bars[task.id] = progress.add_task(f"task {task.id}: {task.kind.value}", total=task.input_bytes)
             progress.update(bars[task.id], completed=task.input_bytes * rows // max(1, task.input_rows))
 
-        compactor = Compactor(store.manager, store.object_store, options, tasks_at_once=tasks, metrics=store.metrics,
-                              on_progress=show)
+        compactor = Compactor(manager, store.object_store, options, tasks_at_once=tasks, metrics=store.metrics,
+                              on_progress=show, large=on_spark)
         with compactor:
             while not compactor.wait_idle(LOOK_SECONDS) or not once:
                 if is_interrupted():
                     compactor.close(drain=False)
                     break
-    _say_work(store)
+    _say_work(store, manager.version.id)
     if compactor.error is not None:
         raise compactor.error
 
 
-def _say_work(store: OpenStore) -> None:
+@contextmanager
+def _on_spark(store: OpenStore, master: str | None, options: CompactionOptions) -> Iterator[SparkTasks | None]:
+    """What does large tasks meanwhile, on executors that were found fit."""
+    if master is None:
+        yield None
+        return
+    spark = spark_session(master, name="hummock compact")
+    try:
+        executors = check_executors(spark, store.object_store.url)
+        store.output.line(f"Spark {spark.version} on {master}: {executors} executors answered, {slots(spark)} slots")
+        yield SparkTasks(spark, store.object_store, memory_bytes=RANGE_MEMORY_BYTES, limit_ms=options.task_stall_ms)
+    finally:
+        spark.stop()
+
+
+def _say_work(store: OpenStore, version_id: int) -> None:
     """What this process did, from its own counters."""
     count = store.metrics.total
     done, failed = count("hummock_compact_tasks", outcome="done"), count("hummock_compact_tasks", outcome="failed")
@@ -81,4 +112,4 @@ def _say_work(store: OpenStore) -> None:
     store.output.line(f"{done:,.0f} tasks done, {failed:,.0f} failed; {shown_bytes(read)} read, "
                       f"{shown_bytes(written)} written; {kept:,.0f} rows kept, {dropped:,.0f} dropped")
     store.output.emit({"done": done, "failed": failed, "bytes_read": read, "bytes_written": written,
-                       "rows_kept": kept, "rows_dropped": dropped, "version": store.version.id})
+                       "rows_kept": kept, "rows_dropped": dropped, "version": version_id})

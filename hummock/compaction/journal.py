@@ -14,9 +14,11 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
+from typing import Any
 
+from hummock.compaction.split import Split
 from hummock.compaction.task import CompactTask, RangeResult
-from hummock.errors import InvalidTask, ObjectExists, ObjectNotFound
+from hummock.errors import Corruption, InvalidTask, ObjectExists, ObjectNotFound
 from hummock.object_store.base import ObjectStore
 
 JOURNAL_PREFIX = "compact/"
@@ -31,19 +33,22 @@ class Journal:
         digest = blake2b(json.dumps(task.to_json(), sort_keys=True).encode(), digest_size=8).hexdigest()
         self._store, self._root = store, f"{JOURNAL_PREFIX}{task.id:0{ID_DIGITS}d}-{digest}/"
 
-    def cuts(self, plan: Callable[[], tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Where the task is cut: as it is written down already, else as `plan` has it, which is written down."""
+    def split(self, plan: Callable[[], Split]) -> Split:
+        """How the task is parted: as it is written down already, else as `plan` has it, which is written down.
+
+        Raises `Corruption` where what is written down is damaged: results beside it are of ranges that nobody knows.
+        """
         path = f"{self._root}plan"
-        held = _read(self._store, path)
-        if held is None:
-            cuts = plan()
+        if (held := _read(self._store, path)) is None:
+            planned = plan()
+            record = [[cut.hex() for cut in planned.cuts], list(planned.sizes)]
             with suppress(ObjectExists):
-                self._store.put(path, _sealed([cut.hex() for cut in cuts]), if_absent=True)
-                return cuts
-            held = _read(self._store, path)
-            if held is None:            # damaged: ranges cut otherwise stand beside it and are nobody's
-                return cuts
-        return tuple(map(bytes.fromhex, held))
+                self._store.put(path, _sealed(record), if_absent=True)
+                return planned
+            if (held := _read(self._store, path)) is None:
+                raise Corruption(path, "its seal")
+        cuts, sizes = held
+        return Split(tuple(map(bytes.fromhex, cuts)), tuple(sizes))
 
     def path(self, place: int) -> str:
         """Of a range's result."""
@@ -82,7 +87,7 @@ def _sealed(record: object) -> bytes:
     return blake2b(payload, digest_size=DIGEST_BYTES).hexdigest().encode() + payload
 
 
-def _read(store: ObjectStore, path: str):  # type: ignore[no-untyped-def]
+def _read(store: ObjectStore, path: str) -> Any:
     """The record; None where there is none, or none that is whole."""
     try:
         data = store.get(path)

@@ -1,23 +1,36 @@
-"""SparkRunner: ranges of a compact task as tasks of a Spark job. Rows go from the object store to the task and back."""
+"""Compaction on Spark: a range of a task is a task of a Spark job. Rows go from the object store to it and back.
+
+pyspark is imported by what is called here, never by importing this.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hummock.compaction.assignment import Assignment, decode_result
 from hummock.compaction.execute import IsCancelled, Progress
 from hummock.compaction.journal import Journal
 from hummock.compaction.runner import LIMIT_MS
-from hummock.compaction.task import RangeResult, RangeSpec
+from hummock.compaction.split import Split, range_bytes_for, read_samples, split_of
+from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import SparkJobCancelled, TaskCancelled
+from hummock.object_store.base import ObjectStore
 from hummock.spark.jobs import run_specs, slots
-from hummock.spark.worker import shared_url
+from hummock.spark.worker import shared_url, task_store
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.meta import SplitSample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = "hummock.compaction.assignment:carry_out"
+SAMPLING = "hummock.compaction.spark:sample"
+SAMPLED_HERE = 2_000        # files whose samples the driver reads by itself
+SAMPLED_BY_TASK = 500       # of more than that
 
 
 class SparkRunner:
@@ -53,3 +66,59 @@ class SparkRunner:
         except SparkJobCancelled as error:
             raise TaskCancelled(task.id) from error
         return list(map(decode_result, answers))
+
+
+class SparkTasks:
+    """Whole compact tasks on Spark, over the files in `store`. What a driver that died has done is not done again.
+
+    Of a task each range takes about `memory_bytes` of its worker, and no longer than `limit_ms`.
+    """
+
+    def __init__(self, spark: SparkSession, store: ObjectStore, *, memory_bytes: int, limit_ms: int = LIMIT_MS):
+        self._runner = SparkRunner(spark, store.url, memory_bytes=memory_bytes, limit_ms=limit_ms)
+        self._spark, self._store = spark, store
+
+    def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
+            is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
+        """The results of all ranges of `task`, some maybe of earlier attempts. Raises what a Runner raises."""
+        journal = Journal(self._store, task)
+        split = journal.split(partial(self._split, task))
+        specs = replace(task, cuts=split.cuts).ranges()
+        done = journal.results(len(specs))
+        rows_done = sum(result.rows_read for result in done.values())
+
+        def told(rows: int) -> None:
+            if progress is not None:
+                progress(min(task.input_rows, rows_done + rows * (task.input_rows - rows_done) // task.input_rows))
+
+        left = [specs[place] for place in split.largest_first() if place not in done]
+        for result in self._runner.run(left, prefix, progress=told, is_cancelled=is_cancelled, journal=journal):
+            done[result.place] = result
+        return [done[place] for place in range(len(specs))]
+
+    def forget(self, task: CompactTask) -> None:
+        """The task has ended: its journal goes."""
+        Journal(self._store, task).clear()
+
+    def _split(self, task: CompactTask) -> Split:
+        files = [info for part in task.inputs for info in part.sstables]
+        return split_of(files, range_bytes_for(task.input_bytes, self._runner.slots), self._samples)
+
+    def _samples(self, files: Sequence[SstableInfo]) -> Iterator[Sequence[SplitSample]]:
+        if len(files) <= SAMPLED_HERE:
+            yield from read_samples(self._store, files)
+            return
+        specs = [json.dumps({"url": self._store.url, "files": [
+            info.to_json() for info in files[at:at + SAMPLED_BY_TASK]]}).encode()
+            for at in range(0, len(files), SAMPLED_BY_TASK)]
+        for answer in run_specs(self._spark, specs, SAMPLING, name=f"hummock: samples of {len(files)} files"):
+            for samples in json.loads(answer):
+                yield [SplitSample(bytes.fromhex(key), offset) for key, offset in samples]
+
+
+def sample(spec: bytes) -> bytes:
+    """In a task: the split samples of some files."""
+    record = json.loads(spec)
+    files = list(map(SstableInfo.from_json, record["files"]))
+    return json.dumps([[(key.hex(), offset) for key, offset in samples]
+                       for samples in read_samples(task_store(record["url"]), files)]).encode()

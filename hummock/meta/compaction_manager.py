@@ -21,6 +21,8 @@ from hummock.meta.compaction_records import (
     RunningTask,
     TaskBoard,
     WantedRange,
+    claim_large,
+    large_until_ms,
     read_answer,
     read_answers,
     read_board,
@@ -63,6 +65,7 @@ class _Grant:
 
     holder: str
     token: str
+    does_large: bool = False
     task: CompactTask | None = None
     is_over: bool = False       # there is nothing more to be done
 
@@ -80,29 +83,36 @@ class CompactionManager:
 
     # -- giving work out -----------------------------------------------------------------------------------
 
-    def get(self, holder: str) -> tuple[CompactTask, str] | None:
+    def get(self, holder: str, does_large: bool = False) -> tuple[CompactTask, str] | None:
         lease_key(holder)
-        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex())
+        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large)
+        if does_large:
+            self._meta_store.transaction(claim_large(self._clock() + self.options.task_lease_ms))
         while grant.task is None and not grant.is_over:
             self._keeper.change(lambda position: self._plan_get(grant, position), _overtaken)
         return None if grant.task is None else (grant.task, grant.token)
 
     def _plan_get(self, grant: _Grant, position: LogPosition) -> Change | None:
         """One step towards work: a task given out or up, or files shifted; None: a task is held, or none is due."""
-        board, now_ms = read_board(self._meta_store), self._clock()
+        board, until_ms = read_board(self._meta_store), large_until_ms(self._meta_store)
+        now_ms = self._clock()
         mine = next((row for row in board.running if row.token == grant.token), None)
         if mine is not None:
             grant.task = mine.task
             return None
+        leaves_large = now_ms < until_ms and not grant.does_large
         for row in board.running:
-            if row.is_free(now_ms, self.options.task_stall_ms):
+            if row.is_free(now_ms, self.options.task_stall_ms) and not (leaves_large and self._is_large(row.task)):
                 return self._plan_free(row, grant, board, position, now_ms)
         grant.is_over = True
         if sum(bool(row.holder) for row in board.running) >= self.options.running_tasks:
             return None
-        planned = self._plan_new(grant, board, position, now_ms)
+        planned = self._plan_new(grant, board, position, now_ms, leaves_large)
         grant.is_over = planned is None
         return planned
+
+    def _is_large(self, task: CompactTask) -> bool:
+        return task.input_bytes >= self.options.large_task_bytes
 
     def _plan_free(self, row: RunningTask, grant: _Grant, board: TaskBoard, position: LogPosition,
                    now_ms: int) -> Change:
@@ -110,12 +120,15 @@ class CompactionManager:
         if row.tries >= self.options.task_tries:
             error = row.error or f"{row.holder} was silent or made no progress"
             return self._ended(row, FAILED, error) + board.step() + position.requirement, position
-        again = replace(row, token=grant.token, holder=grant.holder, tries=row.tries + 1, progress_rows=0,
-                        progressed_ms=now_ms, expires_ms=now_ms + self.options.task_lease_ms)
+        again = row.passed_on(grant.token, holder=grant.holder, tries=row.tries + 1, progress_rows=0,
+                              progressed_ms=now_ms, expires_ms=now_ms + self.options.task_lease_ms)
+        if grant.does_large and self._is_large(row.task):
+            again = replace(again, is_journaled=True)
         written = MetaOperations(put={task_key(row.task.id): again.encode()})
         return written + board.step() + position.requirement, position
 
-    def _plan_new(self, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int) -> Change | None:
+    def _plan_new(self, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
+                  leaves_large: bool) -> Change | None:
         version, running = position.version, [row.task for row in board.running]
         for wanted in board.wanted:
             is_needed, pick = pick_range(version, running, self.options, wanted.key_range)
@@ -123,7 +136,7 @@ class CompactionManager:
             if not is_needed:
                 return done + board.step() + position.requirement, position
             if pick is not None:
-                operations, after = self._plan_task(pick, grant, board, position, now_ms)
+                operations, after = self._plan_task(pick, grant, board, position, now_ms, leaves_large)
                 return operations + done, after
         if board.wanted:
             return None         # what was asked for waits for tasks that end; new ones would keep it waiting
@@ -131,7 +144,7 @@ class CompactionManager:
         if picked is None:
             return None
         if isinstance(picked, Pick):
-            return self._plan_task(picked, grant, board, position, now_ms)
+            return self._plan_task(picked, grant, board, position, now_ms, leaves_large)
         return self._plan_shift(picked, board, position)
 
     def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
@@ -148,14 +161,21 @@ class CompactionManager:
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
         return logged + settled + board.step(), after
 
-    def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition,
-                   now_ms: int) -> Change:
-        """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction."""
+    def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
+                   leaves_large: bool) -> Change:
+        """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction.
+
+        A large one that the caller leaves to others is nobody's from the beginning.
+        """
         raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, self._clock,
                                   self._keeper.options.checkpoint_deltas)
         operations, after = raised or (position.requirement, position)
         task = self._task_of(pick, board.counter.next_id, after.version)
-        row = RunningTask(task, grant.token, grant.holder, now_ms + self.options.task_lease_ms, 0, now_ms)
+        is_large = self._is_large(task)
+        row = RunningTask(task, grant.token, grant.holder, now_ms + self.options.task_lease_ms, 0, now_ms,
+                          is_journaled=is_large and grant.does_large)
+        if leaves_large and is_large:
+            row = RunningTask(task, self._random_bytes(TOKEN_BYTES).hex(), "", now_ms, 0, now_ms, tries=0)
         return operations + MetaOperations(put={task_key(task.id): row.encode()}) + board.step(taken=1), after
 
     def _history_floor(self, version: HummockVersion) -> Epoch:
@@ -189,8 +209,9 @@ class CompactionManager:
                             progress_rows=progress_rows if moved else row.progress_rows,
                             progressed_ms=now_ms if moved else row.progressed_ms)
             try:
-                self._meta_store.transaction(MetaOperations(require={task_key(task_id): held},
-                                                            put={task_key(task_id): again.encode()}))
+                kept = MetaOperations(require={task_key(task_id): held}, put={task_key(task_id): again.encode()})
+                claimed = claim_large(again.expires_ms) if row.is_journaled else NONE
+                self._meta_store.transaction(kept + claimed)
             except (PreconditionFailed, OutcomeUnknown):
                 continue
             return
@@ -216,7 +237,7 @@ class CompactionManager:
             if answer is not None and (answer.token, answer.outcome, answer.digest) == (token, DONE, digest):
                 return None
             raise self._refusal(task_id)
-        outputs = check_results(row.task, row.name_prefix, results)
+        outputs = check_results(row.task, row.name_prefixes, results)
         held = {info.name for info in position.version.sstables}
         if repeated := [info.name for info in outputs if info.name in held]:
             raise TaskRefused(task_id, f"{repeated[0]} is in the version already")
@@ -243,7 +264,7 @@ class CompactionManager:
             row = board.find(task_id)
             if row is None or row.token != token:
                 return None
-            free = replace(parked(row), token=self._random_bytes(TOKEN_BYTES).hex(), holder="")
+            free = parked(row).passed_on(self._random_bytes(TOKEN_BYTES).hex(), holder="")
             return MetaOperations(put={task_key(task_id): free.encode()}) + board.step(), position
 
         self._keeper.change(plan, _overtaken)

@@ -4,21 +4,22 @@
     hummock/task/<id>      a task, the token of the attempt at it, its holder, its lease and its progress
     hummock/wanted/<id>    a key range to be compacted; numbered by the same counter
     hummock/report/<id>    how a task ended
+    hummock/large          until when a compactor on Spark, as far as it is known, does the large tasks
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hummock.compaction.task import CompactTask
 from hummock.errors import InvalidTask, MetaStoreCorrupt
 from hummock.key import KeyRange
-from hummock.meta.records import FORMAT, REPORTS, TASK, TASKS, WANTED, TaskAnswer, TaskCounter, decode, encode
+from hummock.meta.records import FORMAT, LARGE, REPORTS, TASK, TASKS, WANTED, TaskAnswer, TaskCounter, decode, encode
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, natural, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,18 @@ class RunningTask:
     progressed_ms: int          # when the progress grew last
     tries: int = 1
     error: str = ""             # of the latest attempt that failed
+    is_journaled: bool = False  # what earlier attempts have done may be part of a report
+    earlier: tuple[str, ...] = ()   # ... and then the prefixes of their names
 
     @property
-    def name_prefix(self) -> str:
-        """What the names of the attempt's outputs begin with."""
-        return name_prefix(self.token)
+    def name_prefixes(self) -> frozenset[str]:
+        """What the names of outputs in a report begin with."""
+        return frozenset((name_prefix(self.token), *self.earlier))
+
+    def passed_on(self, token: str, **changed: Any) -> RunningTask:
+        """The row of the next attempt."""
+        earlier = (*self.earlier, name_prefix(self.token)) if self.is_journaled else ()
+        return replace(self, token=token, earlier=earlier, **changed)
 
     def is_free(self, now_ms: int, stall_ms: int) -> bool:
         """Whether another may take it: it was silent, made no progress, or waits for its next try."""
@@ -49,7 +57,8 @@ class RunningTask:
     def encode(self) -> bytes:
         return _dump({"task": self.task.to_json(), "token": self.token, "holder": self.holder,
                       "expires_ms": self.expires_ms, "progress_rows": self.progress_rows,
-                      "progressed_ms": self.progressed_ms, "tries": self.tries, "error": self.error})
+                      "progressed_ms": self.progressed_ms, "tries": self.tries, "error": self.error,
+                      "is_journaled": self.is_journaled, "earlier": list(self.earlier)})
 
     @classmethod
     def decode(cls, key: str, data: bytes) -> RunningTask:
@@ -61,7 +70,8 @@ class RunningTask:
                 raise ValueError(f"{token!r} is no token")
             return cls(CompactTask.from_json(record["task"]), token, str(record["holder"]),
                        natural(record["expires_ms"]), natural(record["progress_rows"]),
-                       natural(record["progressed_ms"]), natural(record["tries"]), str(record["error"]))
+                       natural(record["progressed_ms"]), natural(record["tries"]), str(record["error"]),
+                       bool(record.get("is_journaled")), tuple(map(word, record.get("earlier", ()))))
         except (*MALFORMED, InvalidTask) as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
 
@@ -134,6 +144,19 @@ def remember(meta_store: MetaStore, answer: TaskAnswer, kept: int) -> MetaOperat
     ended = MetaOperations(put={report_key(answer.task_id): encode(answer)}, delete=(task_key(answer.task_id),))
     keys = [key for key, _ in meta_store.list(REPORTS) if key != report_key(answer.task_id)]
     return ended + (MetaOperations(delete=tuple(keys[:-kept])) if len(keys) > kept else NONE)
+
+
+def large_until_ms(meta_store: MetaStore) -> int:
+    """Until when large tasks are a compactor's on Spark; 0: none ever was there."""
+    row = meta_store.get(LARGE)
+    try:
+        return 0 if row is None else natural(_load(row)["expires_ms"])
+    except MALFORMED as error:
+        raise MetaStoreCorrupt(LARGE, "fields", "expires_ms", str(error)) from error
+
+
+def claim_large(expires_ms: int) -> MetaOperations:
+    return MetaOperations(put={LARGE: _dump({"expires_ms": expires_ms})})
 
 
 def task_key(task_id: int) -> str:

@@ -15,8 +15,9 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 
 
-def check_results(task: CompactTask, prefix: str, results: Sequence[RangeResult]) -> tuple[SstableInfo, ...]:
-    """The outputs, ascending. Raises `TaskRefused` for what is no result of this task's attempt."""
+def check_results(task: CompactTask, prefixes: frozenset[str],
+                  results: Sequence[RangeResult]) -> tuple[SstableInfo, ...]:
+    """The outputs, ascending. Raises `TaskRefused` for what is no result of this task's attempts."""
     ordered = sorted(results, key=lambda result: result.place)
     if [result.place for result in ordered] != list(range(len(ordered))) or not ordered:
         raise TaskRefused(task.id, f"its ranges are {[result.place for result in ordered]}")
@@ -29,18 +30,18 @@ def check_results(task: CompactTask, prefix: str, results: Sequence[RangeResult]
     if read != task.input_rows:
         raise TaskRefused(task.id, f"{read} rows were read of {task.input_rows}")
     outputs = tuple(info for result in ordered for info in result.sstables)
-    _check_outputs(task, prefix, outputs)
+    _check_outputs(task, prefixes, outputs)
     return outputs
 
 
-def _check_outputs(task: CompactTask, prefix: str, outputs: Sequence[SstableInfo]) -> None:
+def _check_outputs(task: CompactTask, prefixes: frozenset[str], outputs: Sequence[SstableInfo]) -> None:
     inputs = tuple(files_of(task))
     smallest, largest = hull(inputs)
     tables = {table_id for info in inputs for table_id in info.table_ids}
     oldest = min(info.global_epoch or info.min_epoch for info in inputs)
     newest = max(info.global_epoch or info.max_epoch for info in inputs)
     for info in outputs:
-        if not is_sstable_name(info.name) or name_prefix(info.name) != prefix:
+        if not is_sstable_name(info.name) or name_prefix(info.name) not in prefixes:
             raise TaskRefused(task.id, f"{info.name} is no name of this attempt's")
         if info.rows <= 0 or info.data_bytes <= 0 or info.smallest > info.largest:
             raise TaskRefused(task.id, f"{info.name} is empty or its smallest key is above its largest")

@@ -287,13 +287,15 @@ class HummockManager:
     def compaction_options(self) -> CompactionOptions:
         return self._compaction.options
 
-    def get_compact_task(self, holder: str) -> tuple[CompactTask, str] | None:
+    def get_compact_task(self, holder: str, *, does_large: bool = False) -> tuple[CompactTask, str] | None:
         """Work, and the token that the attempt at it is told apart by; None: there is nothing to do.
 
         Files that need not be read to be moved or dropped are moved and dropped by this call. A task whose holder
         was silent, or made no progress, for too long is given out again: its former token is dead from then on.
+        While somebody `does_large`, the others get no task of `large_task_bytes` or more; of those what one attempt
+        has done counts for the next one too.
         """
-        return self._compaction.get(holder)
+        return self._compaction.get(holder, does_large)
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
         """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""

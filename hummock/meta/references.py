@@ -40,7 +40,7 @@ from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.upload_table import read_uploads
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix
-from hummock.record import MALFORMED
+from hummock.record import MALFORMED, word
 
 
 class Need(StrEnum):
@@ -119,10 +119,11 @@ def pinned_floor(leases: Iterable[Lease], stale: list[StaleFiles], now_ms: int) 
 
 
 def _task_prefixes(meta_store: MetaStore) -> Iterable[str]:
-    """The prefix of the files of each compact task under way: the beginning of its attempt's token."""
+    """The prefixes of the files of each compact task under way: of its attempt, and of earlier ones that may count."""
     for key, row in meta_store.list(TASK):
         try:
-            yield name_prefix(json.loads(row)["token"])
+            record = json.loads(row)
+            yield from (name_prefix(record["token"]), *map(word, record.get("earlier", ())))
         except MALFORMED as error:
             raise MetaStoreCorrupt(key, "token", "a task's token", str(error)) from error
 

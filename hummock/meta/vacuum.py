@@ -13,6 +13,8 @@ It may run in any process, in several at once, and end at any instruction; what 
                     8  delete their objects
                     9  forget tombstones whose object is gone and whose name       transaction
                        nobody can commit any more: the writer role moved on, long ago
+    Journals       10  list the journals of large compact tasks, then read the tasks
+                   11  delete those whose task is not under way any more
 
 A name on the tombstone list never enters a version: a commit that comes too late is refused and loses no data
 without noticing. Removal is decided by rows, not by age; the grace only spares files of who did not register.
@@ -25,8 +27,10 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TypeVar
 
+from hummock.compaction.journal import JOURNAL_PREFIX, task_id_of
 from hummock.epoch import Clock, monotonic_seconds
 from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, PreconditionFailed
+from hummock.meta.compaction_records import read_running
 from hummock.meta.pins import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
 from hummock.meta.references import Need, References, pinned_floor, read_references
@@ -97,6 +101,7 @@ class Vacuum:
         if self._remove_stale(report, watch):
             self._remove_orphans(report, watch)
         if not dry_run and not self.is_under_way:
+            self._remove_journals()
             self._remove_leftovers()
         self.metrics.vacuum_seconds.observe(monotonic_seconds() - began)
         if report.is_complete:
@@ -227,6 +232,14 @@ class Vacuum:
             if not behind or found.path > sstable_meta_path(behind):
                 report.objects_listed += 1
                 yield found
+
+    def _remove_journals(self) -> None:
+        """What tasks that have ended wrote down of themselves. Their numbers are never used again."""
+        journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(JOURNAL_PREFIX)]
+        running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
+        ended = [path for path, task_id in journals if task_id is not None and task_id not in running]
+        for at in range(0, len(ended), self.options.deleted_at_once):
+            self._object_store.delete(ended[at:at + self.options.deleted_at_once])
 
     def _remove_leftovers(self) -> None:
         """A store that does not let us is no reason to fail: they cost space alone."""

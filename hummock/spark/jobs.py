@@ -74,6 +74,8 @@ def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
     """
     from pyspark import InheritableThread
 
+    if is_cancelled is not None and is_cancelled():
+        raise SparkJobCancelled(name)
     job = _Job(spark, name)
     ended = threading.Event()
     outcome: list[Result] = []

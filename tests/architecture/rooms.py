@@ -70,7 +70,7 @@ OPEN = {
 
 EVERY_ROOM = (
     "base object_store state_store iterator sstable sstable.info shared_buffer version compaction meta_client "
-    "meta meta.store meta.uploads store compactor throttle"
+    "meta meta.store meta.uploads store compactor throttle spark"
 )
 
 MAY_IMPORT: dict[str, str] = {

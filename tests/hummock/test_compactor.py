@@ -199,13 +199,13 @@ def test_of_idle_threads_one_looks_for_tasks_ever_less_often_until_there_are_new
     store, begun, asked, enough = Store(), set(), [], threading.Event()
     ask = store.manager.get_compact_task
 
-    def noted(node):
+    def noted(node, **asked_for):
         begun.add(threading.current_thread().name)
         if len(begun) == 2:
             asked.append((threading.current_thread().name, compactor._pause))
         if len(asked) == 12:
             enough.set()
-        return ask(node)
+        return ask(node, **asked_for)
 
     monkeypatch.setattr(store.manager, "get_compact_task", noted)
     compactor = store.compactor()
@@ -226,7 +226,7 @@ def test_the_task_of_a_compactor_that_died_elsewhere_is_done_here_once_its_lease
     before, looks = store.rows(), threading.Semaphore(0)
     task, token = store.manager.get_compact_task("dead")
     ask = store.manager.get_compact_task
-    monkeypatch.setattr(store.manager, "get_compact_task", lambda node: (ask(node), looks.release())[0])
+    monkeypatch.setattr(store.manager, "get_compact_task", lambda node, **asked_for: (ask(node), looks.release())[0])
     with store.compactor() as compactor:
         for lived_ms in (0, OPTIONS.task_lease_ms - 1):
             store.clock.advance(lived_ms)

@@ -11,9 +11,9 @@ from hummock.compaction.assignment import Assignment, carry_out, decode_result
 from hummock.compaction.journal import Journal
 from hummock.compaction.runner import ProcessRunner, ThreadRunner
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.split import cuts_of
+from hummock.compaction.split import Split, cuts_of
 from hummock.compaction.task import OutputOptions
-from hummock.errors import HummockError, InvalidTask, TaskCancelled
+from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
 from hummock.key import user_key
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
@@ -21,6 +21,7 @@ from tests.suites.compaction_files import entries_in, names, put_run, task_of
 
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"
 OUTPUT = OutputOptions(40_000, 2_000, "lz4", "blocked_bloom", 10)
+SPLIT, OTHER = Split((b"k", b"m"), (5, 7, 2)), Split((b"other",), (1, 1))
 KINDS = ["threads", "processes", pytest.param("spark", marks=pytest.mark.spark)]
 
 
@@ -179,12 +180,12 @@ def test_the_first_driver_says_where_a_task_is_cut(place):
 
     def plan():
         asked.append(1)
-        return task.cuts
+        return SPLIT
 
-    assert journal.cuts(plan) == journal.cuts(lambda: (b"other",)) == task.cuts
+    assert journal.split(plan) == journal.split(lambda: OTHER) == SPLIT
     assert len(asked) == 1
-    assert Journal(store, replace(task, id=9, cuts=())).cuts(lambda: (b"other",)) == (b"other",)
-    assert Journal(store, replace(task, id=8, cuts=(), watermark=1)).cuts(lambda: ()) == ()
+    assert Journal(store, replace(task, id=9, cuts=())).split(lambda: OTHER) == OTHER
+    assert Journal(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
 
 
 def test_what_a_damaged_journal_says_is_not_used(place):
@@ -192,7 +193,7 @@ def test_what_a_damaged_journal_says_is_not_used(place):
     store, rng = open_object_store(url), random.Random(5)
     journal = Journal(store, replace(task, id=11, cuts=()))
     carry_out(Assignment(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, journal.path(3)).encode())
-    journal.cuts(lambda: task.cuts)
+    journal.split(lambda: SPLIT)
     for path in (journal.path(3), journal.path(3).replace("000003", "plan")):
         data = bytearray(store.get(path))
         for at in rng.sample(range(len(data)), 20):
@@ -200,7 +201,8 @@ def test_what_a_damaged_journal_says_is_not_used(place):
             changed[at] ^= 1 << rng.randrange(8)
             store.put(path, bytes(changed))
             if path.endswith("plan"):
-                assert journal.cuts(lambda: (b"anew",)) == (b"anew",)
+                with pytest.raises(Corruption, match="plan"):
+                    journal.split(lambda: OTHER)
             else:
                 assert journal.results(7) == {}
         store.put(path, bytes(data[:10]))
