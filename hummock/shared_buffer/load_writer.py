@@ -27,14 +27,15 @@ def write_load(
     *,
     tables: Tables = NO_RULES,
     borders: Iterable[tuple[int, int]] = (),
+    before_each: Callable[[], None] = lambda: None,
 ) -> tuple[SstableInfo, ...]:
     """Durable files of `rows`: ascending user keys, each once, under the placeholder epoch.
 
-    `size_bytes`: of keys and values, about. `mint_name` gives names of a prefix that is registered. `tables` and
-    `borders` as in `write_run`. After an error what was written is left to vacuum.
+    `size_bytes`: of keys and values, about. `mint_name` gives names of a prefix that is registered. `tables`,
+    `borders` and `before_each` as in `write_run`. After an error what was written is left to vacuum.
     """
     outputs = write_run(rows, size_bytes, store, options, mint_name, name="load", tables=tables, borders=borders,
-                        room_bytes=options.upload_bytes // options.uploads_in_flight)
+                        before_each=before_each, room_bytes=options.upload_bytes // options.uploads_in_flight)
     return tuple(output.info for output in outputs)
 
 

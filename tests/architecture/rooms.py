@@ -52,7 +52,8 @@ ROOM_OF = {
     "hummock.state_store": "hummock.state_store",
     "hummock.meta.notification": "hummock.meta.store",
     "hummock.meta.uploads": "hummock.meta.uploads",
-    **{f"stream.{module}": "stream.session" for module in ("runner", "snapshot", "statements", "table", "rows")},
+    **{f"stream.{module}": "stream.session"
+       for module in ("runner", "snapshot", "statements", "table", "rows", "bulk_load")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",
@@ -110,6 +111,10 @@ MAY_IMPORT: dict[str, str] = {
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog",
+    "relational.spark": (
+        "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
+        "hummock.sstable.info hummock.shared_buffer hummock.spark"
+    ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (
         "types chunk encoding expr catalog plan state table hummock.base hummock.store hummock.state_store"
@@ -152,7 +157,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.version relational.catalog"
     ),
     "stream.session": (
-        "node spark plan meta control message relational.expr relational.types relational.sql "
+        "node spark plan meta control message relational.spark hummock.spark hummock.version hummock.sstable.info "
+        "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),

@@ -1,0 +1,1 @@
+"""Tables and Spark: rows of DataFrames become files of a table."""

@@ -1,0 +1,111 @@
+"""Bulk load: the rows of a DataFrame become files of a table, ready to enter a commit.
+
+Two Python stages with one shuffle between: rows are encoded where they are, go to the partition of their vnode, and
+are sorted and written there. What counts is what the driver received: one answer for each partition, of whichever
+attempt was first, and each of them accounts for every row that was sent to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hummock.errors import InvalidOption, SparkJobFailed
+from hummock.process import installed_version
+from hummock.spark.jobs import run_job, slots
+from hummock.sstable.info import SstableInfo
+from relational.errors import RelationalError
+from relational.spark.frame_columns import FrameColumns
+from relational.spark.load_encoder import ENCODED, PARTITION, RANKED, encode_rows
+from relational.spark.load_spec import LoadPart, LoadSpec
+from relational.spark.load_writer import ANSWER, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame as DataFrame
+
+OnProgress = Callable[[int, int], None]
+SHOWN_KEYS = 10
+PARTITION_BYTES = 512 << 20         # that one task sorts, about
+UNLIKELY_BYTES = 1 << 55            # an estimate beyond is none
+
+
+class RowsRefused(RelationalError, ValueError):
+    """Rows that do not fit the table, or that are not all accounted for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What a job has made of a frame: files of one sorted run, durable, in no version yet."""
+
+    sstables: tuple[SstableInfo, ...] = ()
+    rows_sent: int = 0
+    rows_dropped: int = 0
+    duplicates: int = 0
+    duplicate_keys: tuple[bytes, ...] = ()      # some of them
+    encoded_bytes: int = 0
+    spills: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)     # of all tasks, by phase
+
+
+def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
+                is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> WrittenRows:
+    """Writes the rows of `frame`, to whose selected columns `spec.columns` refers.
+
+    Raises `InvalidOption` where Spark is too old, `RowsRefused`, and `SparkJobFailed`.
+    """
+    if not hasattr(frame, "repartitionById"):
+        raise InvalidOption("pyspark", frame.sparkSession.version, "4.1 or later, for a bulk load")
+    name = f"hummock: bulk load of {spec.table.name}"
+    told = spec.to_bytes()
+    encode = partial(encode_rows, installed_version(), told)
+    written = (frame.select(*columns.selected)
+               .mapInArrow(encode, RANKED if spec.needs_ranks else ENCODED)
+               .repartitionById(spec.partitions, PARTITION)
+               .mapInArrow(partial(write_rows, told), ANSWER))
+    rows = run_job(frame.sparkSession, written.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)
+    return joined([LoadPart.from_bytes(bytes(row.answer)) for row in rows], spec, name)
+
+
+def partitions_of(frame: DataFrame, vnode_count: int) -> int:
+    """In how many parts to sort the rows: as many as the slots, or so many more that each is of moderate size.
+
+    A multiple of the slots, so that all work to the end; Spark's own estimate of the frame's size decides, where it
+    has one.
+    """
+    at_once = slots(frame.sparkSession)
+    wanted = max(1, -(-_estimated_bytes(frame) // PARTITION_BYTES))
+    return max(1, min(vnode_count, -(-wanted // at_once) * at_once))
+
+
+def _estimated_bytes(frame: DataFrame) -> int:
+    try:
+        plan = frame._jdf.queryExecution().optimizedPlan()
+        estimate = int(str(plan.stats().sizeInBytes()))
+    except Exception:       # whatever a plan, or a session elsewhere, answers in place of a number
+        return 0
+    return estimate if estimate < UNLIKELY_BYTES else 0
+
+
+def joined(parts: Sequence[LoadPart], spec: LoadSpec, name: str) -> WrittenRows:
+    """All parts as one. Raises `RowsRefused`, and `SparkJobFailed` for a part that is missing."""
+    for part in parts:
+        if part.error:
+            raise RowsRefused(part.error)
+    if not parts:                   # a frame without partitions
+        return WrittenRows()
+    parts = sorted(parts, key=lambda part: part.partition)
+    places = [part.partition for part in parts]
+    if places != list(range(spec.partitions)) or len({part.senders for part in parts}) > 1:
+        raise SparkJobFailed(name, f"answers came from partitions {places} of {spec.partitions}, which heard of "
+                                   f"{sorted({part.senders for part in parts})} tasks")
+    seconds: dict[str, float] = {}
+    for part in parts:
+        for phase, spent in part.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+    keys = [key for part in parts for key in part.keys]
+    return WrittenRows(
+        tuple(info for part in parts for info in part.sstables), sum(part.rows_sent for part in parts),
+        sum(part.rows_dropped for part in parts), sum(part.duplicates for part in parts), tuple(keys[:SHOWN_KEYS]),
+        sum(part.bytes_in for part in parts), sum(part.spills for part in parts), seconds)

@@ -1,0 +1,117 @@
+"""The first half of a bulk load, in tasks: rows of a frame become keys and values, each on its way to a partition.
+
+The encoders are those of the table's own writer. Behind its rows each task sends an account of them to every
+partition, which is how the partitions know that nothing was lost between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hummock.process import installed_version, prepare_process
+from relational.catalog.objects import ColumnCatalog
+from relational.chunk.column import Column
+from relational.chunk.data_chunk import DataChunk
+from relational.errors import RelationalError
+from relational.spark.load_spec import LoadSpec
+from relational.spark.row_sorter import Accounts
+from relational.table.row_serde import RowSerde
+
+ENCODED = "part int, key binary, value binary"
+RANKED = f"{ENCODED}, rank bigint"
+PARTITION, KEY, VALUE, RANK = "part", "key", "value", "rank"
+RANK_BITS = 36          # of a rank count the rows of a task; the others its place
+
+
+def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of ENCODED, or of RANKED where duplicates are told apart by their places in the frame."""
+    prepare_process()
+    encoder = RowEncoder(LoadSpec.from_bytes(spec))
+    if version != installed_version():
+        yield encoder.refused(f"an executor has version {installed_version()} of this package, the driver {version}")
+        return
+    try:
+        for batch in batches:
+            yield encoder.encode(batch)
+    except (RelationalError, ValueError) as error:
+        yield encoder.refused(f"{type(error).__name__}: {error}")
+        return
+    yield encoder.accounts()
+
+
+class RowEncoder:
+    """For one task."""
+
+    def __init__(self, spec: LoadSpec):
+        self._spec, self._serde = spec, RowSerde(spec.table)
+        self._accounts = Accounts(spec.partitions)
+        self._rows = 0
+        vnodes = np.arange(spec.table.vnode_count)
+        firsts = [spec.first_vnode(partition) for partition in range(spec.partitions)]
+        self._partition_of = (np.searchsorted(firsts, vnodes, side="right") - 1).astype(np.int32)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """RelationalError or ValueError for rows that the table cannot hold."""
+        chunk = self._chunk(batch)
+        keys, vnodes = self._serde.keys_of(chunk)
+        values, partitions = self._serde.values_of(chunk), self._partition_of[vnodes]
+        self._accounts.count(keys, values, partitions)
+        return self._batch(pa.array(partitions), keys.to_arrow(), values.to_arrow(), self._ranks(len(keys)))
+
+    def accounts(self) -> pa.RecordBatch:
+        """A row without a key for each partition."""
+        told = self._accounts.rows()
+        return self._unkeyed(range(len(told)), told)
+
+    def refused(self, reason: str) -> pa.RecordBatch:
+        """A row without a key by which the load ends."""
+        return self._unkeyed([0], [f"{reason:<17}".encode()])    # longer than an account
+
+    def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
+        table, rows = self._spec.table, batch.num_rows
+        columns = [Column(batch.column(place), column.data_type) if place >= 0 else constant(column, rows)
+                   for column, place in zip(table.columns, self._spec.columns, strict=True)]
+        for key in table.pk_indices:
+            if columns[key].null_count:
+                raise ValueError(f"column {table.columns[key].name!r} is part of the key and holds NULL")
+        return DataChunk(columns, capacity=rows)
+
+    def _ranks(self, rows: int) -> np.ndarray | None:
+        if not self._spec.needs_ranks:
+            return None
+        places = np.arange(self._rows, self._rows + rows, dtype=np.int64)
+        self._rows += rows
+        ranks = (np.int64(_task_place()) << RANK_BITS) + places + 1
+        return ranks if self._spec.on_duplicate == "last" else np.iinfo(np.int64).max - ranks
+
+    def _unkeyed(self, partitions: Sequence[int], values: Sequence[bytes]) -> pa.RecordBatch:
+        count = len(values)
+        ranks = np.zeros(count, np.int64) if self._spec.needs_ranks else None
+        return self._batch(pa.array(partitions, pa.int32()), pa.array([b""] * count, pa.binary()),
+                           pa.array(values, pa.binary()), ranks)
+
+    def _batch(self, partitions: pa.Array, keys: pa.Array, values: pa.Array,
+               ranks: np.ndarray | None) -> pa.RecordBatch:
+        columns = {PARTITION: partitions, KEY: keys, VALUE: values}
+        if ranks is not None:
+            columns[RANK] = pa.array(ranks)
+        return pa.record_batch(columns)
+
+
+def constant(column: ColumnCatalog, rows: int) -> Column:
+    """What a column holds in rows that do not say."""
+    if column.default is None:
+        return Column.nulls(column.data_type, rows)
+    one = Column.from_pylist([column.default], column.data_type)
+    return DataChunk([one], capacity=1).take(np.zeros(rows, np.int32)).columns[0]
+
+
+def _task_place() -> int:
+    """The place of this task's partition in the frame."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

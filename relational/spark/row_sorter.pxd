@@ -1,0 +1,56 @@
+"""The rows of one partition, sorted where they stand."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from hummock.iterator.base cimport HummockIterator
+from hummock.key cimport Slice
+from relational.table.key_order cimport KeyItem
+
+cdef struct RowColumns:         # one batch as it came; the sorter holds its columns
+    const int32_t* key_offsets
+    const uint8_t* key_data
+    const int32_t* value_offsets
+    const uint8_t* value_data
+    const int64_t* ranks        # NULL: rows have none
+
+
+cdef class RowSorter:
+    cdef RowColumns* batches
+    cdef Py_ssize_t batch_count, batch_room
+    cdef list held              # what keeps the memory of each batch
+    cdef KeyItem* items         # of each row: its row is batch << 32 | row in the batch
+    cdef Py_ssize_t room
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t nbytes         # of what was added
+    cdef readonly Py_ssize_t duplicates     # rows of this run that gave way to others of their key
+    cdef readonly list duplicate_keys       # of the first of those
+    cdef readonly uint64_t content          # sum of the hashes of all rows that were added
+    cdef readonly Py_ssize_t counted        # how many those are
+    cdef readonly uint64_t told_content     # the same as those who sent them counted it
+    cdef readonly Py_ssize_t told_rows
+    cdef readonly Py_ssize_t senders
+    cdef readonly list refusals             # what senders said that do not go on
+
+    cdef int reserve(self, Py_ssize_t rows) except -1
+    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) except -1 nogil
+    cdef int hear(self, Slice told) except -1 nogil
+    cdef Slice key_of(self, int64_t row) noexcept nogil
+    cdef Slice value_of(self, int64_t row) noexcept nogil
+    cdef uint64_t rank_of(self, int64_t row) noexcept nogil
+    cdef order_by_rank(self)
+    cdef Py_ssize_t shared_bytes(self) noexcept nogil
+    cdef Py_ssize_t keep_one_of_each(self) except -1 nogil
+    cdef show(self, Slice key)
+
+
+cdef class SortedRows(HummockIterator):
+    cdef RowSorter sorter
+    cdef Py_ssize_t at
+    cdef bint by_rank
+
+    cdef int settle(self) noexcept nogil
+
+
+cdef class Accounts:
+    cdef uint64_t[:, ::1] told      # rows and content of each partition
+    cdef object table

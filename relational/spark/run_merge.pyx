@@ -1,0 +1,75 @@
+"""What stands behind a partition's merge: all entries under one epoch, and loaded rows compared with stored ones."""
+
+from hummock.iterator.base cimport FORWARD, HummockIterator
+from hummock.key cimport Slice, compare_bytes
+
+cdef enum:
+    SHOWN_KEYS = 10
+
+
+cdef class UnderOneEpoch(HummockIterator):
+    """The child's entries, forward, under `epoch`. REQUIRES that each has another key."""
+
+    def __cinit__(self, HummockIterator child not None, epoch):
+        self.child, self.epoch_of_all, self.direction = child, epoch, FORWARD
+
+    cdef int rewind(self) except -1 nogil:
+        self.child.rewind()
+        return self.settle()
+
+    cdef int next(self) except -1 nogil:
+        self.child.next()
+        return self.settle()
+
+    cdef int settle(self) noexcept nogil:
+        self.valid = self.child.valid
+        self.user_key, self.value, self.epoch = self.child.user_key, self.child.value, self.epoch_of_all
+        return 0
+
+
+cdef class BesideStored(HummockIterator):
+    """The child's entries, forward, beside the rows that are stored already.
+
+    Both walk user keys ascending, each once. Those that meet are counted; `keeps_stored`: of these the child's go.
+    """
+
+    def __cinit__(self, HummockIterator child not None, HummockIterator stored not None, bint keeps_stored):
+        self.child, self.stored, self.keeps_stored, self.direction = child, stored, keeps_stored, FORWARD
+        self.met_keys = []
+
+    cdef int rewind(self) except -1 nogil:
+        self.child.rewind()
+        self.stored.rewind()
+        return self.settle()
+
+    cdef int next(self) except -1 nogil:
+        self.child.next()
+        return self.settle()
+
+    cdef int settle(self) except -1 nogil:
+        cdef int order
+        while self.child.valid:
+            order = -1
+            while self.stored.valid:
+                order = compare_bytes(self.child.user_key, self.stored.user_key)
+                if order <= 0:
+                    break
+                self.stored.next()
+            if not self.stored.valid:
+                order = -1
+            if order == 0:
+                self.met += 1
+                if self.met <= SHOWN_KEYS:
+                    with gil:
+                        self.show(self.child.user_key)
+                if self.keeps_stored:
+                    self.child.next()
+                    continue
+            self.rows += 1
+            break
+        self.valid = self.child.valid
+        self.user_key, self.value, self.epoch = self.child.user_key, self.child.value, self.child.epoch
+        return 0
+
+    cdef show(self, Slice key):
+        self.met_keys.append(key.data[:key.size])
