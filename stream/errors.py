@@ -9,7 +9,10 @@ StreamError
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
 │   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
+│   ├── TableLoading                   a bulk load writes the table, which takes no statements until its end
 │   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
+├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
+│   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
 ├── StatementsLost                     statements acknowledged to nobody: a recovery undid their epoch
 ├── InconsistentStream                 a change stream broke its promise: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained
@@ -98,6 +101,33 @@ class AppendOnlyViolation(StatementError):
     def __init__(self, table: str, verb: str) -> None:
         super().__init__(table, f"{verb} is refused: the table is append-only")
         self.verb = verb
+
+
+class TableLoading(StatementError):
+    """A bulk load writes the table, which takes no statements until its end."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table, "a bulk load is under way: send the statement again after it")
+
+
+class BulkLoadRefused(StreamError, ValueError):
+    """A load into `table` that cannot be carried out, for `reason`. Nothing of it is left."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"bulk load into {table!r}: {reason}")
+        self.table = table
+        self.reason = reason
+
+
+class DuplicateRows(BulkLoadRefused):
+    """`count` rows have the key of another row, loaded or stored; `keys` are some of those."""
+
+    def __init__(self, table: str, count: int, keys: Sequence[tuple]) -> None:
+        self.count = count
+        self.keys = tuple(keys)
+        shown = ", ".join(map(repr, self.keys))
+        super().__init__(table, f"{count} rows have a primary key that another row has too, such as {shown}; "
+                                "on_duplicate='last' or 'first' keeps one of each")
 
 
 class InvalidStatement(StatementError, ValueError):

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Add:
     """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream
-    actor id -> channels it sends to from now on, this barrier included."""
+    actor id -> channels it sends to from now on, this barrier included. `loading`: as in Loading."""
 
     actors: frozenset[int]
     outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
     is_paused: bool = False
+    loading: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,15 @@ class Resume:
     """Sources emit rows again after this barrier."""
 
 
-Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """After this barrier these tables, and no others, take no statements: rows come into the store beside them. One
+    that is named no more reads anew what it holds."""
+
+    loading: frozenset[int]
+
+
+Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,12 @@ class Barrier:
     def stops(self, actor_id: int) -> bool:
         """Whether `actor_id` ends after this barrier."""
         return isinstance(self.mutation, Stop) and actor_id in self.mutation.actors
+
+    def is_loading(self, table_id: int, was_loading: bool) -> bool:
+        """Whether a table takes no statements after this barrier."""
+        if isinstance(self.mutation, (Add, Loading)) and (was_loading or table_id in self.mutation.loading):
+            return table_id in self.mutation.loading
+        return was_loading
 
     def altered(self, table_id: int) -> TableCatalog | None:
         """The version that a table has after this barrier, None where it stays as it is."""

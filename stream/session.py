@@ -7,7 +7,7 @@ was. Thread safe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +25,7 @@ from relational.relation import Relation
 from relational.sql.binder import bind_sql
 from relational.sql.query import rows_of
 from relational.types import DataType
+from stream.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
@@ -37,6 +38,7 @@ from stream.statements import StatementRunner, constant, data_type, table_draft
 from stream.table import Table
 
 if TYPE_CHECKING:
+    from relational.spark.bulk_load import DataFrame
     from stream.spark.job import SparkSession
 
 
@@ -147,6 +149,35 @@ class Session:
         draft = plain_view_of(whole.name, query.plan, "", query.views)
         self._playground.meta.ddl.create_view(self._placed(draft, whole))
         return self.relation(name)
+
+    def bulk_load(
+        self,
+        frame: DataFrame,
+        table: str,
+        *,
+        on_duplicate: str = "error",
+        mode: str = "append",
+        primary_key: str | Sequence[str] | None = None,
+        load_id: str = "",
+        partitions: int | None = None,
+        memory_bytes: int = TASK_MEMORY_BYTES,
+        is_cancelled: Callable[[], bool] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> LoadReport:
+        """The rows of a Spark DataFrame in a table, written by Spark's executors and committed at one epoch.
+
+        `mode`: "append" to the table's rows, "create" the table from the frame's columns with `primary_key`, or
+        "overwrite" all of its rows at once. `on_duplicate`, of rows with one key, stored ones included: "error"
+        (DuplicateRows), or the "last" or "first" stays, in the order of the frame, stored rows before all. While it
+        runs the table takes no statements. `load_id`: a repeated call with it answers what the first one did.
+        `partitions` of the sort, by default by the frame's size; `memory_bytes` of rows that a task holds.
+        `on_progress` is told of tasks that are done, of how many. BulkLoadRefused says what stands in the way, as
+        views that follow the table; after any error the table is as it was. SparkJobCancelled.
+        """
+        self._check_open()
+        request = LoadRequest(frame, ObjectName.parse(table), on_duplicate, mode, primary_key, load_id, partitions,
+                              memory_bytes, is_cancelled, on_progress)
+        return BulkLoader(self._playground, request).run()
 
     def add_column(self, table: str, name: str, kind: str | DataType, *, default: object = None) -> Table:
         """The table with one more column, which holds `default` in the rows there are. No row is rewritten; views

@@ -188,6 +188,13 @@ class CatalogManager:
         table, snapshot = self.resolve(name), self._snapshot
         return self._next_plan(snapshot, planning.drop_table(snapshot, table, cascade=cascade))
 
+    def plan_replace(self, table_id: int, table: TableCatalog, internals: Iterable[TableCatalog] = ()) -> DropPlan:
+        """What goes with a table in whose place `table` comes, which has its name and an id of its own. NotFound,
+        DependencyError.
+        """
+        snapshot = self._snapshot
+        return self._next_plan(snapshot, planning.replace_table(snapshot, snapshot.get(table_id), table, internals))
+
     def plan_create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> tuple[SchemaCatalog, MetaOperations]:
         """A new schema and what creates it. Duplicate, NotFound."""
         snapshot = self._snapshot

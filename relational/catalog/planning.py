@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hummock.meta.store import MetaOperations
 from relational.catalog.alter import column_place, without_column
@@ -133,6 +133,21 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
             dependents=names,
         )
     return _dropping(snapshot, dropped)
+
+
+def replace_table(
+    snapshot: CatalogSnapshot, old: TableCatalog, table: TableCatalog, internals: Iterable[TableCatalog] = ()
+) -> DropPlan:
+    """A table comes in the place of another, under the same name. DependencyError where something reads that."""
+    if (old.schema_id, old.name) != (table.schema_id, table.name):
+        raise CatalogError(f"{table.name!r} cannot come in the place of {old.name!r}", name=table.name)
+    plan = drop_table(snapshot, old)
+    name = table_name_key(old.schema_id, old.name)
+    put = {table_key(each.id): encode(each) for each in (table, *internals)}
+    require = {**plan.operations.require, **dict.fromkeys(put), name: snapshot.rows[name]}
+    delete = tuple(key for key in plan.operations.delete if key != name)
+    operations = MetaOperations(require=require, put={**put, name: str(table.id).encode()}, delete=delete)
+    return replace(plan, operations=operations)
 
 
 def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> DropPlan:

@@ -142,6 +142,11 @@ class StateTable:
             raise ConsistencyError("columns change right after a commit only", table=self.catalog.name)
         self._lay_out(catalog)
 
+    def forget_rows(self) -> None:
+        """Rows are read from the store anew: some came into it by another way."""
+        if self._cache is not None:
+            self._cache.clear()
+
     def update_watermark(self, value: object) -> None:
         """Rows whose first key column is less than `value` are not read any more: once the checkpoint is done that
         ends this epoch, readers of it do not find them and compaction drops them. An older watermark is kept

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
-from stream.errors import InvalidStatement, StatementError
+from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
 from stream.executor.slices import slices
@@ -43,6 +43,7 @@ class MaterializeExecutor(Executor):
         self._table = table
         self._chunk_rows = chunk_rows
         self._conflict = conflict
+        self._is_loading = False
         self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
@@ -53,6 +54,7 @@ class MaterializeExecutor(Executor):
         messages = self._input.execute()
         barrier = first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
+        self._follow(barrier)
         yield barrier
         for message in messages:
             if isinstance(message, Barrier):
@@ -72,7 +74,12 @@ class MaterializeExecutor(Executor):
         self._statements = StatementEvaluator(self._table)
 
     def _follow(self, barrier: Barrier) -> None:
-        """From an Alter of this table on its rows have the columns of the next version."""
+        """From an Alter of this table on its rows have the columns of the next version; while it is loaded it takes
+        no statements, and reads anew afterwards."""
+        was_loading = self._is_loading
+        self._is_loading = barrier.is_loading(self._table.catalog.id, was_loading)
+        if was_loading and not self._is_loading:
+            self._table.forget_rows()
         altered = barrier.altered(self._table.catalog.id)
         if altered is not None:
             self._table.update_catalog(altered)
@@ -96,6 +103,8 @@ class MaterializeExecutor(Executor):
         try:
             if self._refuses_statements:
                 raise InvalidStatement(self._table.catalog.name, TRUSTED_CONNECTOR)
+            if self._is_loading:
+                raise TableLoading(self._table.catalog.name)
             resolved = self._statements.run(statement)
         except StatementError as error:
             statement.result.set_exception(error)

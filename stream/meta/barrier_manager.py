@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
+from hummock.errors import LoadRefused
 from stream.control import CollectedEpoch, Step, StepObserver, Worker, unobserved
 from stream.errors import BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
@@ -242,10 +243,10 @@ class BarrierManager:
         """Commit the oldest barrier, which is collected, and tell those who wait [C6, C7, C8]."""
         epoch = head.barrier.epoch.prev
         collected = head.collected.result()
+        commands: list[Command] = []
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
-            changes = [command.change for command in head.ride.commands]
-            self._committer.commit(epoch, collected.sstables, changes)
+            commands = self._commit(epoch, collected.sstables, head.ride.commands)
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
             self._policy.committed()
@@ -254,8 +255,25 @@ class BarrierManager:
         with self._changed:
             self._queue.popleft()
         if head.barrier.checkpoint:
-            for waiter in (*(each.result for each in head.ride.commands), *head.ride.flushes):
+            for waiter in (*(each.result for each in commands), *head.ride.flushes):
                 waiter.set_result(epoch)
+
+    def _commit(self, epoch: int, sstables: Sequence[Any], commands: Sequence[Command]) -> list[Command]:
+        """The commands that were committed. A load that may not enter is an answer to who sent it, and fails nothing
+        where no actor depends on it."""
+        left = list(commands)
+        while True:
+            try:
+                self._committer.commit(epoch, sstables, [command.change for command in left])
+                return left
+            except LoadRefused as refusal:
+                refused = [command for command in left if not command.in_new_epoch
+                           and refusal.load_id in {load.load_id for load in command.change.loads}]
+                if not refused:
+                    raise
+                left = [command for command in left if command not in refused]
+                for command in refused:
+                    command.result.set_exception(refusal)
 
     # -- recovery ------------------------------------------------------------------------------------
 

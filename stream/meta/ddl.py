@@ -9,7 +9,7 @@ again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +23,8 @@ from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.catalog.planning import DropPlan
 from relational.types import DataType
-from stream.errors import StreamError
+from stream.control import CONNECTOR_OPTION
+from stream.errors import BulkLoadRefused, StreamError, TableLoading
 from stream.message import Mutation
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
@@ -43,6 +44,7 @@ class Ddl:
         self._streams = streams
         self._barriers = barriers
         self._one = threading.Lock()
+        self._loading: frozenset[int] = frozenset()  # tables
 
     # -- objects ---------------------------------------------------------------------------------------
 
@@ -56,6 +58,7 @@ class Ddl:
         """The materialized view or index, holding the rows of its query as of its first epoch. Duplicate,
         NotFound, CatalogError, PlanNotSupported."""
         with self._one:
+            self._check_not_loading(draft.dependencies)
             view = self._identified(draft)
             return self._create(view, self._planner.new_view(view))
 
@@ -63,6 +66,7 @@ class Ddl:
         """The materialized view under its id, and its plan, whose tables are to be loaded. Nothing is changed. Raises
         as `create_job`."""
         with self._one:
+            self._check_not_loading(draft.dependencies)
             view = self._identified(draft)
             return view, self._planner.new_view(view).plan
 
@@ -73,6 +77,7 @@ class Ddl:
         then it begins with what has changed since [C14]. REQUIRES that epoch pinned. Raises as `create_job`, and
         LoadRefused; then nothing of it is left."""
         with self._one:
+            self._check_not_loading(view.dependencies)
             job = self._planner.loaded_view(view, table_ids)
             self._catalog.plan_create(view, job.plan.state_tables)
             filled = self._catalog.plan_loaded(view.id, (view.id, *table_ids.values()))
@@ -137,7 +142,80 @@ class Ddl:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
 
+    # -- bulk loads ------------------------------------------------------------------------------------
+
+    def begin_load(self, table_id: int) -> TableCatalog:
+        """The table, which holds what is committed by now and is written by nobody until `end_load`. BulkLoadRefused
+        where others write it, follow its changes, or load it."""
+        with self._one:
+            table = self._catalog.get(table_id)
+            if table_id in self._loading:
+                raise BulkLoadRefused(table.name, "another bulk load of it is under way")
+            if table.connector is not None:
+                raise BulkLoadRefused(table.name, f"connector {table.connector.get(CONNECTOR_OPTION)!r} writes it")
+            if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
+                names = ", ".join(self._catalog.snapshot.show(readers))
+                raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "
+                                                  "and create it again")
+            self._set_loading(self._loading | {table_id})
+            return table
+
+    def commit_load(self, load: LoadedFiles, is_applied: Callable[[], bool]) -> None:
+        """The rows are in their tables. LoadRefused; `is_applied` tells whether a commit of unknown outcome was."""
+        command = Command(lambda: None, JobChange(NONE, loads=(load,)), False, is_applied)
+        self._barriers.schedule(command).result()
+
+    def end_load(self, table_id: int) -> None:
+        """The table takes statements again."""
+        with self._one:
+            self._set_loading(self._loading - {table_id})
+
+    def identified(self, draft: TableCatalog) -> TableCatalog:
+        """A new table under an id that it may be created by later. Duplicate."""
+        with self._one:
+            return self._identified(draft)
+
+    def replaced(self, table: TableCatalog) -> TableCatalog:
+        """The same table under an id that it may replace itself by later."""
+        self._barriers.check_alive()
+        return table.with_id(self._catalog.allocate_ids(1)[0])
+
+    def create_loaded(
+        self, table: TableCatalog, load: LoadedFiles, replaces: TableCatalog | None = None
+    ) -> TableCatalog:
+        """The table, running, with the load's rows; in the place of another, whose rows nobody reads any more.
+        Duplicate, LoadRefused. REQUIRES of what it replaces that `begin_load` was called."""
+        with self._one:
+            job = self._planner.new_table(table)
+            states = job.plan.state_tables
+            if replaces is None:
+                table, operations = self._catalog.plan_create(table, states)
+                change = JobChange(operations, loads=(load,))
+            else:
+                plan = self._catalog.plan_replace(replaces.id, table, states)
+                change = JobChange(plan.operations, plan.stored, (load,))
+            self._carry_out(lambda: self._streams.prepare_create(job), change, in_new_epoch=True)
+            if replaces is not None:
+                self._schedule(lambda: self._streams.prepare_end(replaces.id))
+            return table
+
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _check_not_loading(self, table_ids: Iterable[int]) -> None:
+        loading = sorted(self._loading.intersection(table_ids))
+        if loading:
+            raise TableLoading(self._catalog.get(loading[0]).name)
+
+    def _set_loading(self, tables: frozenset[int]) -> None:
+        """Actors that are rebuilt know it too, so a recovery undoes nothing of it."""
+        self._barriers.check_alive()
+        self._loading = tables
+        mutation = self._streams.set_loading(tables)
+        self._schedule(lambda: mutation)
+
+    def _schedule(self, prepare: Callable[[], Mutation | None]) -> None:
+        """A change of what runs alone, which a recovery makes true too."""
+        self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
 
     def _create(self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None) -> TableCatalog:
         table, operations = self._catalog.plan_create(table, job.plan.state_tables)
@@ -151,11 +229,13 @@ class Ddl:
             self._carry_out(lambda: None, JobChange(self._catalog.plan_forget_loaded(loaded), dropped_tables=gone))
 
     def _drop(self, plan: DropPlan) -> tuple[TableCatalog, ...]:
+        self._check_not_loading(plan.stored)
         change = JobChange(plan.operations, dropped_tables=plan.stored)
         self._carry_out(lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None, change)
         return plan.dropped
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
+        self._check_not_loading((altered.id, *plan.stored))
         change = JobChange(plan.operations, dropped_tables=plan.stored)
         self._carry_out(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
         return altered

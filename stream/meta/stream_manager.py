@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stream.control import ActorSpec, Worker
-from stream.message import Add, Alter, Pause, Resume, Stop
+from stream.message import Add, Alter, Loading, Pause, Resume, Stop
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
@@ -38,6 +38,7 @@ class StreamManager:
         self._actor_ids = itertools.count(1)
         self._lock = threading.Lock()
         self._actors: dict[int, int] = {}  # job id -> actor id
+        self._loading: frozenset[int] = frozenset()
 
     def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
         """Build the actor of a new job; it begins with the barrier that carries the result. `loaded_at`: its tables
@@ -46,7 +47,7 @@ class StreamManager:
             spec = self._spec(job, is_new=True, loaded_at=loaded_at)
             self._worker.build([spec])
             self._actors[job.job_id] = spec.actor_id
-            return Add(frozenset({spec.actor_id}), is_paused=self._is_paused)
+            return Add(frozenset({spec.actor_id}), is_paused=self._is_paused, loading=self._loading)
 
     def prepare_drop(self, job_ids: Iterable[int]) -> Stop:
         """The mutation with which the jobs' actors end. REQUIRES that no other job reads them."""
@@ -68,13 +69,23 @@ class StreamManager:
                 self._actors[job.job_id] = spec.actor_id
                 specs.append(spec)
             self._worker.build(specs)
-            return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused)
+            return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused, loading=self._loading)
 
     def prepare_pause(self, is_paused: bool) -> Pause | Resume:
         """The mutation with which all sources stop reading, or read again."""
         with self._lock:
             self._is_paused = is_paused
         return Pause() if is_paused else Resume()
+
+    def set_loading(self, tables: frozenset[int]) -> Loading:
+        """The mutation from which on these tables take no statements; actors that are rebuilt take none from now on."""
+        with self._lock:
+            self._loading = tables
+        return Loading(tables)
+
+    def prepare_end(self, job_id: int) -> Stop | None:
+        """The mutation with which a job's actor ends; None where it runs no more."""
+        return self.prepare_drop([job_id]) if job_id in self.running_jobs else None
 
     @property
     def is_paused(self) -> bool:

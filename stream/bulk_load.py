@@ -1,0 +1,224 @@
+"""Bulk load of a session: rows of a DataFrame enter a table at one epoch, all or none, beside the stream.
+
+From its begin to its end the table takes no statements, and what would follow its changes cannot be made; all else goes
+on. Its files enter in the commit of a checkpoint barrier. A table that is created or overwritten appears with its rows
+in that one transaction. After an error nothing is left but files that vacuum removes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hummock.key import KeyRange
+from hummock.load import LoadAnswer, LoadedFiles
+from hummock.spark.worker import shared_url
+from hummock.version import HummockVersion
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import RowFormat, TableCatalog, TableKind
+from relational.spark.bulk_load import RowsRefused, WrittenRows, partitions_of, write_frame
+from relational.spark.frame_columns import FrameColumns, frame_types, placed_columns
+from relational.spark.load_spec import DUPLICATE_RULES, LoadSpec, Stored
+from relational.table.row_serde import RowSerde
+from stream.errors import BulkLoadRefused, DuplicateRows
+from stream.statements import table_draft
+
+if TYPE_CHECKING:
+    from relational.spark.bulk_load import DataFrame
+    from stream.playground import Playground
+
+MODES = ("append", "create", "overwrite")
+TASK_MEMORY_BYTES = 512 << 20
+ATTEMPT_MS = 4 * 3_600_000       # that a task may take
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What became of a bulk load. `level` 0: its files lie above all others, and `debt_bytes` are to be merged down;
+    else at the bottom, each row written once. `seconds`: of the driver, by phase, and of all tasks together.
+    """
+
+    table: str
+    mode: str
+    load_id: str
+    epoch: int
+    rows: int
+    files: int
+    data_bytes: int
+    level: int
+    rows_dropped: int = 0
+    spills: int = 0
+    partitions: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    task_seconds: dict[str, float] = field(default_factory=dict)
+    was_repeated: bool = False
+
+    @property
+    def debt_bytes(self) -> int:
+        """What compaction has still to write because of it."""
+        return 0 if self.level else self.data_bytes
+
+    def __repr__(self) -> str:
+        place = (f"level {self.level}, nothing to compact" if self.level
+                 else f"level 0, {self.debt_bytes:,} bytes to be merged down")
+        lines = [f"bulk load {self.load_id} into {self.table!r} ({self.mode}), committed at epoch {self.epoch}",
+                 f"  {self.rows:,} rows in {self.files:,} files of {self.data_bytes:,} bytes: {place}"]
+        if self.rows_dropped:
+            lines.append(f"  {self.rows_dropped:,} rows gave way to others of their key")
+        if self.was_repeated:
+            lines.append("  it had been committed before this call, which did nothing")
+        else:
+            spent = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in self.seconds.items())
+            tasks = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in self.task_seconds.items())
+            spilled = f", {self.spills} sorted runs on local disks" * bool(self.spills)
+            lines += [f"  {spent}", f"  {self.partitions} partitions: {tasks}{spilled}"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What a session was asked for. `primary_key` is of a table that is created."""
+
+    frame: DataFrame
+    name: ObjectName
+    on_duplicate: str = "error"
+    mode: str = "append"
+    primary_key: str | Sequence[str] | None = None
+    load_id: str = ""
+    partitions: int | None = None
+    memory_bytes: int = TASK_MEMORY_BYTES
+    is_cancelled: Callable[[], bool] | None = None
+    on_progress: Callable[[int, int], None] | None = None
+
+    def check(self) -> None:
+        """BulkLoadRefused for words that mean nothing here."""
+        for name, value, known in (("mode", self.mode, MODES), ("on_duplicate", self.on_duplicate, DUPLICATE_RULES)):
+            if value not in known:
+                words = f"{', '.join(known[:-1])} or {known[-1]}"
+                raise BulkLoadRefused(self.name.name, f"{name} is {words}, not {value!r}")
+        if (self.primary_key is not None) != (self.mode == "create"):
+            raise BulkLoadRefused(self.name.name, "a primary key is given where the table is created, and only there")
+
+
+class BulkLoader:
+    """One load, by one thread."""
+
+    def __init__(self, playground: Playground, request: LoadRequest) -> None:
+        self._playground, self._ddl = playground, playground.meta.ddl
+        self._catalog, self._storage = playground.catalog, playground.storage
+        self._request = replace(request, load_id=request.load_id or os.urandom(8).hex())
+        self._seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    def run(self) -> LoadReport:
+        """BulkLoadRefused, DuplicateRows, SparkJobFailed, LoadRefused: then the table is as it was."""
+        request = self._request
+        request.check()
+        shared_url(self._playground.url)
+        answer = self._playground.manager.load_answer(request.load_id)
+        if answer is not None:
+            return self._report(answer, WrittenRows(), was_repeated=True)
+        with ExitStack() as opened:
+            table, replaces = self._target(opened)
+            columns = self._columns(table)
+            prefix = opened.enter_context(self._storage.upload_prefix())
+            stored = opened.enter_context(self._stored(table)) if replaces is None else None
+            spec = self._spec(table, columns, prefix, stored)
+            self._clock("prepare")
+            try:
+                written = write_frame(request.frame, columns, spec, is_cancelled=request.is_cancelled,
+                                      on_progress=request.on_progress)
+            except RowsRefused as error:
+                raise BulkLoadRefused(table.name, str(error)) from error
+            self._clock("job")
+            self._check_duplicates(table, written)
+            self._commit(table, replaces, LoadedFiles(request.load_id, written.sstables))
+        self._clock("commit")
+        answer = self._playground.manager.load_answer(request.load_id)
+        assert answer is not None
+        return self._report(answer, written, partitions=spec.partitions)
+
+    def _target(self, opened: ExitStack) -> tuple[TableCatalog, TableCatalog | None]:
+        """The table to be written, and the one that it replaces; both are checked, and written by nobody else."""
+        request = self._request
+        if request.mode == "create":
+            return self._ddl.identified(self._draft()), None
+        found = self._catalog.resolve(request.name)
+        if found.kind is not TableKind.TABLE:
+            raise BulkLoadRefused(found.name, f"it is {found.kind.one}: only tables are loaded")
+        if found.row_id_index is not None:
+            raise BulkLoadRefused(found.name, "it has no primary key of its own: declare one, so that a load that is "
+                                              "repeated meets the rows of the first")
+        if found.row_format is not RowFormat.ROW:
+            raise BulkLoadRefused(found.name, f"its row format is {found.row_format}: rows are loaded whole")
+        self._columns(found)
+        table = self._ddl.begin_load(found.id)
+        opened.callback(self._ddl.end_load, found.id)
+        return (self._ddl.replaced(table), table) if request.mode == "overwrite" else (table, None)
+
+    def _draft(self) -> TableCatalog:
+        request = self._request
+        try:
+            types = frame_types(request.frame)
+        except ValueError as error:
+            raise BulkLoadRefused(request.name.name, str(error)) from error
+        draft = table_draft(request.name.name, types, request.primary_key, False, "error", None, {})
+        schema = self._catalog.resolve_schema(request.name.schema, request.name.database)
+        return replace(draft, schema_id=schema.id)
+
+    def _columns(self, table: TableCatalog) -> FrameColumns:
+        try:
+            return placed_columns(self._request.frame, table)
+        except ValueError as error:
+            raise BulkLoadRefused(table.name, str(error)) from error
+
+    @contextmanager
+    def _stored(self, table: TableCatalog) -> Iterator[Stored | None]:
+        """The table's rows as files, which stay until the block ends; None where there are none."""
+        with self._storage.snapshot() as epoch, self._storage.held_version() as version:
+            runs = tuple(runs_of(version, table.id))
+            yield Stored(epoch, runs) if runs else None
+
+    def _spec(self, table: TableCatalog, columns: FrameColumns, prefix: str, stored: Stored | None) -> LoadSpec:
+        request, shape = self._request, self._playground.options.compaction
+        version = self._storage.version
+        return LoadSpec(
+            request.load_id, self._playground.url, prefix, table, columns.places,
+            request.partitions or partitions_of(request.frame, table.vnode_count), request.on_duplicate,
+            shape.sstable_bytes, shape.block_bytes, shape.codecs[min(shape.last_level, len(shape.codecs) - 1)],
+            shape.filter_policy, shape.filter_bits_per_key, request.memory_bytes, ATTEMPT_MS,
+            {table.id: version.tables[table.id]} if table.id in version.tables else {}, stored)
+
+    def _check_duplicates(self, table: TableCatalog, written: WrittenRows) -> None:
+        if written.duplicates and self._request.on_duplicate == "error":
+            serde = RowSerde(table)
+            raise DuplicateRows(table.name, written.duplicates, [serde.show_key(key) for key in written.duplicate_keys])
+
+    def _commit(self, table: TableCatalog, replaces: TableCatalog | None, load: LoadedFiles) -> None:
+        if self._request.mode == "append":
+            answer = self._playground.manager.load_answer
+            self._ddl.commit_load(load, lambda: answer(load.load_id) is not None)
+        else:
+            self._ddl.create_loaded(table, load, replaces)
+
+    def _report(self, answer: LoadAnswer, written: WrittenRows, *, partitions: int = 0,
+                was_repeated: bool = False) -> LoadReport:
+        request = self._request
+        return LoadReport(request.name.name, request.mode, answer.load_id, answer.epoch, answer.rows, answer.files,
+                          answer.data_bytes, answer.level, written.rows_dropped, written.spills, partitions,
+                          self._seconds, written.seconds, was_repeated)
+
+    def _clock(self, phase: str) -> None:
+        now = time.perf_counter()
+        self._seconds[phase], self._began = now - self._began, now
+
+
+def runs_of(version: HummockVersion, table_id: int) -> Iterator[tuple]:
+    """The files that may hold rows of the table, by run, the newest first."""
+    for files in version.overlapping(KeyRange.table(table_id)):
+        if mine := tuple(info for info in files if table_id in info.table_ids):
+            yield mine

@@ -1,0 +1,309 @@
+"""What a session promises of a bulk load: all rows at one epoch or none, and nobody meets a state between."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import stream
+from hummock.errors import InvalidOption, LoadRefused, SparkJobFailed
+from hummock.meta.records import vacuumed_key
+from hummock.meta.store import MetaOperations
+from hummock.meta.vacuum import Vacuum
+from hummock.options import VacuumOptions
+from relational.errors import CatalogError, Duplicate, NotFound
+from stream.errors import BulkLoadRefused, DuplicateKey, DuplicateRows, TableLoading
+from tests.suites.local_load import LocalFrame, install
+
+NEVER_MS = 3_600_000
+TYPES = {"id": "bigint", "v": "varchar"}
+
+
+def frame(ids, mark="loaded", during=lambda: None):
+    ids = list(ids)
+    return LocalFrame({"id": ids, "v": [f"{mark} {number}" for number in ids]}, TYPES, during)
+
+
+@pytest.fixture
+def db(tmp_path, monkeypatch):
+    install(monkeypatch)
+    session = stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS)
+    session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
+    session.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, v VARCHAR)")
+    session.sql("CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM other")
+    yield session
+    session.abandon()
+
+
+def rows(db, table="t"):
+    found = db.sql(f"SELECT * FROM {table}").to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def expected(*marked):
+    return sorted((number, f"{mark} {number}") for mark, ids in marked for number in ids)
+
+
+def objects_of(db):
+    return db._playground.storage._sstable_store.object_store
+
+
+def orphans(db):
+    """Files that vacuum finds to be nobody's, once it has removed them."""
+    playground = db._playground
+    vacuum = Vacuum(playground.catalog._store, objects_of(db), options=VacuumOptions(grace_ms=0))
+    report = vacuum.run()
+    live = {info.name for info in playground.manager.refresh().sstables}
+    there = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in objects_of(db).list("sst/")}
+    assert live == there
+    return report.removed.files
+
+
+class TestAppend:
+    def test_rows_are_there_at_one_epoch_in_files_at_the_bottom(self, db):
+        before = db.committed_epoch
+        report = db.bulk_load(frame(range(500)), "t")
+        assert rows(db) == expected(("loaded", range(500)))
+        with db.at(before) as snapshot:
+            assert snapshot.sql("SELECT * FROM t").num_rows == 0
+        with db.at(report.epoch) as snapshot:
+            assert snapshot.sql("SELECT * FROM t").num_rows == 500
+        assert (report.rows, report.level, report.debt_bytes) == (500, 6, 0)
+        assert "500 rows in 3 files" in repr(report) and "level 6, nothing to compact" in repr(report)
+        assert db._playground.manager.compaction_debt() == 0
+
+    def test_statements_before_and_after_it_stand(self, db):
+        db.sql("INSERT INTO t VALUES (1, 'old 1'), (1000, 'old 1000')")
+        report = db.bulk_load(frame(range(100, 200)), "t")
+        assert report.level == 0 and report.debt_bytes == report.data_bytes > 0
+        db.sql("DELETE FROM t WHERE id = 150 OR id = 1")
+        db.sql("UPDATE t SET v = 'new' WHERE id = 151")
+        db.flush()
+        left = [number for number in range(100, 200) if number not in (150, 151)]
+        assert rows(db) == sorted([*expected(("loaded", left), ("old", [1000])), (151, "new")])
+
+    def test_what_the_table_remembered_of_its_rows_is_read_anew(self, db):
+        """The key was met before, and was not there."""
+        db.sql("INSERT INTO t VALUES (5, 'x'), (6, 'y')")
+        db.sql("DELETE FROM t WHERE id = 5")
+        assert db.sql("DELETE FROM t WHERE id = 7") == 0
+        db.bulk_load(frame([5, 7, 8]), "t")
+        for number in (5, 7, 8):
+            with pytest.raises(DuplicateKey):
+                db.sql(f"INSERT INTO t VALUES ({number}, 'again')")
+        assert db.table("t").get(7) == {"id": 7, "v": "loaded 7"}
+        assert db.sql("UPDATE t SET v = 'changed' WHERE id = 5") == 1
+        db.flush()
+        assert db.table("t").get(5)["v"] == "changed"
+
+    def test_duplicates_of_stored_rows_and_among_the_loaded(self, db):
+        db.sql("INSERT INTO t VALUES (1, 'old 1'), (2, 'old 2'), (3, 'old 3')")
+        db.sql("DELETE FROM t WHERE id = 3")
+        for ids, count in (([2, 3, 4], 1), ([10, 11, 10], 1), ([1, 2, 20, 20], 1)):
+            with pytest.raises(DuplicateRows) as caught:
+                db.bulk_load(frame(ids), "t")
+            assert caught.value.count >= count and set(caught.value.keys) <= {(1,), (2,), (10,), (20,)}
+            assert rows(db) == expected(("old", [1, 2]))
+        assert orphans(db) > 0
+        assert db.bulk_load(frame([2, 3, 4]), "t", on_duplicate="first").rows_dropped == 1
+        assert rows(db) == expected(("old", [1, 2]), ("loaded", [3, 4]))
+        assert db.bulk_load(frame([2, 5], "newer"), "t", on_duplicate="last").rows == 2
+        assert rows(db) == expected(("old", [1]), ("loaded", [3, 4]), ("newer", [2, 5]))
+
+    def test_a_repeated_load_is_the_first_one(self, db):
+        first = db.bulk_load(frame(range(9)), "t", load_id="nightly")
+        again = db.bulk_load(frame(range(50, 60)), "t", load_id="nightly")
+        assert again.was_repeated and (again.epoch, again.rows) == (first.epoch, 9)
+        assert "before this call" in repr(again) and len(rows(db)) == 9
+
+    def test_an_empty_frame_is_a_load_too(self, db):
+        assert db.bulk_load(frame([]), "t").rows == 0
+        assert rows(db) == []
+
+    def test_columns_that_are_missing_hold_their_defaults(self, db):
+        db.sql("CREATE TABLE d (id BIGINT PRIMARY KEY, v VARCHAR DEFAULT 'none', w INT)")
+        db.bulk_load(LocalFrame({"id": [1]}, {"id": "bigint"}), "d")
+        assert rows(db, "d") == [(1, "none", None)]
+
+
+class TestMeanwhile:
+    def test_the_table_takes_no_statement_and_all_else_goes_on(self, db):
+        seen = []
+
+        def during():
+            for statement in ("INSERT INTO t VALUES (1, 'x')", "DELETE FROM t WHERE id = 1", "UPDATE t SET v = 'x'"):
+                with pytest.raises(TableLoading):
+                    db.sql(statement)
+            db.sql("INSERT INTO other VALUES (1, 'x'), (2, 'y')")
+            db.flush()
+            seen.append((rows(db, "counted"), rows(db)))
+
+        db.bulk_load(frame(range(20), during=during), "t")
+        assert seen == [([(2,)], [])]
+        db.sql("INSERT INTO t VALUES (100, 'x')")
+        db.flush()
+        assert len(rows(db)) == 21
+
+    def test_nothing_can_be_made_that_would_miss_the_rows_nor_what_they_fit_be_changed(self, db):
+        def during():
+            for statement in ("CREATE MATERIALIZED VIEW late AS SELECT COUNT(*) AS n FROM t", "CREATE INDEX i ON t (v)",
+                              "DROP TABLE t", "ALTER TABLE t ADD COLUMN w INT", "ALTER TABLE t DROP COLUMN v"):
+                with pytest.raises(TableLoading):
+                    db.sql(statement)
+            with pytest.raises(BulkLoadRefused, match="another bulk load"):
+                db.bulk_load(frame([1]), "t")
+            db.bulk_load(frame([77]), "other2")
+
+        db.sql("CREATE TABLE other2 (id BIGINT PRIMARY KEY, v VARCHAR)")
+        db.bulk_load(frame(range(20), during=during), "t")
+        assert rows(db, "other2") == expected(("loaded", [77]))
+        db.sql("CREATE MATERIALIZED VIEW late AS SELECT COUNT(*) AS n FROM t")
+        db.sql("INSERT INTO t VALUES (100, 'x')")
+        db.flush()
+        assert rows(db, "late") == [(21,)]
+
+    def test_a_recovery_opens_no_gap(self, db):
+        """Actors that are built anew while the load runs take no statements either."""
+        def during():
+            meta = db._playground.meta
+            figures, _ = db.figures, meta.fail(OSError("a part broke"))
+            recovered = threading.Event()
+            while not recovered.wait(0.01):
+                try:
+                    db.sql("INSERT INTO other VALUES (1, 'x')")
+                    recovered.set()
+                except Exception:
+                    assert figures is not None
+            with pytest.raises(TableLoading):
+                db.sql("INSERT INTO t VALUES (1, 'x')")
+
+        db.bulk_load(frame(range(20), during=during), "t")
+        assert rows(db) == expected(("loaded", range(20)))
+        assert db.sql("INSERT INTO t VALUES (100, 'x')") == 1
+
+
+class TestRefusals:
+    def test_what_follows_the_table_is_named(self, db):
+        with pytest.raises(BulkLoadRefused, match="counted would not see the rows"):
+            db.bulk_load(frame([1]), "other")
+        db.sql("CREATE INDEX by_v ON t (v)")
+        with pytest.raises(BulkLoadRefused, match="by_v"):
+            db.bulk_load(frame([1]), "t")
+        db.sql("INSERT INTO other VALUES (1, 'x')")
+
+    def test_what_is_no_plain_table_with_a_key(self, db):
+        db.sql("CREATE TABLE keyless (a INT)")
+        db.sql("CREATE VIEW plain AS SELECT id FROM t")
+        for name, match in (("counted", "only tables"), ("keyless", "primary key"), ("plain", "only tables")):
+            with pytest.raises((BulkLoadRefused, CatalogError), match=match):
+                db.bulk_load(frame([1]), name)
+        with pytest.raises(NotFound):
+            db.bulk_load(frame([1]), "nowhere")
+
+    def test_words_that_mean_nothing(self, db):
+        for options in ({"mode": "upsert"}, {"on_duplicate": "ignore"}, {"mode": "create"}, {"primary_key": "id"}):
+            with pytest.raises(BulkLoadRefused, match=r"mode is|on_duplicate is|primary key"):
+                db.bulk_load(frame([1]), "t", **options)
+        with pytest.raises(LoadRefused, match="id"):
+            db.bulk_load(frame([1]), "t", load_id="a b")
+        assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+
+    def test_a_store_that_executors_do_not_reach(self, monkeypatch):
+        install(monkeypatch)
+        with stream.connect("memory://") as db, pytest.raises(InvalidOption, match="executors reach"):
+            db.bulk_load(frame([1]), "t")
+
+    def test_a_row_that_the_table_cannot_hold_leaves_nothing(self, db):
+        with pytest.raises(BulkLoadRefused, match="'id' is part of the key and holds NULL"):
+            db.bulk_load(frame([1, None]), "t")
+        assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+
+    def test_a_job_that_fails_leaves_nothing(self, db):
+        def fail():
+            raise SparkJobFailed("job", "no executor is left")
+
+        with pytest.raises(SparkJobFailed):
+            db.bulk_load(frame(range(300), during=fail), "t")
+        assert rows(db) == [] and orphans(db) == 3
+        assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+
+    def test_files_that_vacuum_took_are_an_answer_to_the_loader_and_nobody_else(self, db):
+        """The stream goes on: what others sent with the same checkpoint is committed."""
+        def during():
+            paths = [found.path for found in objects_of(db).list(f"sst/{loading.specs[0].name_prefix}")]
+            store, name = db._playground.catalog._store, paths[0].removeprefix("sst/").partition(".")[0]
+            store.transaction(MetaOperations(put={vacuumed_key(name): b"{}"}))
+            db.sql("INSERT INTO other VALUES (1, 'x')")
+
+        loading = frame([1], during=during)
+        with pytest.raises(LoadRefused, match="vacuum removes"):
+            db.bulk_load(loading, "t")
+        assert rows(db, "other") == [(1, "x")] and rows(db) == []
+        assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+
+
+class TestCreate:
+    def test_a_table_appears_with_its_rows(self, db):
+        seen = []
+        report = db.bulk_load(frame(range(90), during=lambda: seen.append(db.names())), "made", mode="create",
+                              primary_key="id")
+        assert seen == [("counted", "other", "t")] and report.level == 6
+        assert rows(db, "made") == expected(("loaded", range(90)))
+        with pytest.raises(DuplicateKey):
+            db.sql("INSERT INTO made VALUES (5, 'x')")
+        db.sql("CREATE MATERIALIZED VIEW of_made AS SELECT COUNT(*) AS n FROM made")
+        db.sql("DELETE FROM made WHERE id < 10")
+        db.flush()
+        assert rows(db, "of_made") == [(80,)]
+
+    def test_a_name_that_is_taken(self, db):
+        with pytest.raises(Duplicate):
+            db.bulk_load(frame([1]), "t", mode="create", primary_key="id")
+
+        with pytest.raises(Duplicate):
+            db.bulk_load(frame([1], during=lambda: db.sql("CREATE TABLE made (a INT)")), "made", mode="create",
+                         primary_key="id")
+        assert db.sql("INSERT INTO made VALUES (1)") == 1
+
+
+class TestOverwrite:
+    def test_all_rows_change_at_once(self, db):
+        db.sql("INSERT INTO t VALUES (1, 'old 1'), (2, 'old 2')")
+        seen = []
+        report = db.bulk_load(frame(range(2, 50), during=lambda: seen.append(rows(db))), "t", mode="overwrite")
+        assert seen == [expected(("old", [1, 2]))] and report.level == 6
+        assert rows(db) == expected(("loaded", range(2, 50)))
+        with pytest.raises(DuplicateKey):
+            db.sql("INSERT INTO t VALUES (2, 'x')")
+        assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+        db.flush()
+        assert len(db._playground.storage.version.dropped_tables) == 1
+        db.bulk_load(frame([7], "third"), "t", mode="overwrite")
+        assert rows(db) == expected(("third", [7]))
+
+    def test_an_error_leaves_the_old_rows(self, db):
+        db.sql("INSERT INTO t VALUES (1, 'old 1')")
+        with pytest.raises(DuplicateRows):
+            db.bulk_load(frame([5, 5]), "t", mode="overwrite")
+        db.sql("INSERT INTO t VALUES (2, 'old 2')")
+        db.flush()
+        assert rows(db) == expected(("old", [1, 2]))
+
+    def test_views_refuse_it_too(self, db):
+        with pytest.raises(BulkLoadRefused, match="counted"):
+            db.bulk_load(frame([1]), "other", mode="overwrite")
+
+
+def test_whoever_opens_the_store_next_finds_the_rows(db, tmp_path):
+    db.bulk_load(frame(range(30)), "t")
+    db.bulk_load(frame(range(40)), "made", mode="create", primary_key="id")
+    db.bulk_load(frame(range(7)), "made", mode="overwrite")
+    db.sql("INSERT INTO t VALUES (100, 'x')")
+    db.close()
+    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as again:
+        assert len(rows(again)) == 31 and len(rows(again, "made")) == 7
+        with pytest.raises(DuplicateKey):
+            again.sql("INSERT INTO t VALUES (5, 'x')")
+        with pytest.raises(DuplicateRows):
+            again.bulk_load(frame([100, 101]), "t")
