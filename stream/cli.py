@@ -26,7 +26,10 @@ from stream.session import Session, connect
 from stream.table import Table
 from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 
-LAZY_COMMANDS = {"flights": "stream.flights_command:flights"}
+LAZY_COMMANDS = {
+    "flights": "stream.flights_command:flights",
+    "backfill": "stream.backfill_command:backfill",
+}
 """Commands of modules that are imported only when called: name -> module:object."""
 
 USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)

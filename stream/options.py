@@ -39,6 +39,8 @@ class StreamOptions:
     """Columns of whole tables that queries of a session remember, as they are at a committed epoch; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two looks at its upstream."""
+    spark_master: str = ""
+    """Where statements get the Spark they ask for if this process has no Spark session: local[2], ...; "": nowhere."""
 
     def __post_init__(self) -> None:
         may_be_zero = {"checkpoint_rows", "column_cache_bytes", "recovery_backoff_ms"}
@@ -47,6 +49,10 @@ class StreamOptions:
             if isinstance(field.default, bool):
                 if not isinstance(value, bool):
                     raise ValueError(f"StreamOptions.{field.name} must be True or False, got {value!r}")
+                continue
+            if isinstance(field.default, str):
+                if not isinstance(value, str):
+                    raise ValueError(f"StreamOptions.{field.name} must be a text, got {value!r}")
                 continue
             if not isinstance(value, int) or value < (0 if field.name in may_be_zero else 1):
                 raise ValueError(f"StreamOptions.{field.name} must be a positive integer, got {value!r}")

@@ -309,7 +309,10 @@ class Session:
     def abandon(self) -> None:
         """End without a flush: what is not committed is gone."""
         self._is_closed = True
-        self._playground.close()
+        try:
+            self._playground.close()
+        finally:
+            self._statements.close()
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,8 @@ from relational.sql import statement as bound
 from relational.sql.ddl import TableSyntax, table_of
 from relational.types import DataType
 from stream.errors import PlanNotSupported
+from stream.spark.driver import BulkBackfill
+from stream.spark.job import OwnSpark, SparkTasks
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -44,6 +46,8 @@ class StatementRunner:
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
     ) -> None:
+        self._playground = playground
+        self._spark = OwnSpark(playground.options.stream.spark_master)
         self._meta = playground.meta
         self._ddl = playground.meta.ddl
         self._catalog = playground.catalog
@@ -55,6 +59,10 @@ class StatementRunner:
         """The answer of one statement, see Session.sql."""
         return _RUNNERS[type(statement)](self, statement)
 
+    def close(self) -> None:
+        """Ends the Spark session that statements began."""
+        self._spark.close()
+
     def now(self) -> datetime:
         """What now() stands for in a query or data change that is bound now."""
         return datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
@@ -65,7 +73,12 @@ class StatementRunner:
         return self._created(statement.table, statement.if_not_exists, self._ddl.create_table)
 
     def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
-        return self._created(statement.view, statement.if_not_exists, self._ddl.create_job)
+        in_bulk = statement.backfill is bound.Backfill.SPARK
+        create = self._create_in_bulk if in_bulk else self._ddl.create_job
+        return self._created(statement.view, statement.if_not_exists, create)
+
+    def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
+        return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
 
     def _create_view(self, statement: bound.CreateView) -> Relation:
         return self._created(statement.view, statement.if_not_exists, self._ddl.create_view)

@@ -14,10 +14,11 @@ from relational.plan.changes import column_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.view import index_of, plain_view_of, view_of
 from relational.sql.context import BindContext
-from relational.sql.ddl import read_table, table_of
+from relational.sql.ddl import read_options, read_table, table_of
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
 from relational.sql.statement import (
+    Backfill,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
@@ -58,12 +59,23 @@ def _materialized_view(
     reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
 ) -> CreateMaterializedView:
     name, place = read_name(reader, "the view")
+    backfill = _backfill(reader) if reader.accept("WITH") else Backfill.STREAM
     query, views = _query(reader, context)
     try:
         view, plan = view_of(name.name, query, definition, views)
     except BindError as error:
         raise BindError(error.message, **span(place)) from error
-    return CreateMaterializedView(_placed(view, context, name, place), plan, if_not_exists)
+    return CreateMaterializedView(_placed(view, context, name, place), plan, if_not_exists, backfill)
+
+
+def _backfill(reader: TokenReader) -> Backfill:
+    """(backfill = 'stream' | 'spark')"""
+    place = reader.place
+    options = read_options(reader)
+    how = options.pop("backfill", None)
+    if options or how not in list(Backfill):
+        raise BindError("a materialized view is made WITH (backfill = 'stream') or (backfill = 'spark')", **span(place))
+    return Backfill(how)
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:

@@ -166,7 +166,7 @@ def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
         table.conflict = _read_conflict(reader)
     elif reader.accept("WITH"):
         place = reader.place
-        table.options = _read_options(reader)
+        table.options = read_options(reader)
         if CONNECTOR_OPTION not in table.options:
             raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **span(place))
     else:
@@ -182,7 +182,7 @@ def _read_conflict(reader: TokenReader) -> ConflictBehaviour:
     raise reader.fail("ON CONFLICT is followed by OVERWRITE, IGNORE or ERROR")
 
 
-def _read_options(reader: TokenReader) -> dict[str, str]:
+def read_options(reader: TokenReader) -> dict[str, str]:
     """(key = 'value', dotted.key = 'value')."""
     options: dict[str, str] = {}
     reader.expect("(")

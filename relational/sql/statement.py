@@ -21,13 +21,22 @@ class CreateTable:
     if_not_exists: bool = False
 
 
+class Backfill(StrEnum):
+    """The view's own actor, or a Spark job."""
+
+    STREAM = "stream"
+    SPARK = "spark"
+
+
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
-    """`view` is a draft of id 0, `plan` its optimized query, column for column."""
+    """`view` is a draft of id 0, `plan` its optimized query, column for column. `backfill`: who computes what there is
+    when it is made."""
 
     view: TableCatalog
     plan: LogicalPlan
     if_not_exists: bool = False
+    backfill: Backfill = Backfill.STREAM
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from hummock.errors import ExecutorUnfit, InvalidOption
 from hummock.process import installed_version, prepare_process
 from hummock.spark.jobs import SHIPPING, OnProgress, run_job, slots
 from hummock.spark.probe import check_executors
+from hummock.spark.session import require_spark, spark_session
 from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused
 from stream.spark.scan import scan_rows
@@ -72,6 +73,33 @@ class SparkTasks:
             on_progress=self.on_progress,
         )
         return [TaskReport.from_bytes(bytes(row.body)) for row in rows]
+
+
+class OwnSpark:
+    """The Spark session of this process; where it has none one on `master`, begun when first asked for. One thread at
+    a time."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._own: SparkSession | None = None
+
+    def session(self, view: str) -> SparkSession:
+        """For the backfill of `view`. BackfillRefused where there is neither; SparkMissing, InvalidOption."""
+        require_spark(self._master)
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return active
+        if not self._master:
+            raise BackfillRefused(view, "the session has no option spark_master, and this process no Spark session")
+        self._own = spark_session(self._master, name="hummock")
+        return self._own
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.stop()
+            self._own = None
 
 
 def scan_stage(version: str, shared: bytes, scans: Sequence[bytes],

@@ -57,6 +57,7 @@ ROOM_OF = {
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",
+    "stream.backfill_command": "stream.cli",
     "stream.flights_views": "stream.cli",
     "stream.terminal": "stream.cli",
     "stream.__main__": "stream.cli",
@@ -163,13 +164,13 @@ MAY_IMPORT: dict[str, str] = {
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),
     "stream.cli": (
-        "session node meta message connector hummock hummock.__main__ hummock.base relational.types "
-        "relational stream relational.relation"
+        "session spark node meta message connector hummock hummock.__main__ hummock.base hummock.spark "
+        "relational.types relational stream relational.relation"
     ),
     "stream": "session connector relational relational.expr relational.types",
 }
 
-COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_command")
+COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_command", "stream.backfill_command")
 
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,49 @@
+"""The command `hummock backfill`: makes a materialized view whose history a Spark job computes."""
+
+from __future__ import annotations
+
+import time
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hummock.errors import HummockError
+from hummock.spark.session import spark_session
+from relational.errors import RelationalError
+from relational.relation import Relation
+from stream.errors import StreamError
+from stream.session import connect
+from stream.spark.driver import BulkBackfill
+from stream.spark.job import SparkTasks
+from stream.terminal import counted_rows, new_console, print_error
+
+
+@click.command()
+@click.argument("url")
+@click.argument("view")
+@click.argument("query")
+@click.option("--spark", "master", required=True, help="Master of Spark: local[2], spark://host:7077, yarn, ...")
+@click.option("--meta", help="Where the truth of the store is, if not at URL.")
+def backfill(url: str, view: str, query: str, master: str, meta: str | None) -> None:
+    """Make materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.
+
+    It takes the writer role. The store's sources go on meanwhile; whatever ends the command early leaves no view."""
+    console, begun = new_console(), time.monotonic()
+    columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with connect(url, meta=meta) as session, Progress(*columns, console=console) as progress:
+            selected = session.sql(query)
+            if not isinstance(selected, Relation):
+                raise click.UsageError("QUERY is a SELECT")
+            spark = spark_session(master, name=f"hummock backfill {view}")
+            try:
+                bar = progress.add_task("", total=None)
+                tasks = SparkTasks(spark, on_progress=lambda done, of: progress.update(bar, completed=done, total=of))
+                made = session.create_materialized_view(view, selected, backfill=BulkBackfill(tasks))
+                rows = made.to_arrow().num_rows
+            finally:
+                spark.stop()
+    except (HummockError, RelationalError, StreamError, OSError) as error:
+        print_error(console, error)
+        raise SystemExit(1) from None
+    console.print(f"{made.table.name}: {counted_rows(rows)}, in {time.monotonic() - begun:.1f} s")

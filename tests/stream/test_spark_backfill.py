@@ -1,0 +1,159 @@
+"""Views whose history a Spark job computes, on a session of two slots in this process."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import stream
+from hummock.errors import SparkJobFailed
+from hummock.key import KeyRange
+from relational.catalog.names import ObjectName
+from relational.errors import BindError
+from stream.errors import BackfillRefused
+from stream.spark.driver import BulkBackfill
+from stream.spark.job import SparkTasks
+
+GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
+NESTED = "SELECT c, COUNT(*) AS n FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c"
+ROWS = 20_000
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(tmp_path):
+    rng = np.random.default_rng(5)
+    with stream.connect(f"file://{tmp_path}", barrier_interval_ms=100) as session:
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT)")
+        keys, values = rng.integers(0, 500, ROWS), rng.integers(-99, 99, ROWS).astype(np.int32)
+        session.table("t").insert(pa.table({"id": np.arange(ROWS), "k": keys, "v": values}))
+        session.flush()
+        yield session
+
+
+def rows(session, query):
+    return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
+
+
+def same_as_duckdb(session, query):
+    """The view has the rows that DuckDB finds in the table."""
+    with duckdb.connect() as connection:
+        connection.register("t", session.sql("SELECT * FROM t").to_arrow())
+        columns = "k, c, s, lo, hi" if query == GROUPS else "c, n"
+        expected = connection.execute(f"SELECT {columns} FROM ({query})").fetchall()
+    found = [column.cast("int64").to_pylist() for column in session.sql(f"SELECT {columns} FROM mv").to_arrow().columns]
+    assert sorted(map(str, zip(*found, strict=True))) == sorted(map(str, expected))
+
+
+def stored(session, view):
+    """Key (behind the table's id) -> value of each of the view's tables."""
+    playground = session._playground
+    found = playground.catalog.resolve(ObjectName(view))
+    tables = (found, *playground.catalog.internal_tables(found.id))
+    epoch = session.flush()
+    return [{key[4:]: value for key, value in playground.storage.scan(KeyRange.table(table.id), epoch)}
+            for table in tables]
+
+
+def python_workers():
+    """Processes of Spark's that run Python for it: those below its Java."""
+    parents, names = {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = place.read_text().partition(") ")
+        except OSError:
+            continue
+        number = int(place.parent.name)
+        parents[number], names[number] = int(rest.split()[1]), name.partition("(")[2]
+    below = {number for number in parents if parents.get(parents.get(number)) == java_of(parents, names)}
+    return [number for number in below if names[number].startswith("python")]
+
+
+def java_of(parents, names):
+    return next((number for number, name in names.items() if name == "java" and parents[number] == os.getpid()), -1)
+
+
+TWICE = pytest.param(NESTED, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("query", [GROUPS, TWICE], ids=["one shuffle", "two shuffles"])
+def test_the_stream_goes_on_and_its_changes_are_in_the_view(session, spark, query):
+    ended, changed = threading.Event(), threading.Event()
+
+    def churn():
+        rng = random.Random(7)
+        while not ended.is_set():
+            session.sql(f"UPDATE t SET v = -v, k = k + 1 WHERE id % 97 = {rng.randrange(97)}")
+            session.sql(f"DELETE FROM t WHERE id % 997 = {rng.randrange(997)}")
+            changed.set()
+
+    changing = threading.Thread(target=churn)
+    changing.start()
+    try:
+        changed.wait()
+        session.create_materialized_view("mv", session.sql(query), backfill=spark)
+    finally:
+        ended.set()
+        changing.join()
+    session.flush()
+    same_as_duckdb(session, query)
+    assert rows(session, "SELECT * FROM mv") == rows(session, query)
+    session.sql(f"CREATE MATERIALIZED VIEW twin AS {query}")
+    assert stored(session, "mv") == stored(session, "twin")
+
+
+def test_the_sql_option_takes_the_session_of_this_process(session, spark):
+    session.sql(f"CREATE MATERIALIZED VIEW mv WITH (backfill = 'spark') AS {GROUPS}")
+    assert rows(session, "SELECT * FROM mv") == rows(session, GROUPS)
+    with pytest.raises(BindError, match="backfill"):
+        session.sql(f"CREATE MATERIALIZED VIEW other WITH (speed = 'high') AS {GROUPS}")
+
+
+def test_workers_that_are_killed_change_nothing(session, spark):
+    killed = []
+
+    def kill(done, of):
+        if len(killed) < 3:
+            for worker in python_workers():
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+    tasks = SparkTasks(spark, on_progress=kill)
+    session.create_materialized_view("mv", session.sql(GROUPS), backfill=BulkBackfill(tasks, task_rows=2_000))
+    assert killed
+    session.sql(f"CREATE MATERIALIZED VIEW twin AS {GROUPS}")
+    assert stored(session, "mv") == stored(session, "twin")
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_leaves_nothing(session, spark, monkeypatch):
+    monkeypatch.setattr("stream.spark.driver.scan_specs", lambda *_: [b"no scan"])
+    with pytest.raises(SparkJobFailed):
+        session.create_materialized_view("mv", session.sql(GROUPS), backfill=spark)
+    assert session.names() == ("t",)
+    assert not session._playground.catalog.refresh().loaded
+
+
+def test_a_store_in_memory_is_refused_by_name(spark):
+    with stream.connect("memory://") as session:
+        session.sql("CREATE TABLE t (k BIGINT, v INT)")
+        with pytest.raises(BackfillRefused, match="memory://"):
+            session.sql(f"CREATE MATERIALIZED VIEW mv WITH (backfill = 'spark') AS {GROUPS}")
+
+
+@pytest.mark.slow
+def test_the_command_makes_the_view(session, tmp_path):
+    session.close()
+    arguments = ["backfill", f"file://{tmp_path}", "mv", GROUPS, "--spark", "local[2]"]
+    done = subprocess.run([sys.executable, "-m", "stream", *arguments], capture_output=True, text=True, check=True)
+    assert "mv: 500 rows" in done.stdout
+    with stream.connect(f"file://{tmp_path}") as again:
+        assert rows(again, "SELECT * FROM mv") == rows(again, GROUPS)
