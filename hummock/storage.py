@@ -211,6 +211,13 @@ class HummockStorage(ViewReads):
         finally:
             self.meta_client.unpin_snapshot(self._node, pinned)
 
+    @contextmanager
+    def pinned_version(self) -> Iterator[HummockVersion]:
+        """The newest version that reads see. Its files stay until the block ends: others may be given their names."""
+        self._open_base()
+        with self._local.pin() as pinned:
+            yield pinned.version
+
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms
         self._open_base()

@@ -22,7 +22,7 @@ from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked
 
 if TYPE_CHECKING:
-    from hummock.storage import HummockStorage
+    from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
     from stream.playground import Playground
 
@@ -66,9 +66,9 @@ class BulkBackfill:
         storage = playground.storage
         leaf = fragments[0].leaf
         assert isinstance(leaf, StreamScanNode)
-        with storage.snapshot() as epoch, storage.upload_prefix() as prefix:
-            first, *others = self._counts(storage, leaf.table, fragments)
-            scans = scan_specs(StorageTable(leaf.table, storage, leaf.columns), first)
+        with storage.snapshot() as epoch, storage.pinned_version() as version, storage.upload_prefix() as prefix:
+            first, *others = self._counts(version, leaf.table, fragments)
+            scans = scan_specs(StorageTable(leaf.table, storage, leaf.columns), version, first)
             spec = BackfillSpec(
                 view=view,
                 tables=(leaf.table,),
@@ -85,9 +85,9 @@ class BulkBackfill:
             load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", tuple(files))
             return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
 
-    def _counts(self, storage: HummockStorage, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
+    def _counts(self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
         """How many tasks each fragment gets: all slots have one, and none much more than its share of rows."""
         whole = KeyRange.table(table.id)
-        rows = sum(info.rows for run in storage.version.overlapping(whole) for info in run)
+        rows = sum(info.rows for run in version.overlapping(whole) for info in run)
         many = min(max(self.tasks.slots, -(-rows // self.task_rows)), table.vnode_count)
         return [many, *(many if fragment.key else 1 for fragment in fragments[1:])]

@@ -108,8 +108,8 @@ def scan_stage(version: str, shared: bytes, scans: Sequence[bytes],
     spec = _spec(version, shared)
     for batch in batches:
         for place in batch.column(0).to_pylist():
-            rows = scan_rows(spec, scans[place])
-            yield from scan_task(spec, place, rows, task_store(spec.url))
+            objects = task_store(spec.url)
+            yield from scan_task(spec, place, scan_rows(spec, scans[place], objects), objects)
 
 
 def arrival_stage(version: str, shared: bytes, fragment: int,

@@ -150,7 +150,7 @@ MAY_IMPORT: dict[str, str] = {
     "stream.spark": (
         "node plan executor worker message exchange relational.types relational.chunk relational.expr "
         "relational.catalog relational.table hummock hummock.base hummock.object_store hummock.sstable.info "
-        "hummock.state_store hummock.store hummock.spark"
+        "hummock.state_store hummock.store hummock.spark hummock.sstable hummock.version"
     ),
     "stream.node": (
         "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from hummock.epoch import Epoch
 from hummock.errors import Corruption, InvalidEpoch, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
 from hummock.key import KeyRange, user_key
 from hummock.object_store.base import sstable_data_path
-from hummock.options import StorageOptions
+from hummock.options import StorageOptions, VacuumOptions
 from hummock.snapshot_store import SnapshotStore
 from hummock.sstable.store import SstableStore
 from hummock.table_rules import KeyWatermark, TableRules
@@ -108,3 +109,25 @@ def test_a_file_that_is_gone_or_damaged_is_named(store):
     objects.put(path, bytes(len(data)))
     with pytest.raises(Corruption, match=info.name):
         rows_of(snapshot_of(store, store.version), EVERYTHING, Epoch(8 << 16))
+
+
+def test_a_pinned_version_is_read_by_others_until_it_is_given_back(tmp_path):
+    options = {"vacuum": VacuumOptions(grace_ms=0, tombstone_ms=0), "block_bytes": 100, "sstable_bytes": 600}
+    with hummock.open(f"file://{tmp_path}", role="writer", **options) as store:
+        for number in range(1, 4):
+            store.ingest_batch(WriteBatch([(user_key(6, 0, b"%02d" % n), b"%d" % number) for n in range(50)]),
+                               Epoch(number << 16))
+            store.commit(Epoch(number << 16))
+        with store.pinned_version() as version:
+            before = rows_of(store, EVERYTHING, Epoch(3 << 16))
+            store.ingest_batch(WriteBatch([(user_key(6, 0, b"00"), None)]), Epoch(4 << 16))
+            store.commit(Epoch(4 << 16))
+            assert store.compact(timeout=60)
+            store.vacuum()
+            with closing(snapshot_of(store, version)) as snapshot:
+                assert rows_of(snapshot, EVERYTHING, Epoch(3 << 16)) == before
+        names = {info.name for info in version.sstables} - {info.name for info in store.version.sstables}
+        assert names
+        while names & {found.path.split("/")[-1].split(".")[0] for found in
+                       store._sstable_store.object_store.list("sst/")}:
+            store.vacuum()

@@ -17,10 +17,9 @@ from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion
 from relational.chunk import DataChunk
-from relational.table.storage_table import StorageTable
 from stream.session import Session
 from stream.spark.exchange import REPORT
-from stream.spark.scan import part_of
+from stream.spark.scan import scan_rows
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, arrival_task, scan_task
 
@@ -38,10 +37,8 @@ class LocalTasks:
         """They always can."""
 
     def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
-        leaf = spec.fragments[0].leaf
-        table = StorageTable(leaf.table, self._storage, leaf.columns)
-        parts = [list(table.scan_partition(spec.epoch, part_of(scan))) for scan in scans]
         objects = self._storage._sstable_store.object_store
+        parts = [list(scan_rows(spec, scan, objects)) for scan in scans]
         reports = run_backfill(spec, lambda place: parts[place], objects, self._rng)
         self._during()
         return reports
