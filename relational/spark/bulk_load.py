@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int, int], None]
 SHOWN_KEYS = 10
-PARTITION_BYTES = 512 << 20         # that one task sorts, about
+PARTITION_BYTES = 256 << 20         # that one task sorts, about
 UNLIKELY_BYTES = 1 << 55            # an estimate beyond is none
 
 
