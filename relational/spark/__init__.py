@@ -1,1 +1,1 @@
-"""Tables and Spark: rows of DataFrames become files of a table."""
+"""Tables and Spark: rows of DataFrames become files of a table, and tables, or what changed in them, DataFrames."""

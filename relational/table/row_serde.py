@@ -124,6 +124,11 @@ class RowSerde:
         repeated = DataChunk(columns, capacity=1).take(rows).columns
         return [KeyRange.prefix(key) for key in self.keys_under(repeated, vnodes.astype(np.uint16))]
 
+    def vnode_of(self, distribution: Row) -> int:
+        """The vnode of the rows with these values of the distribution columns."""
+        values = DataChunk.from_rows(self.catalog.schema.project(self.catalog.distribution_key), [distribution])
+        return int(vnodes_of(values.columns, self.catalog.vnode_count, rows=1)[0])
+
     @property
     def _reads_key(self) -> bool:
         return any(in_key for in_key, _ in self._places)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from hummock.epoch import Epoch, pure_epoch
-from hummock.key import KeyRange, successor_of_prefix, user_key
+from hummock.key import KeyRange, user_key
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
@@ -21,19 +20,10 @@ from relational.chunk.stream_chunk import StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
 from relational.table.change_rows import rows_of_changes
 from relational.table.column_cache import ColumnCache
+from relational.table.key_ranges import RowRange, key_ranges
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.store_scan import concatenated, in_key_order
 from relational.types import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class RowRange:
-    """Bounds on the pk column that follows a prefix; None is open. NULL lies within no bounds."""
-
-    lower: object = None
-    upper: object = None
-    includes_lower: bool = True
-    includes_upper: bool = False
 
 
 class StorageTable:
@@ -83,7 +73,8 @@ class StorageTable:
         `ordered`: in key order, a merge over the vnodes where the prefix leaves them open. Otherwise in key
         order within each vnode. At most `limit` rows.
         """
-        ranges = self._ranges(tuple(prefix), bounds, ordered)
+        is_table = not (prefix or bounds or ordered)
+        ranges = [KeyRange.table(self.catalog.id)] if is_table else key_ranges(self.serde, tuple(prefix), bounds)
         read = in_key_order if ordered else concatenated
         batches = read(self._stored, ranges, epoch, reverse=reverse, limit=limit)
         chunks = (self.serde.decode(batch.keys, batch.values) for batch in batches)
@@ -132,42 +123,3 @@ class StorageTable:
 
     def _batches_of(self, chunks: Iterator[DataChunk]) -> list[pa.RecordBatch]:
         return [chunk.to_arrow(self.schema) for chunk in chunks]
-
-    def _ranges(self, prefix: Row, bounds: RowRange | None, ordered: bool) -> list[KeyRange]:
-        if not prefix and bounds is None and not ordered:
-            return [KeyRange.table(self.catalog.id)]
-        ranges = self.serde.ranges(self.serde.prefix_columns(prefix), None)
-        if bounds is None:
-            return ranges
-        if len(prefix) == len(self.serde.pk):
-            raise ValueError(f"bounds behind a prefix of all {len(prefix)} key columns")
-        tails = self._tails(prefix, bounds)
-        return [KeyRange(part.start + tails.start, _joined(part.start, tails.end)) for part in ranges]
-
-    def _tails(self, prefix: Row, bounds: RowRange) -> KeyRange:
-        """What keys within `bounds` have behind the prefix."""
-        skip = len(self.serde.key_encoder.encode_row(prefix))
-        low, high = bounds.lower, bounds.upper
-        has_low, has_high = bounds.includes_lower, bounds.includes_upper
-        if self.catalog.pk[len(prefix)].order.descending:
-            low, high, has_low, has_high = high, low, has_high, has_low
-        value_tag = bytes([self._tail(prefix, None, skip)[0] ^ 1])
-        start, end = value_tag, successor_of_prefix(value_tag)
-        if low is not None:
-            found = self._tail(prefix, low, skip)
-            after = found if has_low else successor_of_prefix(found)
-            if after is None:
-                return KeyRange(b"", b"")
-            start = after
-        if high is not None:
-            found = self._tail(prefix, high, skip)
-            end = successor_of_prefix(found) if has_high else found
-        return KeyRange(start, end)
-
-    def _tail(self, prefix: Row, value: object, skip: int) -> bytes:
-        return self.serde.key_encoder.encode_row((*prefix, value))[skip:]
-
-
-def _joined(prefix: bytes, tail: bytes | None) -> bytes | None:
-    """The end of a range of tails behind `prefix`; None: the end of the keys that begin with it."""
-    return successor_of_prefix(prefix) if tail is None else prefix + tail

@@ -114,7 +114,8 @@ MAY_IMPORT: dict[str, str] = {
     "relational.plan": "types expr catalog",
     "relational.spark": (
         "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
-        "hummock.sstable.info hummock.shared_buffer hummock.spark"
+        "hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store hummock.version "
+        "hummock.meta hummock.meta.store"
     ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (

@@ -6,8 +6,9 @@ from hummock.epoch import EpochPair
 from hummock.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, Op, StreamChunk
+from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
-from relational.table.storage_table import RowRange, StorageTable
+from relational.table.storage_table import StorageTable
 from relational.types import ASCENDING, DESCENDING, DataType, Schema, SortKey
 from tests.relational.row_formats import formatted
 

@@ -1,0 +1,111 @@
+"""Conditions on key columns, as ranges of user keys: what a scan need not read at all.
+
+Equality on the leading key columns and a range on the next one become a range of keys; equality on all distribution
+columns leaves one vnode. What is not so is left to Spark, and so is a condition whose value is none of the column's.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hummock.key import KeyRange
+from relational.catalog.objects import TableCatalog
+from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.row_serde import Row, RowSerde
+from relational.types.data_type import TypeKind
+
+OPERATORS = ("=", "<", "<=", ">", ">=")
+WHOLE = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}  # bits of a number, less its sign
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`column` compared with a constant; a NULL in the column, or for the value, is no match."""
+
+    column: str
+    operator: str  # one of OPERATORS
+    value: object
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise ValueError(f"{self.operator!r} is none of {', '.join(OPERATORS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """`ranges`, ascending, hold every row that meets all conditions, and none that fails one which is not in `rest`."""
+
+    ranges: tuple[KeyRange, ...]
+    rest: tuple[Condition, ...]
+
+
+def key_filter(table: TableCatalog, conditions: Iterable[Condition]) -> KeyFilter:
+    """What the conditions leave of the table's keys."""
+    serde, given = RowSerde(table), tuple(conditions)
+    places = {column.name: place for place, column in enumerate(table.columns)}
+    fitting = [each for each in given if each.column in places and fits(table, places[each.column], each.value)]
+    equal = {places[each.column]: each for each in fitting if each.operator == "="}
+    used: list[Condition] = []
+    prefix: list[object] = []
+    for column in table.pk_indices:
+        if column not in equal:
+            break
+        prefix.append(equal[column].value)
+        used.append(equal[column])
+    bounds = None
+    if len(prefix) < len(table.pk_indices):
+        column = table.pk_indices[len(prefix)]
+        bounds = _bounds([each for each in fitting if places[each.column] == column], used)
+    distribution = table.distribution_key
+    vnodes = None
+    if distribution and all(column in equal for column in distribution):
+        vnodes = _one_vnode(serde, tuple(equal[column].value for column in distribution))
+    is_table = not prefix and bounds is None and vnodes is None
+    ranges = [KeyRange.table(table.id)] if is_table else key_ranges(serde, tuple(prefix), bounds, vnodes)
+    rest = tuple(each for each in given if not any(each is one for one in used))
+    return KeyFilter(tuple(part for part in ranges if not part.is_empty), rest)
+
+
+def fits(table: TableCatalog, column: int, value: object) -> bool:
+    """Whether `value` is one of the column's type, in which Spark and the key compare it alike."""
+    kind = table.columns[column].data_type
+    if isinstance(value, bool):
+        return kind.kind is TypeKind.BOOLEAN
+    if kind.kind in WHOLE:
+        return isinstance(value, int) and -(1 << WHOLE[kind.kind]) <= value < 1 << WHOLE[kind.kind]
+    if kind.kind is TypeKind.VARCHAR:
+        return isinstance(value, str)
+    if kind.kind is TypeKind.DATE:
+        return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+    if kind.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ):
+        return isinstance(value, datetime.datetime) and (
+            (value.tzinfo is not None) == (kind.kind is TypeKind.TIMESTAMPTZ))
+    if kind.kind is TypeKind.NUMERIC and isinstance(value, decimal.Decimal) and value.is_finite():
+        assert kind.precision is not None and kind.scale is not None
+        _, digits, exponent = value.as_tuple()
+        return isinstance(exponent, int) and -exponent <= kind.scale and (
+            len(digits) + exponent <= kind.precision - kind.scale)
+    return False
+
+
+def _bounds(conditions: Sequence[Condition], used: list[Condition]) -> RowRange | None:
+    """The first lower and the first upper bound; they join what is `used`."""
+    lower = next((each for each in conditions if each.operator in (">", ">=")), None)
+    upper = next((each for each in conditions if each.operator in ("<", "<=")), None)
+    used += [each for each in (lower, upper) if each is not None]
+    if lower is None and upper is None:
+        return None
+    return RowRange(
+        None if lower is None else lower.value, None if upper is None else upper.value,
+        lower is not None and lower.operator == ">=", upper is not None and upper.operator == "<=")
+
+
+def _one_vnode(serde: RowSerde, distribution: Row) -> np.ndarray:
+    vnodes = np.zeros(serde.catalog.vnode_count, np.uint8)
+    vnodes[serde.vnode_of(distribution)] = 1
+    return vnodes

@@ -1,0 +1,130 @@
+"""PinnedTable: one table of a store at one moment, held by a driver while Spark jobs read it.
+
+Tasks ask no meta store: they are given files by name. That these files stay is the driver's business, which has the
+version pinned under a lease that a thread of it renews.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from hummock.epoch import Epoch, pure_epoch
+from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
+from hummock.key import KeyRange
+from hummock.local_version import LocalVersionManager
+from hummock.meta import open_meta_store
+from hummock.meta.hummock_manager import HummockManager
+from hummock.object_store import open_object_store
+from hummock.options import MetaOptions, StorageOptions
+from hummock.spark.worker import shared_url
+from hummock.version import HummockVersion
+from relational.catalog.manager import CatalogManager
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import CatalogError
+
+
+class PinnedTable:
+    """`name`, a table or materialized view of the store at `url`, at `epoch`; None: at the newest committed one.
+
+    It and the files of that moment stay readable until `close`, until a `with` block of it ends, or until nobody
+    holds this object or a frame that was made of it; a frame that was derived from such a one does not hold it. If
+    the process dies they are held for a lease more. With `held_ms` no thread renews that lease: they are held for so
+    long, whatever becomes of this object. `meta` is as `hummock.open` takes it. Raises NotFound, CatalogError for a
+    view without rows of its own, EpochTooOld, and WaitEpochTimeout for an epoch that is not committed.
+    """
+
+    def __init__(self, url: str, name: str, *, epoch: Epoch | None = None, meta: str | None = None,
+                 held_ms: int | None = None):
+        self.url, self.name = shared_url(url), name
+        options = MetaOptions() if held_ms is None else MetaOptions(lease_ms=held_ms)
+        with ExitStack() as opened:
+            self.objects = open_object_store(url)
+            opened.callback(self.objects.close)
+            meta_store = open_meta_store(url, meta, object_store=self.objects, create=False, options=options)
+            opened.callback(meta_store.close)
+            manager = HummockManager(meta_store, self.objects, options=options)
+            opened.callback(manager.close)
+            self._manager, self._node = manager, f"spark-{os.urandom(8).hex()}"
+            self._local = LocalVersionManager(manager, self._node)
+            if held_ms is None:
+                opened.callback(self._local.close)
+                self._local.start(StorageOptions().refresh_ms)
+            if epoch is not None:
+                self._local.wait_epoch(epoch, StorageOptions().wait_epoch_ms)
+            self._pin = self._local.pin()
+            self.catalog = table_of(CatalogManager(meta_store), name)
+            self.epoch = self.readable(self.version.max_committed_epoch if epoch is None else epoch)
+            self._release = weakref.finalize(self, opened.pop_all().close)
+
+    @property
+    def version(self) -> HummockVersion:
+        """Of which every epoch that is readable there stays so."""
+        return self._pin.version
+
+    def readable(self, epoch: Epoch) -> Epoch:
+        """The epoch, if reads may be at it. Raises EpochTooOld, InvalidEpoch, and what `check` raises."""
+        self.check()
+        if pure_epoch(epoch) < self.version.safe_epoch:
+            raise EpochTooOld(pure_epoch(epoch), self.version.safe_epoch)
+        if pure_epoch(epoch) > self.version.max_committed_epoch:
+            raise InvalidEpoch(epoch, f"this snapshot was taken at {self.version.max_committed_epoch}")
+        return pure_epoch(epoch)
+
+    def check(self) -> None:
+        """Raises StoreClosed after `close`, and SnapshotExpired where the lease was lost."""
+        if hasattr(self, "_release") and not self._release.alive:
+            raise StoreClosed(f"the snapshot of {self.name}")
+        if self._pin.is_lost:
+            raise SnapshotExpired(f"version {self.version.id}")
+
+    @property
+    def newest(self) -> HummockVersion:
+        """The newest version that is known by now, at most a second old. Raises what `check` raises."""
+        self.check()
+        return self._local.version
+
+    def keep_history(self) -> None:
+        """Later versions too stay readable at this epoch, until `close`. Raises EpochTooOld."""
+        self._manager.pin_snapshot(self._node, self.epoch)
+
+    def columns_of(self, names: Iterable[str] | None) -> tuple[int, ...]:
+        """The columns of these names; None: all that `SELECT *` shows. CatalogError naming one that is not there."""
+        if names is None:
+            return self.catalog.visible_indices
+        known = {column.name: place for place, column in enumerate(self.catalog.columns)}
+        wanted = tuple(names)
+        if missing := [name for name in wanted if name not in known]:
+            raise CatalogError(f"{self.name!r} has no column {missing[0]!r}: {', '.join(known)}", name=missing[0])
+        return tuple(known[name] for name in wanted)
+
+    @property
+    def key_range(self) -> KeyRange:
+        return KeyRange.table(self.catalog.id)
+
+    def close(self) -> None:
+        """Gives the files up. Closing twice is fine."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PinnedTable({self.name!r} at {self.epoch}, {self.url!r})"
+
+
+def table_of(catalog: CatalogManager, name: str) -> TableCatalog:
+    """What has this name, if it has rows. NotFound, CatalogError."""
+    table = catalog.resolve(ObjectName.parse(name))
+    if table.kind is TableKind.VIEW:
+        raise CatalogError(f"{name!r} is a view, which has no rows of its own", name=name)
+    return table

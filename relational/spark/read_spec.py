@@ -1,0 +1,128 @@
+"""ReadSpec: what one task of a read is told, and the task: rows of some key ranges of a table, as record batches.
+
+A small versioned record of JSON values: the files that the ranges touch, the rules of their tables, the table and its
+columns. No task asks a meta store.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from hummock.epoch import Epoch
+from hummock.errors import ExecutorUnfit, InvalidTask
+from hummock.key import KeyRange
+from hummock.options import MIB, StorageOptions
+from hummock.process import installed_version, prepare_process
+from hummock.record import MALFORMED, natural
+from hummock.snapshot_store import SnapshotStore
+from hummock.spark.worker import task_store
+from hummock.sstable.store import SstableStore
+from hummock.version import HummockVersion
+from relational.catalog.objects import TableCatalog
+from relational.chunk import DataChunk, Op, StreamChunk
+from relational.chunk.arrow import OP_COLUMN
+from relational.table.storage_table import StorageTable
+from relational.types import Schema
+
+FORMAT = 1
+OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=32_768)
+OP_NAMES = pa.array([str(op) for op in Op])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """`columns` of the rows of `table` at `epoch` in `ranges`; of changes since `since`, where that is not None: since
+    0, before which there was nothing, every row is one that came.
+
+    `version` holds what the ranges touch of a version of the store at `url`.
+    """
+
+    url: str
+    version: HummockVersion
+    table: TableCatalog
+    columns: tuple[int, ...]
+    ranges: tuple[KeyRange, ...]
+    epoch: Epoch
+    since: Epoch | None = None
+
+    def to_bytes(self) -> bytes:
+        record = {
+            "format": FORMAT, "url": self.url, "version": self.version.to_json(), "table": self.table.to_json(),
+            "columns": list(self.columns), "epoch": self.epoch, "since": self.since,
+            "ranges": [[part.start.hex(), None if part.end is None else part.end.hex()] for part in self.ranges],
+        }  # fmt: skip
+        return zlib.compress(json.dumps(record).encode(), 1)
+
+    @classmethod
+    def from_bytes(cls, told: bytes) -> ReadSpec:
+        """The inverse of `to_bytes`. Raises `InvalidTask`."""
+        try:
+            record: dict[str, Any] = json.loads(zlib.decompress(told))
+            if record["format"] != FORMAT:
+                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            ranges = tuple(KeyRange(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
+                           for start, end in record["ranges"])
+            since = record["since"]
+            return cls(
+                str(record["url"]), HummockVersion.from_json(record["version"]),
+                TableCatalog.from_json(record["table"]), tuple(map(natural, record["columns"])), ranges,
+                Epoch(natural(record["epoch"])), None if since is None else Epoch(natural(since)))
+        except (*MALFORMED, zlib.error) as error:
+            raise InvalidTask("read of a table", str(error)) from error
+
+
+def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of the specs whose places come in. Raises what reads raise, and ExecutorUnfit."""
+    if version != installed_version():
+        raise ExecutorUnfit("an executor", f"it has version {installed_version()} of this package, the driver "
+                            f"{version}", "install the driver's there")
+    prepare_process()
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            yield from read_batches(ReadSpec.from_bytes(specs[place]))
+
+
+def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """The rows, or the changes, as `read_schema` has them."""
+    schema = read_schema(spec.table, spec.columns, spec.since is not None)
+    with closing(SnapshotStore(spec.version, _files_of(spec.url), OPTIONS)) as store:
+        table = StorageTable(spec.table, store, spec.columns)
+        for part in spec.ranges:
+            if spec.since:
+                for changes in table.changes(spec.since, spec.epoch, part):
+                    yield _batch(changes, schema)
+                continue
+            for rows in table.scan_partition(spec.epoch, part):
+                yield _batch(rows if spec.since is None else StreamChunk.inserts(rows), schema)
+
+
+def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> pa.Schema:
+    """Of the batches: the columns by name, changes with what each row does in front of them, in `_op`."""
+    schema = Schema(tuple(table.schema.fields[column] for column in columns)).arrow
+    fields = [pa.field(field.name, _plain(field.type)) for field in schema]
+    return pa.schema([pa.field(OP_COLUMN, pa.utf8(), nullable=False), *fields] if has_ops else fields)
+
+
+def _batch(rows: DataChunk, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in rows.arrays]
+    if isinstance(rows, StreamChunk):
+        arrays = [OP_NAMES.take(pa.array(rows.ops)), *arrays]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+@cache
+def _files_of(url: str) -> SstableStore:
+    """The files at `url`, and what is cached of them, kept as long as the worker process lives."""
+    return SstableStore(task_store(url), OPTIONS)

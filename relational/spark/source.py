@@ -1,0 +1,256 @@
+"""`spark.read.format("hummock")` and `spark.readStream.format("hummock")`, once `register(spark)` has been called.
+
+Options: `url` (or what `load` is given), `table`, `meta`, `columns` (names, separated by commas; none: all). To read:
+`epoch` (none: the newest committed), `since` (changes, with `_op` in front, as `changes` in scan.py gives them). A plan
+is made in a process of Spark's that does not last, so files are held for `held_ms` from then on (an hour by default),
+whatever becomes of the job: what lasts longer reads a `PinnedTable` by `scan`.
+
+To stream: `start`, always (`snapshot`: all rows come first; `latest`; an epoch), and `max_bytes` of new data that a
+batch goes on for, about. Rows have `_op` in front too. An offset is an epoch; that of the last batch that was committed
+stays readable while the query runs, and after it only as long as the store keeps history by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+
+from hummock.epoch import NEVER, Epoch, pure_epoch, to_unix_ms
+from hummock.errors import InvalidOption
+from hummock.key import KeyRange
+from hummock.version import HummockVersion
+from relational.spark.key_filters import Condition, key_filter
+from relational.spark.pinned_table import PinnedTable
+from relational.spark.read_spec import ReadSpec, read_batches
+from relational.spark.scan import period, plan, spark_schema, specs_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+Comparison = EqualTo | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual
+HELD_MS = 3_600_000
+PLANNED_SLOTS = 8               # the process that plans cannot ask how many there are
+IDLE_MS = 60_000                # an offset moves that often where nothing is written, so that it does not grow old
+OPERATORS: dict[type[Comparison], str] = {
+    EqualTo: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
+START_SNAPSHOT, START_LATEST = "snapshot", "latest"
+
+
+def register(spark: SparkSession) -> None:
+    """From here on sessions of this application know the format, and push conditions down to it."""
+    spark.dataSource.register(HummockSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+class HummockSource(DataSource):
+    """A table of a store."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hummock"
+
+    def schema(self) -> StructType:
+        told = Told(self.options)
+        with told.table() as table:
+            has_ops = told.since is not None or told.start is not None
+            return spark_schema(table, table.columns_of(told.columns), has_ops)
+
+    def reader(self, schema: StructType) -> TableReader:
+        return TableReader(Told(self.options))
+
+    def streamReader(self, schema: StructType) -> TableStream:
+        told = Told(self.options)
+        if told.start is None:
+            raise InvalidOption("start", "", "snapshot, latest or an epoch, for a stream: by it the schema has `_op`")
+        return TableStream(told)
+
+
+class Told:
+    """The options. InvalidOption naming what is missing or is no number."""
+
+    def __init__(self, options: Mapping[str, str]):
+        self.url = options.get("url") or options.get("path") or _missing("url")
+        self.name = options.get("table") or _missing("table")
+        self.meta = options.get("meta")
+        columns = options.get("columns")
+        self.columns = None if columns is None else [name.strip() for name in columns.split(",")]
+        self.epoch, self.since = _number(options, "epoch"), _number(options, "since")
+        self.held_ms = _number(options, "held_ms") or HELD_MS
+        self.start, self.max_bytes = options.get("start"), _number(options, "max_bytes")
+
+    def table(self, epoch: int | None = None, held_ms: int | None = None) -> PinnedTable:
+        wanted = self.epoch if epoch is None else epoch
+        return PinnedTable(self.url, self.name, epoch=None if wanted is None else Epoch(wanted), meta=self.meta,
+                           held_ms=held_ms)
+
+
+class TablePart(InputPartition):
+    """What one task reads: a ReadSpec as bytes."""
+
+    def __init__(self, spec: bytes):
+        super().__init__(spec)
+        self.spec = spec
+
+
+class TableReader(DataSourceReader):
+    """A snapshot, or the changes since an epoch. What it holds between calls can be pickled."""
+
+    def __init__(self, told: Told):
+        self._told = told
+        self._conditions: tuple[Condition, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Those that keys do not answer."""
+        if self._told.since is not None:
+            return filters
+        conditions = [condition for each in filters if (condition := _condition(each)) is not None]
+        with self._told.table() as table:
+            rest = key_filter(table.catalog, conditions).rest
+        self._conditions = tuple(condition for condition in conditions if condition not in rest)
+        return [each for each in filters if _condition(each) not in self._conditions]
+
+    def partitions(self) -> Sequence[TablePart]:
+        told = self._told
+        table = told.table(held_ms=told.held_ms)
+        try:
+            columns = table.columns_of(told.columns)
+            if told.since is not None:
+                begins, ends = period(table, Epoch(told.since), None)
+                return _parts(table, columns, [table.key_range], ends, begins)
+            return _parts(table, columns, key_filter(table.catalog, self._conditions).ranges, table.epoch, None)
+        finally:
+            table.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition)
+
+
+class TableStream(DataSourceStreamReader):
+    """The changes of a table, batch after batch. Runs in one process of Spark's as long as the query does."""
+
+    def __init__(self, told: Told):
+        self._told = told
+        self._table: PinnedTable | None = None      # at the epoch that the next batch begins with
+        self._planned: dict[int, PinnedTable] = {}  # by the epoch that a batch ends with; not committed yet
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_told": self._told, "_table": None, "_planned": {}}    # a task reads, and holds nothing
+
+    def initialOffset(self) -> dict[str, int]:
+        start = self._told.start
+        if start == START_SNAPSHOT:
+            return {"epoch": NEVER}
+        if start == START_LATEST:
+            return {"epoch": self._at(None).epoch}
+        return {"epoch": pure_epoch(_number({"start": start or ""}, "start") or NEVER)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self._told.max_bytes is None else ReadMaxBytes(self._told.max_bytes)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        begins = Epoch(start["epoch"])
+        table = self._at(begins)
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        return {"epoch": next_epoch(table.newest, table.key_range, begins, most)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[TablePart]:
+        if start == end:
+            return []
+        self._at(Epoch(start["epoch"]))
+        table = self._told.table(end["epoch"])
+        table.keep_history()
+        self._planned[end["epoch"]] = table
+        begins, ends = period(table, Epoch(start["epoch"]), Epoch(end["epoch"]))
+        return _parts(table, table.columns_of(self._told.columns), [table.key_range], ends, begins)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        for epoch in sorted(self._planned):
+            if epoch <= end["epoch"]:
+                self._move_to(self._planned.pop(epoch))
+
+    def stop(self) -> None:
+        for table in (self._table, *self._planned.values()):
+            if table is not None:
+                table.close()
+
+    def _at(self, epoch: Epoch | None) -> PinnedTable:
+        """A table that keeps the epoch readable: the one at hand, where it is that of the query's last batch."""
+        if self._table is None:
+            table = self._told.table(epoch or None)
+            table.keep_history()
+            self._table = table
+        return self._table
+
+    def _move_to(self, table: PinnedTable) -> None:
+        if self._table is not None:
+            self._table.close()
+        self._table = table
+
+
+def next_epoch(version: HummockVersion, key_range: KeyRange, begins: Epoch, max_bytes: int | None) -> Epoch:
+    """Where a batch ends that begins at `begins`: there itself where nothing of the range was written since, else at
+    the newest committed epoch, or at one before it where about `max_bytes` were written.
+    """
+    committed = version.max_committed_epoch
+    if begins == NEVER:
+        return committed
+    written = sorted((pure_epoch(info.newest_epoch), info.data_bytes) for run in version.runs
+                     for info in run.overlapping(key_range.start, key_range.end) if info.newest_epoch > begins | 0xFFFF)
+    if not written and to_unix_ms(committed) - to_unix_ms(begins) < IDLE_MS:
+        return begins
+    bytes_so_far = 0
+    for epoch, size in written:
+        bytes_so_far += size
+        if max_bytes is not None and bytes_so_far >= max_bytes:
+            return max(epoch, begins)
+    return committed
+
+
+def _condition(given: Filter) -> Condition | None:
+    for kind, operator in OPERATORS.items():
+        if isinstance(given, kind) and len(given.attribute) == 1:
+            return Condition(given.attribute[0], operator, given.value)
+    return None
+
+
+def _parts(table: PinnedTable, columns: tuple[int, ...], ranges: Sequence[KeyRange], epoch: Epoch,
+           since: Epoch | None) -> list[TablePart]:
+    parts = plan(table, ranges, PLANNED_SLOTS, since)
+    return [TablePart(spec) for spec in specs_of(table, columns, parts, epoch, since)]
+
+
+def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, TablePart)
+    return read_batches(ReadSpec.from_bytes(partition.spec))
+
+
+def _missing(name: str) -> str:
+    raise InvalidOption(name, "", "given: option(\"" + name + "\", ...)")
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if not value.isdecimal():
+        raise InvalidOption(name, value, "a whole number")
+    return int(value)

@@ -1,0 +1,65 @@
+"""Conditions on leading key columns as ranges of user keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hummock.key import KeyRange, successor_of_prefix
+from relational.table.row_serde import Row, RowSerde
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Bounds on the pk column that follows a prefix; None is open. NULL lies within no bounds."""
+
+    lower: object = None
+    upper: object = None
+    includes_lower: bool = True
+    includes_upper: bool = False
+
+
+def key_ranges(
+    serde: RowSerde, prefix: Row, bounds: RowRange | None = None, vnodes: np.ndarray | None = None
+) -> list[KeyRange]:
+    """The user keys of the rows whose pk begins with `prefix`, the next pk column within `bounds`, ascending: one range
+    where the prefix fixes the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
+    """
+    ranges = serde.ranges(serde.prefix_columns(prefix), vnodes)
+    if bounds is None:
+        return ranges
+    if len(prefix) == len(serde.pk):
+        raise ValueError(f"bounds behind a prefix of all {len(prefix)} key columns")
+    tails = _tails(serde, prefix, bounds)
+    return [KeyRange(part.start + tails.start, _joined(part.start, tails.end)) for part in ranges]
+
+
+def _tails(serde: RowSerde, prefix: Row, bounds: RowRange) -> KeyRange:
+    """What keys within `bounds` have behind the prefix."""
+    skip = len(serde.key_encoder.encode_row(prefix))
+    low, high = bounds.lower, bounds.upper
+    has_low, has_high = bounds.includes_lower, bounds.includes_upper
+    if serde.catalog.pk[len(prefix)].order.descending:
+        low, high, has_low, has_high = high, low, has_high, has_low
+    value_tag = bytes([_tail(serde, prefix, None, skip)[0] ^ 1])
+    start, end = value_tag, successor_of_prefix(value_tag)
+    if low is not None:
+        found = _tail(serde, prefix, low, skip)
+        after = found if has_low else successor_of_prefix(found)
+        if after is None:
+            return KeyRange(b"", b"")
+        start = after
+    if high is not None:
+        found = _tail(serde, prefix, high, skip)
+        end = successor_of_prefix(found) if has_high else found
+    return KeyRange(start, end)
+
+
+def _tail(serde: RowSerde, prefix: Row, value: object, skip: int) -> bytes:
+    return serde.key_encoder.encode_row((*prefix, value))[skip:]
+
+
+def _joined(prefix: bytes, tail: bytes | None) -> bytes | None:
+    """The end of a range of tails behind `prefix`; None: the end of the keys that begin with it."""
+    return successor_of_prefix(prefix) if tail is None else prefix + tail

@@ -1,0 +1,150 @@
+"""Scans, change feeds and the data source give Spark the rows that the table has."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from hummock.errors import StoreClosed
+from relational.errors import BindError
+from relational.spark.pinned_table import PinnedTable
+from relational.spark.scan import changes, scan
+from tests.suites.shop_store import COLUMNS, Shop
+
+pytestmark = pytest.mark.spark
+STREAM_SECONDS = 120  # after which a stream that gives nothing is at fault
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    shop = Shop.open(tmp_path_factory.mktemp("shop"))
+    shop.change()
+    shop.insert(40)
+    with shop.session:
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def source(spark):
+    from relational.spark.source import register
+
+    register(spark)
+    return spark
+
+
+def collected(frame):
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+def rows_of(shop, epoch=None, keep=lambda row: True):
+    rows = shop.rows if epoch is None else shop.history[epoch]
+    return sorted((row for row in rows.values() if keep(row)), key=repr)
+
+
+def test_a_scan_is_the_table_at_an_epoch(spark, shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", 10_000)
+    for epoch in (min(shop.history), max(shop.history)):
+        with PinnedTable(shop.url, "items", epoch=epoch) as table:
+            frame = scan(spark, table)
+            assert frame.columns == list(COLUMNS)
+            assert collected(frame) == rows_of(shop, epoch)
+
+
+def test_a_scan_has_the_chosen_columns_of_the_rows_that_meet_its_conditions(spark, shop):
+    with PinnedTable(shop.url, "items") as table:
+        where = [("g", "=", 3), ("k", ">=", 100), ("v", "<", 90.0)]
+        expected = rows_of(shop, keep=lambda row: row[0] == 3 and row[1] >= 100 and row[3] < 90)
+        assert collected(scan(spark, table, where=where)) == expected
+        names = scan(spark, table, columns=["name"], where=where)
+        assert names.columns == ["name"]
+        assert sorted(row[0] or "" for row in names.collect()) == sorted(row[2] or "" for row in expected)
+        assert collected(scan(spark, table, where=[("k", "=", -1)])) == []
+
+
+def test_changes_turn_one_snapshot_into_the_next(spark, shop):
+    since, until = sorted(shop.history)[0], sorted(shop.history)[-1]
+    with PinnedTable(shop.url, "items") as table:
+        found = changes(spark, table, since=since, until=until).collect()
+    gone = {tuple(row[1:]) for row in found if row._op in ("-", "U-")}
+    come = {tuple(row[1:]) for row in found if row._op in ("+", "U+")}
+    assert gone <= {*shop.history[since].values()}
+    assert ({*shop.history[since].values()} - gone) | come == {*shop.history[until].values()}
+    assert len(found) == len(gone) + len(come)
+
+
+def test_a_table_that_was_closed_is_scanned_no_more(spark, shop):
+    table = PinnedTable(shop.url, "items")
+    table.close()
+    with pytest.raises(StoreClosed):
+        scan(spark, table)
+
+
+def test_types_that_spark_has_arrive_as_they_are_and_others_are_named(spark, shop):
+    shop.session.sql("CREATE TABLE kinds (k INT PRIMARY KEY, n NUMERIC(20, 4), at TIMESTAMP, day DATE, yes BOOLEAN, "
+                     "small SMALLINT, f REAL, raw BYTEA, doc JSONB, pause INTERVAL)")
+    shop.session.sql("INSERT INTO kinds VALUES (1, 1234.5678, TIMESTAMP '2024-02-03 04:05:06', DATE '2024-02-03', "
+                     "true, 7, 0.5, NULL, '{\"a\": 1}', INTERVAL '1 day')")
+    shop.session.flush()
+    with PinnedTable(shop.url, "kinds") as table:
+        known = [name for name in table.catalog.schema.names if name != "pause"]
+        expected = shop.session.sql(f"SELECT {', '.join(known)} FROM kinds").to_arrow().to_pylist()
+        assert [row.asDict() for row in scan(spark, table, columns=known).collect()] == expected
+        with pytest.raises(BindError, match="pause"):
+            scan(spark, table)
+
+
+def test_the_source_reads_what_a_scan_reads_and_leaves_rows_unread(source, shop):
+    def load(**options):
+        return source.read.format("hummock").options(url=shop.url, table="items", **options).load()
+
+    assert collected(load()) == rows_of(shop)
+    first = min(shop.history)
+    assert collected(load(epoch=str(first))) == rows_of(shop, first)
+    frame = load(columns="g,k,v").where("g = 3 and k >= 100 and v < 90")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "v#" in plan and " = 3" not in plan and ">= 100" not in plan
+    expected = rows_of(shop, keep=lambda row: row[0] == 3 and row[1] >= 100 and row[3] < 90)
+    assert collected(frame) == sorted(((g, k, v) for g, k, _, v in expected), key=repr)
+    with PinnedTable(shop.url, "items") as table:
+        assert collected(load(since=str(first))) == collected(changes(source, table, since=first))
+
+
+def test_a_stream_gives_the_table_and_then_its_changes_also_after_a_restart(source, tmp_path):
+    shop = Shop.open(tmp_path)
+    seen, rows, arrived = [], {}, threading.Condition()
+
+    def take(frame, number):
+        batch = [tuple(row) for row in frame.collect()]
+        with arrived:
+            if number in seen:  # what was under way when a query ended comes again
+                return
+            seen.append(number)
+            for op, *row in sorted(batch, key=lambda change: change[0] not in ("-", "U-")):
+                if op in ("-", "U-"):
+                    assert rows.pop(tuple(row[:2])) == tuple(row)
+                else:
+                    assert rows.setdefault(tuple(row[:2]), tuple(row)) == tuple(row)
+            arrived.notify_all()
+
+    def start():
+        frame = source.readStream.format("hummock").options(url=shop.url, table="items", start="snapshot").load()
+        return frame.writeStream.foreachBatch(take).option("checkpointLocation", f"{tmp_path}/query").start()
+
+    def wait(query):
+        with arrived:
+            caught_up = arrived.wait_for(lambda: rows == shop.rows or query.exception() is not None, STREAM_SECONDS)
+        assert caught_up and query.exception() is None, query.exception()
+
+    with shop.session:
+        query = start()
+        wait(query)
+        shop.change()
+        shop.insert(20)
+        wait(query)
+        query.stop()
+        shop.change()
+        query = start()
+        wait(query)
+        query.stop()
+    assert seen == sorted({*seen})

@@ -1,0 +1,177 @@
+"""What a Spark task is told is enough to read its part of a table, and a pinned table stays readable."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import zlib
+
+import pytest
+
+import hummock
+from hummock.epoch import EpochGenerator
+from hummock.errors import EpochTooOld, InvalidEpoch, InvalidOption, InvalidTask, SnapshotExpired, StoreClosed
+from hummock.key import KeyRange
+from hummock.options import CompactionOptions, VacuumOptions
+from relational.errors import CatalogError, NotFound
+from relational.spark.key_filters import OPERATORS, Condition, key_filter
+from relational.spark.pinned_table import PinnedTable
+from relational.spark.read_spec import ReadSpec, read_batches
+from relational.spark.scan import plan, specs_of
+from tests.suites.shop_store import COLUMNS, Shop
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    shop = Shop.open(tmp_path_factory.mktemp("shop"))
+    for _ in range(3):
+        shop.change()
+        shop.insert(40)
+    with shop.session:
+        yield shop
+
+
+def rows_told(specs):
+    return [tuple(row.values()) for spec in specs for batch in read_batches(ReadSpec.from_bytes(spec))
+            for row in batch.to_pylist()]
+
+
+def read(table, ranges=None, epoch=None, since=None, slots=4):
+    parts = plan(table, ranges or [table.key_range], slots, since)
+    epoch = table.epoch if epoch is None else epoch
+    return rows_told(specs_of(table, table.columns_of(None), parts, epoch, since))
+
+
+def test_the_parts_are_the_table_at_each_epoch(shop):
+    with PinnedTable(shop.url, "items") as table:
+        for epoch, rows in shop.history.items():
+            assert sorted(read(table, epoch=epoch)) == sorted(rows.values())
+
+
+def test_a_part_names_only_files_that_its_ranges_touch(shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", 5_000)
+    with PinnedTable(shop.url, "items") as table:
+        parts = plan(table, [table.key_range], 4)
+        assert len(parts) > 3
+        assert parts[0][0].start == table.key_range.start and parts[-1][-1].end == table.key_range.end
+        for told, part in zip(specs_of(table, (0,), parts, table.epoch, None), parts, strict=True):
+            spec = ReadSpec.from_bytes(told)
+            assert spec.ranges == part
+            named = {info.name for info in spec.version.sstables}
+            assert named == {info.name for run in table.version.runs for each in part
+                             for info in run.overlapping(each.start, each.end)}
+        assert sorted(read(table)) == sorted(shop.rows.values())
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 20, 3_000])
+def test_a_snapshot_and_its_changes_are_the_later_snapshot(shop, monkeypatch, part_bytes):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", part_bytes)
+    epochs = sorted(shop.history)
+    with PinnedTable(shop.url, "items") as table:
+        for since, until in ((a, b) for a in (0, *epochs) for b in epochs if a <= b):
+            rows, later = dict(shop.history.get(since, {})), shop.history[until]
+            changes = read(table, epoch=until, since=since)
+            for op, *row in changes:
+                if op in ("-", "U-"):
+                    assert rows.pop(tuple(row[:2])) == tuple(row)
+                else:
+                    assert rows.setdefault(tuple(row[:2]), tuple(row)) == tuple(row)
+            assert rows == later
+            assert len(changes) >= len({*later.values()} ^ {*shop.history.get(since, {}).values()})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_conditions_leave_the_rows_that_meet_them(shop, seed):
+    rng = random.Random(seed)
+    with PinnedTable(shop.url, "items") as table:
+        for _ in range(40):
+            given = [Condition(*rng.choice((
+                ("g", rng.choice(OPERATORS), rng.randrange(-1, 8)), ("k", rng.choice(OPERATORS), rng.randrange(700)),
+                ("g", "=", rng.randrange(7)), ("name", "<", "item 4"), ("v", ">=", 60.0), ("g", "=", 1 << 40),
+                ("k", "<=", 5.5)))) for _ in range(rng.randrange(1, 4))]
+            found = key_filter(table.catalog, given)
+            expected = [row for row in shop.rows.values() if all(meets(row, each) for each in given)]
+            rows = [row for row in read(table, found.ranges) if all(meets(row, each) for each in found.rest)]
+            assert sorted(rows, key=repr) == sorted(expected, key=repr), given
+
+
+def meets(row, condition):
+    value, wanted = row[COLUMNS.index(condition.column)], condition.value
+    if value is None:
+        return False
+    return {"=": value == wanted, "<": value < wanted, "<=": value <= wanted, ">": value > wanted,
+            ">=": value >= wanted}[condition.operator]
+
+
+def test_the_whole_key_leaves_one_key_and_its_distribution_one_vnode(shop):
+    with PinnedTable(shop.url, "items") as table:
+        whole = key_filter(table.catalog, [Condition("k", "=", 8), Condition("g", "=", 1)])
+        assert len(whole.ranges) == 1 and whole.rest == ()
+        assert len(read(table, whole.ranges)) == 1
+        group = key_filter(table.catalog, [Condition("g", "=", 1), Condition("name", "=", "item 8")])
+        assert len(group.ranges) == table.catalog.vnode_count and [each.column for each in group.rest] == ["name"]
+        assert key_filter(table.catalog, []).ranges == (KeyRange.table(table.catalog.id),)
+
+
+def test_what_is_no_readable_epoch_or_table_is_refused(shop):
+    for name, error in (("nothing", NotFound), ("a.b.c.d", CatalogError)):
+        with pytest.raises((error, ValueError)):
+            PinnedTable(shop.url, name)
+    with pytest.raises(InvalidOption):
+        PinnedTable("memory://", "items")
+    with PinnedTable(shop.url, "items", epoch=min(shop.history)) as table:
+        assert table.epoch == min(shop.history)
+        with pytest.raises(InvalidEpoch):
+            table.readable(table.version.max_committed_epoch + (1 << 16))
+        with pytest.raises(CatalogError):
+            table.columns_of(["g", "nothing"])
+    with pytest.raises(StoreClosed):
+        table.readable(table.epoch)
+
+
+def test_a_spec_of_another_format_is_refused(shop):
+    with PinnedTable(shop.url, "items") as table:
+        (told,) = specs_of(table, (0,), [(table.key_range,)], table.epoch, None)
+    record = json.loads(zlib.decompress(told)) | {"format": 2}
+    for bad in (b"", told[:-9], zlib.compress(b"{}"), zlib.compress(json.dumps(record).encode())):
+        with pytest.raises(InvalidTask):
+            ReadSpec.from_bytes(bad)
+
+
+def test_a_pinned_table_outlives_compaction_and_vacuum(tmp_path):
+    shop = Shop.open(tmp_path)
+    with shop.session:
+        old, new = shop.change(), shop.change()
+    table = PinnedTable(shop.url, "items")
+    names = {info.name for info in table.version.sstables}
+    shape = CompactionOptions(history_ms=0, task_retry_ms=1)
+    with hummock.open(shop.url, role="writer", compaction=shape, vacuum=VacuumOptions(grace_ms=0)) as store:
+        store.commit(EpochGenerator(last=store.committed_epoch).next())
+        assert store.compact(timeout=30)
+        store.vacuum()
+        assert not names & {info.name for info in store.version.sstables}
+        assert store.version.safe_epoch > old
+        for epoch in (old, new):
+            assert sorted(read(table, epoch=epoch)) == sorted(shop.history[epoch].values())
+        table.close()
+        store.vacuum()
+        left = {path.stem for path in (tmp_path / "store" / "sst").rglob("*.data")}
+        assert left == {info.name for info in store.version.sstables}
+    with pytest.raises(EpochTooOld):
+        PinnedTable(shop.url, "items", epoch=old)
+
+
+def test_what_nobody_holds_is_given_up(shop):
+    table = PinnedTable(shop.url, "items")
+    release = table._release
+    del table
+    gc.collect()
+    assert not release.alive
+
+
+def test_a_lost_lease_is_told(shop):
+    with PinnedTable(shop.url, "items") as table:
+        table._pin.is_lost = True
+        with pytest.raises(SnapshotExpired):
+            plan(table, [table.key_range], 1)
