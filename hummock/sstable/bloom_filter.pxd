@@ -47,7 +47,13 @@ cdef class BloomFilter:
 
 cdef extern from * nogil:
     """
-    #define hummock_prefetch_line(address) __builtin_prefetch(address)
+    #include <stdint.h>
+    /* without the asm the compiler takes a function that does nothing but prefetch for one without effect, and leaves
+       out what calls it */
+    static inline void hummock_prefetch_line(const void *address) {
+        __builtin_prefetch(address);
+        __asm__ volatile("" : : "r"(address));
+    }
     """
     void prefetch_line "hummock_prefetch_line"(const void* address) noexcept
 
