@@ -9,7 +9,32 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 cdef extern from * nogil:
+    """
+    #ifndef HUMMOCK_SAME_BYTES
+    #define HUMMOCK_SAME_BYTES
+    #include <stdint.h>
+    #include <string.h>
+    static inline int hummock_same_bytes(const uint8_t *a, const uint8_t *b, int64_t size) {
+        if (size > 16) return memcmp(a, b, (size_t)size) == 0;
+        if (size >= 8) {
+            uint64_t first, last, other_first, other_last;
+            memcpy(&first, a, 8); memcpy(&last, a + size - 8, 8);
+            memcpy(&other_first, b, 8); memcpy(&other_last, b + size - 8, 8);
+            return ((first ^ other_first) | (last ^ other_last)) == 0;
+        }
+        if (size >= 4) {
+            uint32_t first, last, other_first, other_last;
+            memcpy(&first, a, 4); memcpy(&last, a + size - 4, 4);
+            memcpy(&other_first, b, 4); memcpy(&other_last, b + size - 4, 4);
+            return ((first ^ other_first) | (last ^ other_last)) == 0;
+        }
+        return size <= 0 || (a[0] == b[0] && a[size >> 1] == b[size >> 1] && a[size - 1] == b[size - 1]);
+    }
+    #endif
+    """
     uint64_t __builtin_bswap64(uint64_t) noexcept
+    bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
+    # without a call where they are few, as prefixes are
 
 cdef enum:
     SPILL_MASK = 0xFFFF         # the bits of a stored epoch that count flushes; epoch.py says how
@@ -30,8 +55,7 @@ cdef inline int compare_bytes(Slice a, Slice b) noexcept nogil:
 
 
 cdef inline bint begins_with(Slice key, Slice prefix) noexcept nogil:
-    return key.size >= prefix.size and (
-        prefix.size == 0 or memcmp(key.data, prefix.data, <size_t>prefix.size) == 0)
+    return key.size >= prefix.size and same_bytes(key.data, prefix.data, prefix.size)
 
 
 cdef inline int compare_full_key(Slice a, uint64_t a_epoch, Slice b, uint64_t b_epoch) noexcept nogil:

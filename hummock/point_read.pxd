@@ -14,6 +14,7 @@ cdef enum ProbeState:
     SEEKING                             # look at the sources from `source` on
     SEEKING_NEXT                        # not in block `block_index - 1`: look whether the next one begins with the key
     NEEDS_META                          # `reader` must be opened before its filter can be asked
+    SEEKING_BLOCK                       # the file's filter lets the key be in it, near block `block_index`
     NEEDS_BLOCK                         # block `block_index` of `reader` must be at hand
     IN_BLOCK                            # `block` is at hand, to be searched
     DONE                                # `value` is the answer
@@ -28,7 +29,7 @@ cdef struct Probe:                      # one key on its way
     void* block                         # Block, borrowed from the pins, or from the cache while the GIL is kept
     CachePlace* place                   # of that block while it is borrowed from the cache; NULL: pinned
     Py_ssize_t block_index
-    Py_ssize_t row_guess                # where in the block the index lets the key stand
+    double row_share                    # how much of the block stands before the key, as the index lets it seem
     int source                          # the first of the view's sources that is not ruled out
     ProbeState state
     bint is_admitted                    # the block is to be cached, as its door said already
@@ -55,6 +56,7 @@ cdef class PointReader:
     cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
     cdef Py_ssize_t held_count
     cdef Py_ssize_t held_capacity
+    cdef bint is_borrowing              # some blocks are the cache's alone: it must not give the GIL away before `hold`
 
     cdef int start(self, Probe* probe, Slice key) noexcept nogil
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
@@ -62,7 +64,9 @@ cdef class PointReader:
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
-    cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1
+    cdef bint may_hold(self, Probe* probes, Py_ssize_t count, OpenedSstable opened, uint64_t hash) except -1
+    cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1
+    cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
     cdef int hold(self, Probe* probe) except -1         # from here on its block stays without the GIL
     cdef int hold_found(self, Probe* probes, Py_ssize_t count) except -1

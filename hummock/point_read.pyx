@@ -22,7 +22,7 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport prefetch_rows
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cache_door cimport CacheDoor
-from hummock.sstable.head_search cimport row_near
+from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
@@ -31,7 +31,7 @@ cdef extern from "Python.h":
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
-cdef Py_ssize_t SLICE_KEYS = 1024           # keys that walk together: their search takes less than 0.2 ms
+cdef Py_ssize_t SLICE_KEYS = 256           # keys that walk together: their search takes less than 0.2 ms
 
 
 @cython.freelist(8)
@@ -63,8 +63,6 @@ cdef class PointReader:
             left = 0
             for position in range(count):
                 left += probes[position].state != DONE
-            if left > 0:
-                self.hold_found(probes, count)
         if self.view.rules.count > 0:
             self.hide(probes, count)
         return 0
@@ -112,7 +110,9 @@ cdef class PointReader:
                     probes[position].value = (<SharedBufferBatch>batch).value_at(row)
                     probes[position].epoch = (<SharedBufferBatch>batch).epoch
                     probes[position].state = DONE
-        (<SharedBufferBatch>batch).count_probes(searched)
+        if searched > 0:
+            self.hold_found(probes, count)
+            (<SharedBufferBatch>batch).count_probes(searched)
         return 0
 
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
@@ -139,32 +139,58 @@ cdef class PointReader:
                     probe.state = NEEDS_META
                     continue
                 hits += 1
-                if self.may_hold(probe, <OpenedSstable>opened):
-                    probe.state = NEEDS_BLOCK
+                if probe.state == SEEKING_NEXT:
+                    self.enter_next(probe, <OpenedSstable>opened)
+                elif self.may_hold(probes, count, <OpenedSstable>opened, probe.hash):
+                    probe.state = SEEKING_BLOCK
+                    probe.block_index = (<OpenedSstable>opened).index.even_block(probe.key)
+                    (<OpenedSstable>opened).index.prefetch(probe.block_index)
                     (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
                 else:
                     probe.state, probe.source = SEEKING, number + 1
         (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
+        self.find_blocks(probes, count)
         return 0
 
-    cdef bint may_hold(self, Probe* probe, OpenedSstable opened) except -1:
-        """Whether the file may hold the key; then `block_index` is the block to look into."""
-        if probe.state == SEEKING_NEXT:
-            probe.row_guess = 0
-            return probe.block_index < opened.index.blocks and (
-                compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0)
-        if not opened.may_contain(probe.hash):
-            return False
-        probe.block_index = opened.index.find_block(probe.key, self.newest)
-        probe.row_guess = opened.index.row_guess(
-            probe.block_index, opened.index.rows[probe.block_index], probe.key)
-        return True
+    cdef bint may_hold(self, Probe* probes, Py_ssize_t count, OpenedSstable opened, uint64_t hash) except -1:
+        if opened.bloom is not None:
+            return opened.bloom.may_contain(hash)
+        self.hold_found(probes, count)
+        return opened.may_contain(hash)
+
+    cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1:
+        """Goes into block `block_index` if that begins with the key."""
+        if probe.block_index < opened.index.blocks and (
+                compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0):
+            probe.state, probe.row_share = NEEDS_BLOCK, 0
+        else:
+            probe.state, probe.source = SEEKING, probe.source + 1
+        return 0
+
+    cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept:
+        """Finds the blocks of those whose files may hold their keys; the lines of the indexes were asked for."""
+        cdef Probe* probe
+        cdef PyObject* opened
+        cdef Py_ssize_t position
+        for position in range(count):
+            probe = &probes[position]
+            if probe.state != SEEKING_BLOCK:
+                continue
+            opened = (<SstableReader>probe.reader).meta_place.value
+            if opened == NULL:          # gone while a filter of another policy was asked
+                probe.state = NEEDS_META
+                continue
+            probe.block_index = (<OpenedSstable>opened).index.find_near(probe.key, self.newest, probe.block_index)
+            probe.row_share = (<OpenedSstable>opened).index.share_before(probe.block_index, probe.key)
+            probe.state = NEEDS_BLOCK
+            (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
         """Opens the files whose filters could not be asked; their probes look at them in the next round."""
         cdef Py_ssize_t position
         for position in range(count):
             if probes[position].state == NEEDS_META:
+                self.hold_found(probes, count)
                 self.pins.append((<SstableReader>probes[position].reader).opened())
                 probes[position].state = SEEKING
         return 0
@@ -185,9 +211,11 @@ cdef class PointReader:
     cdef int hold_found(self, Probe* probes, Py_ssize_t count) except -1:
         """Holds the blocks that are still the cache's alone, before anything gives the GIL away."""
         cdef Py_ssize_t position
-        for position in range(count):
-            if probes[position].place != NULL:
-                self.hold(&probes[position])
+        if self.is_borrowing:
+            for position in range(count):
+                if probes[position].place != NULL:
+                    self.hold(&probes[position])
+            self.is_borrowing = False
         return 0
 
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
@@ -196,12 +224,12 @@ cdef class PointReader:
         cdef Py_ssize_t position
         cdef Py_ssize_t hits = 0, misses = 0
         cdef CacheDoor door = None
-        cdef dict missing = {}
+        cdef dict missing
         for position in range(count):           # first ask for blocks and rows, then look
             if probes[position].state == NEEDS_BLOCK:
                 prefetch_rows(
                     &(<SstableReader>probes[position].reader).shelf.places[probes[position].block_index],
-                    probes[position].row_guess)
+                    probes[position].row_share)
         for position in range(count):
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:
@@ -222,10 +250,12 @@ cdef class PointReader:
             return 0
         door.hits += hits
         door.misses += misses
+        self.is_borrowing = self.is_borrowing or hits > 0
         if misses == 0:
             return 0
         self.hold_found(probes, count)
         self.cold.run(self.newest)
+        missing = {}
         for position in range(count):
             if probes[position].state == NEEDS_BLOCK:
                 missing.setdefault(<SstableReader>probes[position].reader, set()).add(probes[position].block_index)
@@ -259,7 +289,7 @@ cdef class PointReader:
 
     cdef void search_plain(self, Probe* probe) noexcept nogil:
         """Reads the answer if the block's place says enough; its lines were asked for when it was found."""
-        cdef Py_ssize_t row = plain_row(probe.place, probe.row_guess, probe.key, self.newest)
+        cdef Py_ssize_t row = plain_row(probe.place, row_at(probe.row_share, probe.place.rows), probe.key, self.newest)
         if row == ELSEWHERE:
             return
         if row == NOT_HERE:
@@ -278,7 +308,8 @@ cdef class PointReader:
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 64)
             prefetch_line(<const uint8_t*>lanes[i].probe.block + 128)
         for i in range(width):
-            (<Block>lanes[i].probe.block).prefetch_row(lanes[i].probe.row_guess)
+            (<Block>lanes[i].probe.block).prefetch_row(
+                row_at(lanes[i].probe.row_share, (<Block>lanes[i].probe.block).rows))
         for i in range(width):
             lane = &lanes[i]
             lane.rows = (<Block>lane.probe.block).rows
@@ -288,7 +319,7 @@ cdef class PointReader:
                 continue
             lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
                                 lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
-            lane.row = row_near(lane.heads, lane.rows, lane.head, min(lane.probe.row_guess, lane.rows - 1))
+            lane.row = row_near(lane.heads, lane.rows, lane.head, row_at(lane.probe.row_share, lane.rows))
             (<Block>lane.probe.block).prefetch_row(lane.row)
         for i in range(width):
             self.settle(&lanes[i])

@@ -17,7 +17,7 @@ cdef struct OpenFile:           # of a run, borrowed
     void* reader                # SstableReader
     PyObject* opened            # OpenedSstable; NULL: no file of the run may hold the key
     Py_ssize_t block            # in which the key stands if it is in the file; -1: not sought yet
-    Py_ssize_t guess            # of the row there
+    double share                # of the block that stands before the key, as the index lets it seem
 
 
 cdef struct Answer:

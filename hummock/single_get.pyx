@@ -22,7 +22,7 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport CachePlace, prefetch_rows, used
 from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
-from hummock.sstable.head_search cimport row_near
+from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
@@ -127,8 +127,8 @@ cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
     prefetch_line(&places[near])
     file.block = index.find_near(key, newest, near)
     place = &places[file.block]
-    file.guess = index.row_guess(file.block, place.rows, key)
-    prefetch_rows(place, file.guess)
+    file.share = index.share_before(file.block, key)
+    prefetch_rows(place, file.share)
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
@@ -157,9 +157,9 @@ cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash
     if used(place) == NULL:
         return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, file.block, key, newest, answer)
     (<SstableReader>file.reader).door.hits += 1
-    row = plain_row(place, file.guess, key, newest)
+    row = plain_row(place, row_at(file.share, place.rows), key, newest)
     if row == ELSEWHERE:
-        row = search(place.value, file.guess, key, newest)
+        row = search(place.value, file.share, key, newest)
         if row >= 0:
             answer.value = (<Block>place.value).value_at(row)
             answer.epoch = (<Block>place.value).epoch_at(row)
@@ -197,17 +197,17 @@ cdef Py_ssize_t row_beside_cache(
     return row
 
 
-cdef Py_ssize_t search(void* block, Py_ssize_t guess, Slice key, uint64_t newest) noexcept nogil:
+cdef Py_ssize_t search(void* block, double share, Slice key, uint64_t newest) noexcept nogil:
     cdef const uint64_t* heads
-    cdef Py_ssize_t rows = (<Block>block).rows, row, prefix
+    cdef Py_ssize_t rows = (<Block>block).rows, row = row_at(share, rows), prefix
     cdef uint64_t head
-    (<Block>block).prefetch_row(guess)
+    (<Block>block).prefetch_row(row)
     heads = (<Block>block).ready_heads()
     prefix = (<Block>block).prefix.size
     if not begins_with(key, (<Block>block).prefix):
         return NOT_AT_HAND
     head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(heads, rows, head, min(guess, rows - 1))
+    row = row_near(heads, rows, head, row)
     if row == rows:
         return NOT_AT_HAND              # the key may begin the next block
     if heads[row] != head:

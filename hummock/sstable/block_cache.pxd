@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
+from hummock.sstable.head_search cimport row_at
 
 
 cdef enum:
@@ -39,8 +40,9 @@ cdef inline PyObject* used(CachePlace* place) noexcept:
     return place.value
 
 
-cdef inline void prefetch_rows(CachePlace* place, Py_ssize_t row) noexcept nogil:
-    """Asks for the block and for the lines where `row` (a guess) begins, none of which is waited for."""
+cdef inline void prefetch_rows(CachePlace* place, double share) noexcept nogil:
+    """Asks for the block and for the lines of the row before which `share` of it stands, waiting for none of them."""
+    cdef Py_ssize_t row = row_at(share, place.rows)
     cdef const uint8_t* value = <const uint8_t*>place.heads - place.values_before
     value += <Py_ssize_t>(place.value_bytes * row)
     if place.value != NULL:

@@ -16,6 +16,12 @@ cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, 
     return <Py_ssize_t>(<double>(head - first) / <double>(last - first) * <double>(rows - 1))
 
 
+cdef inline Py_ssize_t row_at(double share, Py_ssize_t rows) noexcept nogil:
+    """The row before which `share` of the rows stand: in [0, rows), 0 where there are none."""
+    cdef Py_ssize_t row = <Py_ssize_t>(share * <double>rows + 0.5)
+    return row if row < rows else max(rows - 1, 0)
+
+
 cdef inline Py_ssize_t row_near(
     const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
 ) noexcept nogil:

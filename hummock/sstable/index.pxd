@@ -38,8 +38,10 @@ cdef class SstableIndex:
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
     # `find_block`, from such a guess
 
-    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil
-    # where in the block of so many rows the key stands if keys grow evenly from its first to the next block's
+    cdef void prefetch(self, Py_ssize_t block) noexcept nogil   # of what `find_near` reads if the guess is good
+
+    cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil
+    # how much of the block stands before the key if keys grow evenly from its first to the next block's: in [0, 1]
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil

@@ -18,8 +18,9 @@ from libc.string cimport memcmp, memcpy
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
-from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of
+from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 from hummock.sstable.head_search cimport row_near
 
@@ -162,13 +163,12 @@ cdef class SstableIndex:
 
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
-        cdef int order = memcmp(user_key.data, self.prefix.data, <size_t>shared) if shared > 0 else 0
         cdef Py_ssize_t low, high
         cdef uint64_t head
-        if order < 0 or (order == 0 and user_key.size < self.prefix.size):
+        if not same_bytes(user_key.data, self.prefix.data, shared):
+            return 0 if memcmp(user_key.data, self.prefix.data, <size_t>shared) < 0 else self.blocks - 1
+        if user_key.size < self.prefix.size:
             return 0
-        if order > 0:
-            return self.blocks - 1
         head = head_of(user_key.data + shared, user_key.size - shared)
         low = row_near(self.heads, self.blocks, head, guess)        # the first block whose head is not below
         high = low
@@ -179,17 +179,19 @@ cdef class SstableIndex:
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
 
-    cdef Py_ssize_t row_guess(self, Py_ssize_t block, Py_ssize_t rows, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1, guess
+    cdef void prefetch(self, Py_ssize_t block) noexcept nogil:
+        prefetch_line(&self.heads[block])
+
+    cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil:
+        cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1
         cdef uint64_t head, first = self.heads[block], gap
         if user_key.size < shared or other < 0:
-            return rows >> 1
+            return 0.5
         head = head_of(user_key.data + shared, user_key.size - shared)
         gap = self.heads[other] - first if other > block else first - self.heads[other]
         if head <= first or gap == 0:
-            return 0 if gap > 0 else rows >> 1
-        guess = <Py_ssize_t>(<double>(head - first) / <double>gap * <double>rows + 0.5) if head - first < gap else rows
-        return guess if guess < rows else max(rows - 1, 0)
+            return 0 if gap > 0 else 0.5
+        return <double>(head - first) / <double>gap if head - first < gap else 1
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high

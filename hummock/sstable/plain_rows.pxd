@@ -1,9 +1,8 @@
 """Search in a cached block by what its place says, where rows are so alike that nothing else need be read."""
 
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp
 
-from hummock.key cimport Slice, head_of
+from hummock.key cimport Slice, head_of, same_bytes
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.head_search cimport row_near
 
@@ -20,16 +19,16 @@ cdef inline Py_ssize_t plain_row(CachePlace* place, Py_ssize_t guess, Slice key,
     cdef Py_ssize_t rows = place.rows, prefix = place.prefix_size, each = place.each_suffix, row
     cdef uint64_t head
     if not place.is_plain or key.size != prefix + each or place.epoch > newest or (
-            memcmp(key.data, place.prefix, <size_t>prefix) != 0):
+            not same_bytes(key.data, place.prefix, prefix)):
         return ELSEWHERE
     head = head_of(key.data + prefix, each)
-    row = row_near(place.heads, rows, head, min(guess, rows - 1))
+    row = row_near(place.heads, rows, head, guess)
     if row == rows:
         return rows
     if place.heads[row] != head:
         return NOT_HERE
-    if each > 8 and memcmp(plain_value(place, 0).data - (rows - row) * each + 8, key.data + prefix + 8,
-                           <size_t>(each - 8)) != 0:
+    if each > 8 and not same_bytes(
+            plain_value(place, 0).data - (rows - row) * each + 8, key.data + prefix + 8, each - 8):
         return ELSEWHERE
     return row
 
