@@ -143,7 +143,7 @@ cdef class PointReader:
                     self.enter_next(probe, <OpenedSstable>opened)
                 elif self.may_hold(probes, count, <OpenedSstable>opened, probe.hash):
                     probe.state = SEEKING_BLOCK
-                    probe.block_index = (<OpenedSstable>opened).index.even_block(probe.key)
+                    probe.block_index = <Py_ssize_t>(<OpenedSstable>opened).index.even_place(probe.key)
                     (<OpenedSstable>opened).index.prefetch(probe.block_index)
                     (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
                 else:

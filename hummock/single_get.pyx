@@ -19,8 +19,7 @@ from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport CachePlace, prefetch_rows, used
-from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.block_cache cimport CachePlace, CacheShelf, prefetch_rows, used
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.index cimport SstableIndex
@@ -121,12 +120,14 @@ cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash,
 cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
     """Finds the block and asks for the lines of the row."""
     cdef SstableIndex index = (<OpenedSstable>file.opened).index
-    cdef CachePlace* places = (<SstableReader>file.reader).shelf.places
+    cdef CacheShelf shelf = (<SstableReader>file.reader).shelf
     cdef CachePlace* place
-    cdef Py_ssize_t near = index.even_block(key)
-    prefetch_line(&places[near])
+    cdef double even = index.even_place(key)
+    cdef Py_ssize_t near = <Py_ssize_t>even
+    shelf.prefetch_near(near, even - <double>near)
+    shelf.prefetch(near)
     file.block = index.find_near(key, newest, near)
-    place = &places[file.block]
+    place = &shelf.places[file.block]
     file.share = index.share_before(file.block, key)
     prefetch_rows(place, file.share)
 

@@ -77,6 +77,11 @@ cdef class CacheShelf:
     cdef readonly Py_ssize_t size
     cdef CachePlace* places             # `size` of them, of a slab
     cdef CacheNode* nodes               # of each; owned
+    cdef uint32_t* nearby               # of each block's heads, in 8 bytes from `base`, even if it has gone; 0: not known
+    cdef const uint8_t* base
+    cdef Py_ssize_t rows                # of the largest block that came, as are the next two
+    cdef Py_ssize_t values_before
+    cdef float value_bytes
 
     cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
         return used(&self.places[index])
@@ -84,5 +89,15 @@ cdef class CacheShelf:
     cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
         prefetch_line(&self.places[index])
 
+    cdef inline void prefetch_near(self, Py_ssize_t index, double share) noexcept nogil:
+        """Asks for the row before which `share` of the block stands, if blocks are much alike."""
+        cdef const uint8_t* heads = self.base + 8 * <Py_ssize_t>self.nearby[index]
+        cdef Py_ssize_t row = row_at(share, self.rows)
+        if self.nearby[index] > 0:
+            prefetch_line(heads + 8 * row)
+            prefetch_lines(heads - self.values_before + <Py_ssize_t>(self.value_bytes * row), self.value_bytes)
+
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown)
     # `shown` says what stands in the value; it may be NULL
+
+    cdef void note(self, Py_ssize_t index, const CachePlace* shown) noexcept

@@ -13,7 +13,7 @@ Everything here runs under the GIL, and never releases it half way.
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -22,6 +22,8 @@ from hummock.slabs cimport slab_give, slab_idle, slab_take
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
+
+cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `nearby` reaches
 
 cdef enum:
     IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
@@ -93,7 +95,8 @@ cdef class CacheShelf:
         self.cache = cache
         self.places = <CachePlace*>slab_take(places * sizeof(CachePlace))
         self.nodes = <CacheNode*>calloc(places, sizeof(CacheNode))
-        if self.places == NULL or self.nodes == NULL:
+        self.nearby = <uint32_t*>calloc(places, sizeof(uint32_t))
+        if self.places == NULL or self.nodes == NULL or self.nearby == NULL:
             raise MemoryError
         self.size = size
         memset(self.places, 0, places * sizeof(CachePlace))
@@ -107,6 +110,7 @@ cdef class CacheShelf:
                 self.cache.remove(&self.nodes[index])
         slab_give(<uint8_t*>self.places, max(self.size, 1) * sizeof(CachePlace))
         free(self.nodes)
+        free(self.nearby)
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown):
         cdef CachePlace* place = &self.places[index]
@@ -117,6 +121,7 @@ cdef class CacheShelf:
         memset(place, 0, sizeof(CachePlace))
         if shown != NULL:
             place[0] = shown[0]
+            self.note(index, shown)
         place.value, place.was_used, node.bytes = <PyObject*>value, False, bytes_
         self.cache.link(node)
         self.cache.used_bytes += bytes_
@@ -125,6 +130,15 @@ cdef class CacheShelf:
         if self.cache.lender is not None:
             self.cache.lender.shrink()
         self.cache.shrink()
+
+    cdef void note(self, Py_ssize_t index, const CachePlace* shown) noexcept:
+        cdef const uint8_t* heads = <const uint8_t*>shown.heads
+        if self.base == NULL:
+            self.base = heads - NEARBY_BYTES // 2
+        self.nearby[index] = <uint32_t>((heads - self.base) >> 3) if (
+            heads > self.base and heads - self.base < NEARBY_BYTES) else 0
+        if shown.rows > self.rows:          # the last block of a file is short
+            self.rows, self.values_before, self.value_bytes = shown.rows, shown.values_before, shown.value_bytes
 
     def __setitem__(self, Py_ssize_t index, sized):
         """Caches `sized = (object, bytes)` at `index`, in the place of what stood there."""

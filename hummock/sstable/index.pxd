@@ -34,7 +34,8 @@ cdef class SstableIndex:
     # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
     # entry that is not in that block at or after the target is the first one of the next block
 
-    cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil     # near that block if keys grow evenly
+    cdef double even_place(self, Slice user_key) noexcept nogil
+    # that block if keys grow evenly, and as its fraction how much of it stands before the key
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
     # `find_block`, from such a guess
 

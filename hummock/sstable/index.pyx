@@ -147,9 +147,9 @@ cdef class SstableIndex:
         self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
-        return self.find_near(user_key, epoch, self.even_block(user_key))
+        return self.find_near(user_key, epoch, <Py_ssize_t>self.even_place(user_key))
 
-    cdef Py_ssize_t even_block(self, Slice user_key) noexcept nogil:
+    cdef double even_place(self, Slice user_key) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size
         cdef uint64_t head
         if user_key.size < shared:
@@ -159,7 +159,7 @@ cdef class SstableIndex:
             return 0
         if head >= self.last_head:
             return self.blocks - 1
-        return <Py_ssize_t>(<double>(head - self.first_head) * self.blocks_per_head)
+        return <double>(head - self.first_head) * self.blocks_per_head
 
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size
