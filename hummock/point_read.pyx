@@ -19,8 +19,8 @@ from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport prefetch_rows
-from hummock.sstable.bloom_filter cimport prefetch_line
+from hummock.sstable.block_cache cimport want_rows
+from hummock.sstable.early_lines cimport Lines, ask, prefetch_line, want
 from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
@@ -119,8 +119,10 @@ cdef class PointReader:
         cdef Probe* probe
         cdef PyObject* opened
         cdef Py_ssize_t position, hits = 0
+        cdef Lines lines
         if (<SortedRun>run).min_epoch > self.newest:
             return 0
+        lines.count = 0
         for position in range(count):           # first ask for the lines of the filters, then look at them
             probe = &probes[position]
             if probe.state == SEEKING and probe.source <= number:
@@ -128,7 +130,8 @@ cdef class PointReader:
                 if count > 1 and probe.reader != NULL:
                     opened = (<SstableReader>probe.reader).meta_place.value
                     if opened != NULL and (<OpenedSstable>opened).bloom is not None:
-                        (<OpenedSstable>opened).bloom.prefetch(probe.hash)
+                        want(&lines, (<OpenedSstable>opened).bloom.line_of(probe.hash))
+        ask(&lines)
         for position in range(count):
             probe = &probes[position]
             if (probe.state == SEEKING and probe.source <= number and probe.reader != NULL) or (
@@ -144,11 +147,12 @@ cdef class PointReader:
                 elif self.may_hold(probes, count, <OpenedSstable>opened, probe.hash):
                     probe.state = SEEKING_BLOCK
                     probe.block_index = <Py_ssize_t>(<OpenedSstable>opened).index.even_place(probe.key)
-                    (<OpenedSstable>opened).index.prefetch(probe.block_index)
-                    (<SstableReader>probe.reader).shelf.prefetch(probe.block_index)
+                    want(&lines, (<OpenedSstable>opened).index.heads + probe.block_index)
+                    want(&lines, (<SstableReader>probe.reader).shelf.places + probe.block_index)
                 else:
                     probe.state, probe.source = SEEKING, number + 1
         (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
+        ask(&lines)
         self.find_blocks(probes, count)
         return 0
 
@@ -225,11 +229,14 @@ cdef class PointReader:
         cdef Py_ssize_t hits = 0, misses = 0
         cdef CacheDoor door = None
         cdef dict missing
+        cdef Lines lines
+        lines.count = 0
         for position in range(count):           # first ask for blocks and rows, then look
             if probes[position].state == NEEDS_BLOCK:
-                prefetch_rows(
-                    &(<SstableReader>probes[position].reader).shelf.places[probes[position].block_index],
+                want_rows(
+                    &lines, &(<SstableReader>probes[position].reader).shelf.places[probes[position].block_index],
                     probes[position].row_share)
+        ask(&lines)
         for position in range(count):
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:

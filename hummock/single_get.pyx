@@ -19,8 +19,9 @@ from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport CachePlace, CacheShelf, prefetch_rows, used
+from hummock.sstable.block_cache cimport CachePlace, CacheShelf, used, want_rows
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
+from hummock.sstable.early_lines cimport Lines, ask, want
 from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
@@ -124,12 +125,16 @@ cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
     cdef CachePlace* place
     cdef double even = index.even_place(key)
     cdef Py_ssize_t near = <Py_ssize_t>even
-    shelf.prefetch_near(near, even - <double>near)
-    shelf.prefetch(near)
+    cdef Lines lines
+    lines.count = 0
+    shelf.want_near(&lines, near, even - <double>near)
+    want(&lines, &shelf.places[near])
+    ask(&lines)
     file.block = index.find_near(key, newest, near)
     place = &shelf.places[file.block]
     file.share = index.share_before(file.block, key)
-    prefetch_rows(place, file.share)
+    want_rows(&lines, place, file.share)
+    ask(&lines)
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:

@@ -14,7 +14,7 @@ from hummock.iterator.base cimport Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_cache cimport CachePlace
-from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
+from hummock.sstable.early_lines cimport Lines, ask, want, want_value
 from hummock.sstable.block_layout cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
@@ -257,22 +257,25 @@ cdef class Block:
     cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
         cdef const uint8_t* value
+        cdef Lines lines
+        lines.count = 0
         row = row if row < self.rows else self.rows - 1
         value = self.values + (row * self.each_value if self.each_value else <Py_ssize_t>(self.value_bytes * row))
-        prefetch_line(heads + row)          # of no heads yet: nothing is read, wherever it points
-        prefetch_lines(value, self.value_bytes)
+        want(&lines, heads + row)          # of no heads yet: nothing is read, wherever it points
+        want_value(&lines, value, self.value_bytes)
         if self.each_value == 0:
-            prefetch_line(self.value_offsets + row)
+            want(&lines, self.value_offsets + row)
         if self.each_suffix == 0:
-            prefetch_line(self.suffix_offsets + row)
+            want(&lines, self.suffix_offsets + row)
         if self.longest_suffix > 8:
-            prefetch_line(self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
+            want(&lines, self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
         if self.prefix.size > NEAR_BYTES:
-            prefetch_line(self.prefix.data)
+            want(&lines, self.prefix.data)
         if not self.one_epoch:
-            prefetch_line(self.epochs + row)
+            want(&lines, self.epochs + row)
         if self.tombstones != NULL:
-            prefetch_line(self.tombstones + (row >> 3))
+            want(&lines, self.tombstones + (row >> 3))
+        ask(&lines)
 
     cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil:
         cdef Slice suffix = self.suffix_at(row)

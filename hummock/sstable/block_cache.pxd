@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from hummock.sstable.bloom_filter cimport prefetch_line, prefetch_lines
+from hummock.sstable.early_lines cimport Lines, prefetch_line, want, want_value
 from hummock.sstable.head_search cimport row_at
 
 
@@ -40,18 +40,17 @@ cdef inline PyObject* used(CachePlace* place) noexcept:
     return place.value
 
 
-cdef inline void prefetch_rows(CachePlace* place, double share) noexcept nogil:
-    """Asks for the block and for the lines of the row before which `share` of it stands, waiting for none of them."""
+cdef inline void want_rows(Lines* lines, CachePlace* place, double share) noexcept nogil:
+    """The block, and the row before which `share` of it stands."""
     cdef Py_ssize_t row = row_at(share, place.rows)
-    cdef const uint8_t* value = <const uint8_t*>place.heads - place.values_before
-    value += <Py_ssize_t>(place.value_bytes * row)
     if place.value != NULL:
-        prefetch_line(place.heads + row)
-        prefetch_lines(value, place.value_bytes)
+        want(lines, place.heads + row)
+        want_value(lines, <const uint8_t*>place.heads - place.values_before + <Py_ssize_t>(place.value_bytes * row),
+                   place.value_bytes)
         if not place.is_plain:
-            prefetch_line(place.value)
-            prefetch_line(<const uint8_t*>place.value + 64)
-            prefetch_line(<const uint8_t*>place.value + 128)
+            want(lines, place.value)
+            want(lines, <const uint8_t*>place.value + 64)
+            want(lines, <const uint8_t*>place.value + 128)
 
 
 cdef class BlockCache:
@@ -89,13 +88,13 @@ cdef class CacheShelf:
     cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
         prefetch_line(&self.places[index])
 
-    cdef inline void prefetch_near(self, Py_ssize_t index, double share) noexcept nogil:
-        """Asks for the row before which `share` of the block stands, if blocks are much alike."""
+    cdef inline void want_near(self, Lines* lines, Py_ssize_t index, double share) noexcept nogil:
+        """The row before which `share` of the block stands, if blocks are much alike."""
         cdef const uint8_t* heads = self.base + 8 * <Py_ssize_t>self.nearby[index]
         cdef Py_ssize_t row = row_at(share, self.rows)
         if self.nearby[index] > 0:
-            prefetch_line(heads + 8 * row)
-            prefetch_lines(heads - self.values_before + <Py_ssize_t>(self.value_bytes * row), self.value_bytes)
+            want(lines, heads + 8 * row)
+            want_value(lines, heads - self.values_before + <Py_ssize_t>(self.value_bytes * row), self.value_bytes)
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown)
     # `shown` says what stands in the value; it may be NULL

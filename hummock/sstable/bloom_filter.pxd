@@ -3,6 +3,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.sstable.early_lines cimport prefetch_line
+
 cdef extern from * nogil:
     """
     #ifndef HUMMOCK_BLOOM
@@ -41,30 +43,8 @@ cdef class BloomFilter:
     cdef inline bint may_contain(self, uint64_t hash) noexcept nogil:   # False: no such key was added
         return bloom_has(self.words + 8 * bloom_block(hash, self.blocks), hash, self.probes)
 
-    cdef inline void prefetch(self, uint64_t hash) noexcept nogil:      # of the line that `may_contain` reads
-        prefetch_line(self.words + 8 * bloom_block(hash, self.blocks))
+    cdef inline const void* line_of(self, uint64_t hash) noexcept nogil:        # that `may_contain` reads
+        return self.words + 8 * bloom_block(hash, self.blocks)
 
-
-cdef extern from * nogil:
-    """
-    #include <stdint.h>
-    /* without the asm the compiler takes a function that does nothing but prefetch for one without effect, and leaves
-       out what calls it */
-    static inline void hummock_prefetch_line(const void *address) {
-        __builtin_prefetch(address);
-        __asm__ volatile("" : : "r"(address));
-    }
-    """
-    void prefetch_line "hummock_prefetch_line"(const void* address) noexcept
-
-
-cdef enum:
-    EARLY_LINES = 4         # of one value: what follows them the processor sees coming
-
-
-cdef inline void prefetch_lines(const uint8_t* data, float size) noexcept nogil:
-    cdef const uint8_t* end = data + (<Py_ssize_t>size if size < 64 * EARLY_LINES else 64 * EARLY_LINES)
-    while data < end:
-        prefetch_line(data)
-        data += 64
-    prefetch_line(end - 1)
+    cdef inline void prefetch(self, uint64_t hash) noexcept nogil:
+        prefetch_line(self.line_of(hash))

@@ -39,8 +39,6 @@ cdef class SstableIndex:
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
     # `find_block`, from such a guess
 
-    cdef void prefetch(self, Py_ssize_t block) noexcept nogil   # of what `find_near` reads if the guess is good
-
     cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil
     # how much of the block stands before the key if keys grow evenly from its first to the next block's: in [0, 1]
 

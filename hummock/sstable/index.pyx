@@ -20,7 +20,6 @@ from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
-from hummock.sstable.bloom_filter cimport prefetch_line
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 from hummock.sstable.head_search cimport row_near
 
@@ -178,9 +177,6 @@ cdef class SstableIndex:
             high = self.blocks                      # many equal heads: let the whole comparison find the end
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
-
-    cdef void prefetch(self, Py_ssize_t block) noexcept nogil:
-        prefetch_line(&self.heads[block])
 
     cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size, other = block + 1 if block + 1 < self.blocks else block - 1
