@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STORES = "file:///tmp/"
+SPARK = 'spark_session("local[2]")'
 BUCKET = "s3://bucket/prefix?endpoint=http://127.0.0.1:9000&path_style=true"
 
 
@@ -74,10 +75,14 @@ def test_example_runs_and_gives_what_its_comments_state(
     source = source.replace(STORES, f"{tmp_path.as_uri()}/")
     if BUCKET in source:
         source = source.replace(BUCKET, request.getfixturevalue("bucket_url"))
+    if SPARK in source:
+        source = source.replace(SPARK, "spark_session_of_the_tests")
     stating = _Stating(source)
     tree = stating.visit(ast.parse(source))
     assert stating.stated, "no comment states a value"
     names: dict[str, Any] = {"check": check, "Decimal": Decimal}
+    if "spark_session_of_the_tests" in source:
+        names["spark_session_of_the_tests"] = request.getfixturevalue("spark")
     try:
         exec(compile(tree, "example", "exec"), names)
     finally:
