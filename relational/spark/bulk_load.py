@@ -18,7 +18,7 @@ from hummock.spark.jobs import run_job, slots
 from hummock.sstable.info import SstableInfo
 from relational.errors import RelationalError
 from relational.spark.frame_columns import FrameColumns
-from relational.spark.load_encoder import ENCODED, PARTITION, RANKED, encode_rows
+from relational.spark.load_encoder import MESSAGES, PARTITION, encode_rows
 from relational.spark.load_spec import LoadPart, LoadSpec
 from relational.spark.load_writer import ANSWER, write_rows
 
@@ -61,7 +61,7 @@ def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
     told = spec.to_bytes()
     encode = partial(encode_rows, installed_version(), told)
     written = (frame.select(*columns.selected)
-               .mapInArrow(encode, RANKED if spec.needs_ranks else ENCODED)
+               .mapInArrow(encode, MESSAGES)
                .repartitionById(spec.partitions, PARTITION)
                .mapInArrow(partial(write_rows, told), ANSWER))
     rows = run_job(frame.sparkSession, written.collect, name=name, is_cancelled=is_cancelled, on_progress=on_progress)

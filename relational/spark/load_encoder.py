@@ -17,17 +17,18 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.errors import RelationalError
 from relational.spark.load_spec import LoadSpec
-from relational.spark.row_sorter import Accounts
+from relational.spark.row_packer import RowPacker
 from relational.table.row_serde import RowSerde
 
-ENCODED = "part int, key binary, value binary"
-RANKED = f"{ENCODED}, rank bigint"
-PARTITION, KEY, VALUE, RANK = "part", "key", "value", "rank"
+PARTITION = "part"
+MESSAGES = f"{PARTITION} int, message binary"
+MESSAGE_BYTES = 512 << 10       # to one partition, about
+WAITING_BYTES = 16 << 20        # in one task, where that makes them smaller
 RANK_BITS = 36          # of a rank count the rows of a task; the others its place
 
 
 def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ENCODED, or of RANKED where duplicates are told apart by their places in the frame."""
+    """Rows of MESSAGES: what a RowPacker makes of the rows, and an account for each partition."""
     prepare_process()
     encoder = RowEncoder(LoadSpec.from_bytes(spec))
     if version != installed_version():
@@ -35,10 +36,13 @@ def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) ->
         return
     try:
         for batch in batches:
-            yield encoder.encode(batch)
+            encoder.encode(batch)
+            if encoder.is_full:
+                yield encoder.messages()
     except (RelationalError, ValueError) as error:
         yield encoder.refused(f"{type(error).__name__}: {error}")
         return
+    yield encoder.messages()
     yield encoder.accounts()
 
 
@@ -47,28 +51,34 @@ class RowEncoder:
 
     def __init__(self, spec: LoadSpec):
         self._spec, self._serde = spec, RowSerde(spec.table)
-        self._accounts = Accounts(spec.partitions)
+        self._packer = RowPacker(spec.partitions, spec.needs_ranks)
+        self._room_bytes = min(WAITING_BYTES, spec.partitions * MESSAGE_BYTES)
         self._rows = 0
         vnodes = np.arange(spec.table.vnode_count)
         firsts = [spec.first_vnode(partition) for partition in range(spec.partitions)]
         self._partition_of = (np.searchsorted(firsts, vnodes, side="right") - 1).astype(np.int32)
 
-    def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """RelationalError or ValueError for rows that the table cannot hold."""
+    def encode(self, batch: pa.RecordBatch) -> None:
+        """The rows wait for `messages`. RelationalError or ValueError for rows that the table cannot hold."""
         chunk = self._chunk(batch)
         keys, vnodes = self._serde.keys_of(chunk)
-        values, partitions = self._serde.values_of(chunk), self._partition_of[vnodes]
-        self._accounts.count(keys, values, partitions)
-        return self._batch(pa.array(partitions), keys.to_arrow(), values.to_arrow(), self._ranks(len(keys)))
+        self._packer.add(keys, self._serde.values_of(chunk), self._partition_of[vnodes], self._ranks(len(keys)))
+
+    @property
+    def is_full(self) -> bool:
+        return self._packer.nbytes >= self._room_bytes
+
+    def messages(self) -> pa.RecordBatch:
+        """All rows that wait."""
+        return sent(*self._packer.take())
 
     def accounts(self) -> pa.RecordBatch:
-        """A row without a key for each partition."""
-        told = self._accounts.rows()
-        return self._unkeyed(range(len(told)), told)
+        """What was sent to each partition."""
+        return sent(range(self._spec.partitions), self._packer.accounts())
 
     def refused(self, reason: str) -> pa.RecordBatch:
-        """A row without a key by which the load ends."""
-        return self._unkeyed([0], [f"{reason:<17}".encode()])    # longer than an account
+        """The load ends."""
+        return sent([0], [RowPacker.refusal(reason)])
 
     def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
         table, rows = self._spec.table, batch.num_rows
@@ -87,18 +97,10 @@ class RowEncoder:
         ranks = (np.int64(_task_place()) << RANK_BITS) + places + 1
         return ranks if self._spec.on_duplicate == "last" else np.iinfo(np.int64).max - ranks
 
-    def _unkeyed(self, partitions: Sequence[int], values: Sequence[bytes]) -> pa.RecordBatch:
-        count = len(values)
-        ranks = np.zeros(count, np.int64) if self._spec.needs_ranks else None
-        return self._batch(pa.array(partitions, pa.int32()), pa.array([b""] * count, pa.binary()),
-                           pa.array(values, pa.binary()), ranks)
 
-    def _batch(self, partitions: pa.Array, keys: pa.Array, values: pa.Array,
-               ranks: np.ndarray | None) -> pa.RecordBatch:
-        columns = {PARTITION: partitions, KEY: keys, VALUE: values}
-        if ranks is not None:
-            columns[RANK] = pa.array(ranks)
-        return pa.record_batch(columns)
+def sent(partitions: Sequence[int], messages: Sequence[bytes]) -> pa.RecordBatch:
+    """Rows of MESSAGES."""
+    return pa.record_batch({PARTITION: pa.array(partitions, pa.int32()), "message": pa.array(messages, pa.binary())})
 
 
 def constant(column: ColumnCatalog, rows: int) -> Column:

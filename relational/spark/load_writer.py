@@ -78,9 +78,8 @@ class PartitionWriter:
             yield self
 
     def add(self, batch: pa.RecordBatch) -> None:
-        _, keys, values, *ranks = batch.columns
         before = self._sorter.nbytes
-        self._sorter.add(keys, values, ranks[0].to_numpy() if ranks else None)
+        self._sorter.add(batch.column(1))
         self._bytes_in += self._sorter.nbytes - before
         if self._sorter.nbytes >= self._memory_bytes:
             self._spill()
@@ -95,7 +94,7 @@ class PartitionWriter:
     def _written(self) -> LoadPart:
         sorter, spec = self._sorter, self._spec
         if sorter.refusals:
-            raise _Refused(sorter.refusals[0].decode().strip())
+            raise _Refused(sorter.refusals[0])
         self._check_received()
         if self._runs and sorter.rows:
             self._spill()

@@ -1,23 +1,23 @@
 """The rows of one partition, sorted where they stand."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator
 from hummock.key cimport Slice
 from relational.table.key_order cimport KeyItem
 
-cdef struct RowColumns:         # one batch as it came; the sorter holds its columns
-    const int32_t* key_offsets
+cdef struct RowColumns:         # one message as it came; the sorter holds it
+    const uint32_t* key_ends    # the end of the row before stands at -1
     const uint8_t* key_data
-    const int32_t* value_offsets
+    const uint32_t* value_ends
     const uint8_t* value_data
-    const int64_t* ranks        # NULL: rows have none
+    const uint64_t* ranks       # NULL: rows have none
 
 
 cdef class RowSorter:
     cdef RowColumns* batches
     cdef Py_ssize_t batch_count, batch_room
-    cdef list held              # what keeps the memory of each batch
+    cdef list held              # what keeps the memory of each message
     cdef KeyItem* items         # of each row: its row is batch << 32 | row in the batch
     cdef Py_ssize_t room
     cdef readonly Py_ssize_t rows
@@ -32,8 +32,9 @@ cdef class RowSorter:
     cdef readonly list refusals             # what senders said that do not go on
 
     cdef int reserve(self, Py_ssize_t rows) except -1
-    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) except -1 nogil
-    cdef int hear(self, Slice told) except -1 nogil
+    cdef int receive(self, Slice message) except -1
+    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil
+    cdef int hear(self, Slice told) except -1
     cdef Slice key_of(self, int64_t row) noexcept nogil
     cdef Slice value_of(self, int64_t row) noexcept nogil
     cdef uint64_t rank_of(self, int64_t row) noexcept nogil
@@ -49,8 +50,3 @@ cdef class SortedRows(HummockIterator):
     cdef bint by_rank
 
     cdef int settle(self) noexcept nogil
-
-
-cdef class Accounts:
-    cdef uint64_t[:, ::1] told      # rows and content of each partition
-    cdef object table

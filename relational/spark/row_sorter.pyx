@@ -1,23 +1,23 @@
 """RowSorter: encoded rows of one partition in whatever order they come, given back by key, each key once.
 
-Rows stay in the memory in which they arrived: what is sorted are their numbers beside the first bytes of their keys.
-Of rows with one key the one of the highest rank stays. Senders tell, in rows without a key, how many rows of what
-content each of them has sent here, so that one that was lost or came twice on its way is noticed; or, in other than 16
-bytes, why they do not go on.
+Rows stay in the messages in which they arrived: what is sorted are their numbers beside the first bytes of their keys.
+Of rows with one key the one of the highest rank stays. Senders tell how many rows of what content each of them has sent
+here, so that one that was lost or came twice on its way is noticed; or why they do not go on.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
 from hummock.binary_column cimport BinaryColumn
-from hummock.checksum cimport hash64
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of
 from hummock.key cimport Slice, compare_bytes, head_of
+from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
 from relational.table.key_order cimport KeyItem, item_of, sort_items
 
+from hummock.errors import Corruption
 from hummock.load import PLACEHOLDER
 
 cdef extern from * nogil:
@@ -27,25 +27,26 @@ cdef extern from * nogil:
     void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
 cdef enum:
-    TOLD_BYTES = 16             # of a sender's account: rows and content, both u64 of this machine's order
     SHOWN_KEYS = 10             # of duplicates
     AHEAD = 12                  # rows whose bytes are fetched before they are asked for
 cdef int64_t ROW_MASK = 0xFFFFFFFF
 cdef uint64_t PLACE_HOLDER = PLACEHOLDER
-cdef uint64_t SPREAD = 0x9E3779B97F4A7C15     # odd, so that nothing is lost by it
-
-
-cdef inline uint64_t content_of(Slice key, Slice value) noexcept nogil:
-    """A number of the row that no swap of bytes between key and value leaves as it is."""
-    return hash64(key.data, key.size) * SPREAD + hash64(value.data, value.size)
 
 
 cdef Slice key_source(void* owner, int64_t row) noexcept nogil:
     cdef RowColumns* batch = <RowColumns*>owner + (row >> 32)
     cdef Py_ssize_t at = row & ROW_MASK
     cdef Slice out
-    out.data, out.size = batch.key_data + batch.key_offsets[at], batch.key_offsets[at + 1] - batch.key_offsets[at]
+    out.data, out.size = batch.key_data + batch.key_ends[at - 1], batch.key_ends[at] - batch.key_ends[at - 1]
     return out
+
+
+cdef bint ascend(const uint32_t* ends, Py_ssize_t rows) noexcept nogil:
+    cdef bint falls = False
+    cdef Py_ssize_t row
+    for row in range(rows):
+        falls |= ends[row] < ends[row - 1]
+    return not falls
 
 
 cdef class RowSorter:
@@ -57,32 +58,16 @@ cdef class RowSorter:
         free(self.batches)
         free(self.items)
 
-    def add(self, keys, values, ranks=None) -> None:
-        """Rows of a batch: Arrow binary arrays, and int64 ranks where duplicates are told apart. A row whose key is
-        empty is a sender's account.
-        """
-        cdef BinaryColumn of_keys = BinaryColumn.from_arrow(keys), of_values = BinaryColumn.from_arrow(values)
-        cdef const int64_t[::1] view
-        cdef RowColumns* batch
-        if len(of_keys) != len(of_values) or of_keys.null_count or of_values.null_count:
-            raise ValueError("rows have a key and a value each")
-        if len(of_keys) == 0:
-            return
-        self.reserve(len(of_keys))
-        batch = self.batches + self.batch_count
-        batch.key_offsets, batch.key_data = of_keys.offsets, of_keys.data
-        batch.value_offsets, batch.value_data = of_values.offsets, of_values.data
-        batch.ranks = NULL
-        numbers = None
-        if ranks is not None:
-            numbers = np.ascontiguousarray(ranks, np.int64)
-            view = numbers
-            batch.ranks = &view[0]
-        self.held.append((of_keys, of_values, numbers))
-        self.nbytes += of_keys.nbytes + of_values.nbytes
-        with nogil:
-            self.take(self.batch_count, of_keys.rows)
-        self.batch_count += 1
+    def add(self, messages) -> None:
+        """What came: an Arrow array of messages of a RowPacker. Corruption for bytes that are none."""
+        cdef BinaryColumn column = BinaryColumn.from_arrow(messages)
+        cdef Py_ssize_t at
+        if column.null_count:
+            raise Corruption("a message", "its column", "bytes", None)
+        self.held.append(column)
+        self.nbytes += column.nbytes
+        for at in range(column.rows):
+            self.receive(column.at(at))
 
     def sort(self, by_rank=False) -> SortedRows:
         """All rows so far by key, those that give way counted; they stay here until `clear`.
@@ -123,31 +108,64 @@ cdef class RowSorter:
             self.items, self.room = <KeyItem*>grown, 2 * (self.rows + rows)
         return 0
 
-    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) except -1 nogil:
-        cdef Py_ssize_t at
-        cdef int64_t number
-        cdef Slice key
-        for at in range(rows):
-            number = (<int64_t>batch << 32) | at
-            key = self.key_of(number)
-            if key.size == 0:
-                self.hear(self.value_of(number))
-                continue
-            self.content += content_of(key, self.value_of(number))
-            self.counted += 1
-            self.items[self.rows].row = number
-            self.rows += 1
+    cdef int receive(self, Slice message) except -1:
+        """The ends of keys and values move to where they are aligned; all else stays where it is."""
+        cdef uint32_t head[2]
+        cdef Py_ssize_t rows, by_row, words
+        cdef RowColumns* batch
+        cdef uint64_t[::1] ends
+        cdef uint32_t* key_ends
+        if message.size < HEAD_BYTES:
+            raise Corruption("a message", "its size", f"{HEAD_BYTES} bytes or more", message.size)
+        memcpy(head, message.data, HEAD_BYTES)
+        if head[0] == ACCOUNT or head[0] == REFUSAL:
+            return self.hear(message)
+        rows, by_row = head[0], 16 if head[1] else 8
+        if message.size < HEAD_BYTES + by_row * rows or rows == 0:
+            raise Corruption("a message", "its size", f"{HEAD_BYTES + by_row * rows} bytes or more", message.size)
+        self.reserve(rows)
+        words = rows + 1 + (rows if head[1] else 0)         # of 8 bytes: a zero and the ends of both, then the ranks
+        held = np.zeros(words, np.uint64)
+        ends = held
+        batch = self.batches + self.batch_count
+        key_ends = <uint32_t*>&ends[0]
+        memcpy(key_ends + 1, message.data + HEAD_BYTES, <size_t>(4 * rows))
+        memcpy(key_ends + rows + 2, message.data + HEAD_BYTES + 4 * rows, <size_t>(4 * rows))
+        batch.key_ends, batch.value_ends, batch.ranks = key_ends + 1, key_ends + rows + 2, NULL
+        if head[1]:
+            memcpy(&ends[rows + 1], message.data + HEAD_BYTES + 8 * rows, <size_t>(8 * rows))
+            batch.ranks = &ends[rows + 1]
+        batch.key_data = message.data + HEAD_BYTES + by_row * rows
+        batch.value_data = batch.key_data + batch.key_ends[rows - 1]
+        if (not ascend(batch.key_ends, rows) or not ascend(batch.value_ends, rows) or message.size !=
+                HEAD_BYTES + by_row * rows + batch.key_ends[rows - 1] + <Py_ssize_t>batch.value_ends[rows - 1]):
+            raise Corruption("a message", "its ends", "ends that ascend to its size", message.size)
+        self.held.append(held)
+        self.take(self.batch_count, rows)
+        self.batch_count += 1
         return 0
 
-    cdef int hear(self, Slice told) except -1 nogil:
-        cdef uint64_t numbers[2]
-        if told.size != TOLD_BYTES:
-            with gil:
-                self.refusals.append(told.data[:told.size])
+    cdef int take(self, Py_ssize_t batch, Py_ssize_t rows) noexcept nogil:
+        cdef Py_ssize_t at
+        cdef int64_t number
+        for at in range(rows):
+            number = (<int64_t>batch << 32) | at
+            self.content += content_of(self.key_of(number), self.value_of(number))
+            self.items[self.rows + at].row = number
+        self.rows += rows
+        self.counted += rows
+        return 0
+
+    cdef int hear(self, Slice told) except -1:
+        cdef uint64_t numbers[3]
+        memcpy(numbers, told.data, <size_t>min(told.size, ACCOUNT_BYTES))
+        if numbers[0] == REFUSAL:
+            self.refusals.append(told.data[HEAD_BYTES:told.size].decode())
             return 0
-        memcpy(numbers, told.data, TOLD_BYTES)
-        self.told_rows += <Py_ssize_t>numbers[0]
-        self.told_content += numbers[1]
+        if told.size != ACCOUNT_BYTES:
+            raise Corruption("a message", "an account", f"{ACCOUNT_BYTES} bytes", told.size)
+        self.told_rows += <Py_ssize_t>numbers[1]
+        self.told_content += numbers[2]
         self.senders += 1
         return 0
 
@@ -158,13 +176,12 @@ cdef class RowSorter:
         cdef RowColumns* batch = self.batches + (row >> 32)
         cdef Py_ssize_t at = row & ROW_MASK
         cdef Slice out
-        out.data = batch.value_data + batch.value_offsets[at]
-        out.size = batch.value_offsets[at + 1] - batch.value_offsets[at]
+        out.data, out.size = batch.value_data + batch.value_ends[at - 1], batch.value_ends[at] - batch.value_ends[at - 1]
         return out
 
     cdef uint64_t rank_of(self, int64_t row) noexcept nogil:
-        cdef const int64_t* ranks = self.batches[row >> 32].ranks
-        return PLACE_HOLDER if ranks == NULL else <uint64_t>ranks[row & ROW_MASK]
+        cdef const uint64_t* ranks = self.batches[row >> 32].ranks
+        return PLACE_HOLDER if ranks == NULL else ranks[row & ROW_MASK]
 
     cdef order_by_rank(self):
         """The highest first: rows of one key stay in that order."""
@@ -254,24 +271,3 @@ cdef class SortedRows(HummockIterator):
             self.epoch = self.sorter.rank_of(row) if self.by_rank else PLACE_HOLDER
         return 0
 
-
-cdef class Accounts:
-    """What one sender has sent to each of `partitions`, for the rows without a key that tell of it."""
-
-    def __cinit__(self, Py_ssize_t partitions):
-        self.table = np.zeros((partitions, 2), np.uint64)
-        self.told = self.table
-
-    def count(self, keys, values, partitions) -> None:
-        """Rows that are sent; `partitions`: int32 of each."""
-        cdef BinaryColumn of_keys = keys, of_values = values
-        cdef const int32_t[::1] places = partitions
-        cdef Py_ssize_t row
-        with nogil:
-            for row in range(of_keys.rows):
-                self.told[places[row], 0] += 1
-                self.told[places[row], 1] += content_of(of_keys.at(row), of_values.at(row))
-
-    def rows(self) -> list:
-        """The value of the row that tells each partition."""
-        return [line.tobytes() for line in self.table]

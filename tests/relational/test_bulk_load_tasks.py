@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hummock.binary_column import BinaryColumn
-from hummock.errors import InvalidTask, SparkJobFailed
+from hummock.errors import Corruption, InvalidTask, SparkJobFailed
 from hummock.key import KeyRange
 from hummock.load import LoadedFiles
 from hummock.meta import MemoryMetaStore
@@ -26,6 +26,7 @@ from relational.spark.bulk_load import RowsRefused, joined
 from relational.spark.load_encoder import encode_rows
 from relational.spark.load_spec import LoadPart, LoadSpec, Stored
 from relational.spark.load_writer import write_rows
+from relational.spark.row_packer import RowPacker
 from relational.spark.row_sorter import RowSorter
 from relational.table.row_serde import RowSerde
 from relational.types import DataType, Schema
@@ -34,6 +35,11 @@ from tests.suites.manager_parts import epoch_of
 
 TYPES = {"id": DataType.BIGINT, "name": DataType.VARCHAR, "amount": DataType.DOUBLE}
 TABLE = table_catalog("orders", Schema.of(**TYPES), [0], table_id=7)
+
+
+@pytest.fixture(autouse=True)
+def small_messages(monkeypatch):
+    monkeypatch.setattr(load_encoder, "MESSAGE_BYTES", 1_000)
 
 
 def spec_of(directory, **changes):
@@ -68,8 +74,8 @@ def written(spec, sent, rng=None):
     for batches in sent.values():
         if rng is not None:
             rng.shuffle(batches)
-        (answer,) = write_rows(spec.to_bytes(), iter(batches))
-        parts.append(LoadPart.from_bytes(answer.column(0)[0].as_py()))
+        parts += [LoadPart.from_bytes(answer.column(0)[0].as_py())
+                  for answer in write_rows(spec.to_bytes(), iter(batches))]
     return parts
 
 
@@ -233,8 +239,9 @@ class TestRefusals:
 
         def change(sent):
             batch = sent[0][0]
-            values = [b"other" if at == 0 else value for at, value in enumerate(batch.column(2).to_pylist())]
-            sent[0][0] = batch.set_column(2, "value", pa.array(values, pa.binary()))
+            first, *others = batch.column(1).to_pylist()
+            spoiled = [first[:-1] + bytes([first[-1] ^ 1]), *others]
+            sent[0][0] = batch.set_column(1, "message", pa.array(spoiled, pa.binary()))
 
         for spoil in (lose, repeat, change):
             assert "received" in self.error_of(spec_of(tmp_path), [rows], monkeypatch, spoil)
@@ -299,11 +306,15 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
     rows = [(b"k" * rng.choice((0, length)) + rng.randbytes(rng.choice((1, 2, length))), rng.randbytes(5), rank)
             for rank in range(count)]
     rng.shuffle(rows)
-    sorter, kept = RowSorter(), {}
+    sorter, packer, kept = RowSorter(), RowPacker(1, True), {}
     for at in range(0, count, 100):
-        part = rows[at:at + 100]
-        sorter.add(pa.array([row[0] for row in part], pa.binary()), pa.array([row[1] for row in part], pa.binary()),
-                   [row[2] for row in part])
+        pack(packer, rows[at:at + 100])
+        if rng.random() < 0.5:
+            sorter.add(pa.array(packer.take()[1], pa.binary()))
+    sorter.add(pa.array(packer.take()[1], pa.binary()))
+    sorter.add(pa.array(packer.accounts(), pa.binary()))
+    assert (sorter.counted, sorter.told_rows, sorter.senders) == (count, count, 1)
+    assert sorter.content == sorter.told_content
     for key, value, rank in rows:
         if key not in kept or kept[key][1] < rank:
             kept[key] = value, rank
@@ -312,6 +323,22 @@ def test_a_sorter_gives_rows_by_key_and_of_each_key_the_highest(seed):
     assert sorter.duplicates == count - len(kept) and len(sorter.duplicate_keys) == min(10, sorter.duplicates)
 
 
-def test_a_sorter_refuses_columns_that_do_not_belong_together():
-    with pytest.raises(ValueError, match="a key and a value each"):
-        RowSorter().add(pa.array([b"k"]), pa.array([None], pa.binary()))
+def pack(packer, rows):
+    keys, values = (BinaryColumn.from_pylist([row[place] for row in rows]) for place in (0, 1))
+    packer.add(keys, values, [0] * len(rows), [row[2] for row in rows])
+
+
+def test_a_sorter_refuses_bytes_that_are_no_message():
+    """Cut short, longer, or with ends that do not ascend, at any place."""
+    packer = RowPacker(1, True)
+    pack(packer, [(b"key %d" % number, b"value", number) for number in range(20)])
+    (message,) = packer.take()[1]
+    for bad in (*(message[:size] for size in range(len(message))), message + b"x",
+                message[:8] + bytes([200]) + message[9:], packer.accounts()[0][:-1]):
+        with pytest.raises(Corruption):
+            RowSorter().add(pa.array([bad], pa.binary()))
+    with pytest.raises(Corruption):
+        RowSorter().add(pa.array([None], pa.binary()))
+    sorter = RowSorter()
+    sorter.add(pa.array([RowPacker.refusal("no way on"), message], pa.binary()))
+    assert sorter.refusals == ["no way on"] and sorter.rows == 20
