@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
+import random
+import signal
+import threading
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
 
 import stream
+from hummock.meta.vacuum import Vacuum
+from hummock.options import VacuumOptions
 from stream.errors import BulkLoadRefused, DuplicateRows
 
 pytestmark = pytest.mark.spark
@@ -80,3 +88,54 @@ def test_a_frame_without_rows_or_partitions(spark, db):
     db.create_table("t", {"id": "bigint", "v": "bigint"}, primary_key="id")
     assert db.bulk_load(spark.createDataFrame([], "id bigint, v bigint"), "t").rows == 0
     assert db.bulk_load(spark.range(10).selectExpr("id", "id AS v").where("id > 10"), "t").rows == 0
+
+
+def workers():
+    """Processes that do Python tasks: children of the daemon that pyspark starts."""
+    parents, named = {}, set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                    named.add(int(entry.name))
+
+    def is_ours(process):
+        while process in parents and process != os.getpid():
+            process = parents[process]
+        return process == os.getpid()
+
+    return [process for process in named if parents[process] in named and is_ours(process)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_that_die_change_nothing(spark, db, seed):
+    """Three of them, anywhere in the job; what they had written is nobody's."""
+    rng = random.Random(seed)
+    db.create_table("t", {"id": "bigint", "v": "varchar"}, primary_key="id")
+    frame = spark.range(0, 400_000, 1, 6).selectExpr("id", "repeat(CAST(id AS STRING), 6) AS v")
+    killed, ended = [], threading.Event()
+
+    def kill():
+        while len(killed) < 3 and not ended.wait(rng.uniform(0.05, 0.6)):
+            if found := workers():
+                killed.append(rng.choice(sorted(found)))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(killed[-1], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        report = db.bulk_load(frame, "t", partitions=6, memory_bytes=4 << 20)
+    finally:
+        ended.set()
+        thread.join()
+    assert report.rows == 400_000
+    (row,) = db.sql("SELECT COUNT(*) AS n, SUM(id) AS total, MAX(v) AS last FROM t").to_arrow().to_pylist()
+    assert (row["n"], row["total"], row["last"]) == (400_000, 400_000 * 399_999 // 2, "99999" * 6)
+    playground = db._playground
+    store = playground.storage._sstable_store.object_store
+    Vacuum(playground.catalog._store, store, options=VacuumOptions(grace_ms=0)).run()
+    there = {found.path.rsplit("/", 1)[-1].split(".")[0] for found in store.list("sst/")}
+    assert there == {info.name for info in playground.manager.refresh().sstables}
