@@ -65,20 +65,27 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
 
 
 def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A new session on `master`, or on what spark-submit was told; `settings` stand above `spark_settings(master)`.
+    """A new session on `master`; `settings` stand above `spark_settings(master)`.
+
+    As "submitted" it is on what spark-submit was told, whose settings stand above ours too.
 
     Raises `SparkMissing` where pyspark or Java is not there, and `InvalidOption` where this process has a session
     already or a setting does not do.
     """
     require_spark(master)
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is not None:
         raise InvalidOption("master", master, "asked for where no session is active: give that one instead")
-    chosen = {**spark_settings(master), **(settings or {})}
+    chosen = spark_settings(master)
     builder = SparkSession.builder.appName(name)
-    if master != SUBMITTED:
+    if master == SUBMITTED:
+        given = SparkConf()
+        chosen = {key: value for key, value in chosen.items() if not given.contains(key)}
+    else:
         builder = builder.master(with_retries(master, chosen["spark.task.maxFailures"]))
+    chosen |= settings or {}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _python_named(chosen.get("spark.pyspark.python")):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.errors import (
     Fenced,
@@ -131,8 +132,7 @@ class World(Reads):
                 self.clock.advance(5_000)
                 self.renew()
                 continue
-            results = run_ranges(task, self.objects, lambda token=token: mint_sstable_name(
-                self.rng.randbytes, token[:16]), threads=1, memory_bytes=1 << 20)
+            results = self.done(task, token)
             if fate < .2:
                 manager.cancel_task(task.id)
                 with refused(TaskRefused):
@@ -140,6 +140,10 @@ class World(Reads):
                 continue
             for _ in range(2 if fate < .4 else 1):
                 manager.report_compact_task(task.id, token, results)
+
+    def done(self, task: CompactTask, token: str) -> list[RangeResult]:
+        return run_ranges(task, self.objects, lambda: mint_sstable_name(self.rng.randbytes, token[:16]), threads=1,
+                          memory_bytes=1 << 20)
 
     def vacuum(self) -> None:
         self.vacuum_all()

@@ -23,12 +23,12 @@ ON_DISK = 5             # every so-manyth program's objects are files
 SEED = os.environ.get("HUMMOCK_MODEL_SEED")
 
 
-def run_program(seed: int, operations: int) -> None:
+def run_program(seed: int, operations: int, kind: type[World] = World, on_disk: bool = False) -> None:
     rng = random.Random(seed)
     done: list[str] = []
     with ExitStack() as opened:
-        directory = opened.enter_context(quick_directory()) if seed % ON_DISK == 0 else None
-        world = World(rng, directory)
+        directory = opened.enter_context(quick_directory()) if on_disk or seed % ON_DISK == 0 else None
+        world = kind(rng, directory)
         try:
             for step in rng.choices(list(STEPS), list(STEPS.values()), k=operations):
                 done.append(step.__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hummock.compaction import spark as on_spark
-from tests.suites.spark_chaos import WORK, WORKER_FAULTS
+from tests.suites.spark_chaos import WORK, WORKER_FAULTS, plan_of
 from tests.suites.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
 
 pytestmark = pytest.mark.spark
@@ -29,11 +29,14 @@ def test_a_store_outlives_a_round_of_each_kind(spark, tmp_path, chaos):
     """Every fault of a worker in one round, every end of a driver over the others."""
     world = SparkWorld(spark, tmp_path, SEED)
     world.round("dies before its report", dict(enumerate(WORKER_FAULTS)))
+    marks = {mark.name for mark in plan_of(world.url).iterdir()}
+    assert marks >= {str(place) for place in range(len(WORKER_FAULTS))}     # all of them happened
     for fault in DRIVER_FAULTS:
         world.round(fault, {})
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 def test_fifty_rounds_of_anything(spark, tmp_path, chaos):
     rng, world = random.Random(SEED), SparkWorld(spark, tmp_path, SEED)
     for number in range(54):
@@ -48,7 +51,8 @@ import random, sys
 from pathlib import Path
 from hummock.compaction import spark as on_spark
 from hummock.spark import spark_session
-from tests.reliability.test_spark_faults import EXECUTOR_FAULTS, RANGES, WORK, WORKER_FAULTS, DRIVER_FAULTS, SparkWorld
+from tests.suites.spark_chaos import EXECUTOR_FAULTS, WORK, WORKER_FAULTS
+from tests.suites.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
 on_spark.WORK = WORK
 on_spark.range_bytes_for = lambda total, slots: max(1, total // RANGES)
 session = spark_session("local-cluster[2,1,1024]", settings={
@@ -68,7 +72,8 @@ session.stop()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 def test_executors_are_killed_and_speculation_does_ranges_twice(tmp_path):
     done = subprocess.run([sys.executable, "-c", CLUSTER, str(tmp_path), "18", str(SEED)], capture_output=True,
-                          text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=280)
+                          text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=1_500)
     assert "all is well" in done.stdout, done.stdout[-2_000:] + done.stderr[-4_000:]

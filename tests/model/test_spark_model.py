@@ -1,0 +1,50 @@
+"""Random programs whose compact tasks are done on Spark: the store answers as ever."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from hummock.compaction.spark import SparkRunner
+from hummock.compaction.split import cuts_of
+from tests.model.hummock_world import World
+from tests.model.test_hummock_model import run_program
+
+pytestmark = pytest.mark.spark
+TASKS, OPERATIONS = 3, 16
+SLOW_PROGRAMS, SLOW_OPERATIONS = 60, 60
+
+
+@pytest.fixture
+def world_on_spark(spark):
+    """A kind of world, and the tasks that were done in all worlds of it."""
+    tasks = []
+
+    class WorldOnSpark(World):
+        def done(self, task, token):
+            tasks.append(task)
+            files = [info for part in task.inputs for info in part.sstables]
+            cuts = cuts_of(files, self.objects, max(1, task.input_bytes // 3))
+            runner = SparkRunner(spark, self.objects.url, memory_bytes=1 << 20)
+            return runner.run(replace(task, cuts=cuts).ranges(), token[:16])
+
+    return WorldOnSpark, tasks
+
+
+def test_random_programs_until_spark_has_done_some_tasks(world_on_spark):
+    kind, tasks = world_on_spark
+    for seed in itertools.count():
+        run_program(seed, OPERATIONS, kind, on_disk=True)
+        if len(tasks) >= TASKS:
+            return
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_many_random_programs(world_on_spark):
+    kind, tasks = world_on_spark
+    for seed in range(1_000, 1_000 + SLOW_PROGRAMS):
+        run_program(seed, SLOW_OPERATIONS, kind, on_disk=True)
+    assert tasks
