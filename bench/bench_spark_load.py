@@ -12,12 +12,10 @@ workers together.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +26,11 @@ import pyarrow.parquet as pq
 
 import stream
 from bench.datasets import SEED, values
+from bench.tree_cpu import measured
 from hummock.key import KeyRange
 from hummock.spark import spark_session
 
 INPUT_FILES = 8
-TICKS = os.sysconf("SC_CLK_TCK")
 CREATE = {"id": "bigint", "payload": "bytea"}
 
 
@@ -48,34 +46,6 @@ def make_input(directory: Path, rows: int, is_text: bool) -> None:
             payload = values(len(part), rng)
         table = pa.table({"id": pa.array(part, pa.int64()), "payload": payload})
         pq.write_table(table, directory / f"part-{number}.parquet", compression="none", use_dictionary=False)
-
-
-def tree_cpu_seconds() -> float:
-    """Of this process and all that it started, those that ended included."""
-    children: dict[int, list[int]] = {}
-    spent: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:         # it ended meanwhile
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.name))
-        spent[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
-    found, waiting = 0.0, [os.getpid()]
-    while waiting:
-        process = waiting.pop()
-        found += spent.get(process, 0.0)
-        waiting += children.get(process, [])
-    return found
-
-
-def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """(seconds, CPU seconds, result)."""
-    cpu, began = tree_cpu_seconds(), time.perf_counter()
-    result = work()
-    return time.perf_counter() - began, tree_cpu_seconds() - cpu, result
 
 
 class Bench:
