@@ -43,23 +43,26 @@ class PinnedTable:
                  held_ms: int | None = None):
         self.url, self.name = shared_url(url), name
         options = MetaOptions() if held_ms is None else MetaOptions(lease_ms=held_ms)
-        with ExitStack() as opened:
+        with ExitStack() as opened, ExitStack() as held:
             self.objects = open_object_store(url)
             opened.callback(self.objects.close)
             meta_store = open_meta_store(url, meta, object_store=self.objects, create=False, options=options)
             opened.callback(meta_store.close)
             manager = HummockManager(meta_store, self.objects, options=options)
-            opened.callback(manager.close)
+            held.callback(manager.close)
             self._manager, self._node = manager, f"spark-{os.urandom(8).hex()}"
             self._local = LocalVersionManager(manager, self._node)
+            held.callback(self._local.close)
             if held_ms is None:
-                opened.callback(self._local.close)
                 self._local.start(StorageOptions().refresh_ms)
             if epoch is not None:
                 self._local.wait_epoch(epoch, StorageOptions().wait_epoch_ms)
             self._pin = self._local.pin()
             self.catalog = table_of(CatalogManager(meta_store), name)
             self.epoch = self.readable(self.version.max_committed_epoch if epoch is None else epoch)
+            give_up = held.pop_all().close
+            if held_ms is None:
+                opened.callback(give_up)
             self._release = weakref.finalize(self, opened.pop_all().close)
 
     @property

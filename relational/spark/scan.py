@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PARTS_OF_A_SLOT = 4             # so that the last ones to end wait for little
-LEAST_PART_BYTES, MOST_PART_BYTES = 16 * MIB, 128 * MIB     # stored; a task costs as much as reading some megabytes
+LEAST_PART_BYTES, MOST_PART_BYTES = 16 * MIB, 1024 * MIB    # stored; a task costs as much as reading some megabytes
 Where = Iterable[tuple[str, str, object]]
 
 

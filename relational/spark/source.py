@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     InputPartition,
+    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -123,7 +124,9 @@ class TableReader(DataSourceReader):
         with self._told.table() as table:
             rest = key_filter(table.catalog, conditions).rest
         self._conditions = tuple(condition for condition in conditions if condition not in rest)
-        return [each for each in filters if _condition(each) not in self._conditions]
+        compared = {condition.column for condition in self._conditions}
+        return [each for each in filters if _condition(each) not in self._conditions and not (
+            isinstance(each, IsNotNull) and each.attribute[0] in compared and len(each.attribute) == 1)]
 
     def partitions(self) -> Sequence[TablePart]:
         told = self._told

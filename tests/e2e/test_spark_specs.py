@@ -13,6 +13,8 @@ import hummock
 from hummock.epoch import EpochGenerator
 from hummock.errors import EpochTooOld, InvalidEpoch, InvalidOption, InvalidTask, SnapshotExpired, StoreClosed
 from hummock.key import KeyRange
+from hummock.meta import open_meta_store
+from hummock.meta.records import LEASES
 from hummock.options import CompactionOptions, VacuumOptions
 from relational.errors import CatalogError, NotFound
 from relational.spark.key_filters import OPERATORS, Condition, key_filter
@@ -139,11 +141,16 @@ def test_a_spec_of_another_format_is_refused(shop):
             ReadSpec.from_bytes(bad)
 
 
-def test_a_pinned_table_outlives_compaction_and_vacuum(tmp_path):
+@pytest.mark.parametrize("held_ms", [None, 600_000], ids=["until it is closed", "for a time"])
+def test_a_pinned_table_outlives_compaction_and_vacuum(tmp_path, held_ms):
     shop = Shop.open(tmp_path)
     with shop.session:
         old, new = shop.change(), shop.change()
-    table = PinnedTable(shop.url, "items")
+    table = PinnedTable(shop.url, "items", held_ms=held_ms)
+    parts = plan(table, [table.key_range], 1)
+    specs = {epoch: specs_of(table, (0, 1, 2, 3), parts, epoch, None) for epoch in (old, new)}
+    if held_ms is not None:
+        table.close()
     names = {info.name for info in table.version.sstables}
     shape = CompactionOptions(history_ms=0, task_retry_ms=1)
     with hummock.open(shop.url, role="writer", compaction=shape, vacuum=VacuumOptions(grace_ms=0)) as store:
@@ -152,14 +159,30 @@ def test_a_pinned_table_outlives_compaction_and_vacuum(tmp_path):
         store.vacuum()
         assert not names & {info.name for info in store.version.sstables}
         assert store.version.safe_epoch > old
-        for epoch in (old, new):
-            assert sorted(read(table, epoch=epoch)) == sorted(shop.history[epoch].values())
+        for epoch, told in specs.items():
+            assert sorted(rows_told(told)) == sorted(shop.history[epoch].values())
         table.close()
         store.vacuum()
         left = {path.stem for path in (tmp_path / "store" / "sst").rglob("*.data")}
-        assert left == {info.name for info in store.version.sstables}
+        now = {info.name for info in store.version.sstables}
+        assert left == (now if held_ms is None else now | names)
     with pytest.raises(EpochTooOld):
         PinnedTable(shop.url, "items", epoch=old)
+
+
+def test_a_table_that_is_not_there_leaves_no_lease(shop):
+    def leases():
+        return sum("spark-" in key for key, _ in meta_store.list(LEASES))
+
+    meta_store = open_meta_store(shop.url)
+    try:
+        with PinnedTable(shop.url, "items"):
+            assert leases() == 1
+        with pytest.raises(NotFound):
+            PinnedTable(shop.url, "nothing", held_ms=600_000)
+        assert leases() == 0
+    finally:
+        meta_store.close()
 
 
 def test_what_nobody_holds_is_given_up(shop):
