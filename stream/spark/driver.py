@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from stream.playground import Playground
 
-TASK_ROWS = 2_000_000
+TASK_ROWS = 500_000
 """Rows that come into one task, about; a vnode with more has a task of its own."""
 TASK_BYTES = 128 << 20
 

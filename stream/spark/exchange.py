@@ -25,8 +25,8 @@ from stream.errors import InconsistentStream
 
 ROWS, REPORT, GREETING = 0, 1, 2
 """What a parcel holds: rows; what a task says of itself; nothing, so that its receiver runs without rows too."""
-WINDOW_ROWS = 65_536  # that are parted at once, and at least so many for each receiver:
-RECEIVER_ROWS = 2_048
+WINDOW_ROWS, WINDOW_BYTES = 262_144, 16 << 20  # that are parted at once, as soon as either is there
+CHUNK_ROWS = 32_768  # of a chunk as it is unpacked, about
 PARCELS = pa.schema(
     [("part", pa.int32()), ("kind", pa.int8()), ("sender", pa.int32()), ("number", pa.int32()), ("body", pa.binary())]
 )
@@ -44,9 +44,8 @@ class Packer:
         self._key = key
         self._parts = parts
         self._vnodes = VnodeMap.even(range(parts), vnode_count)
-        self._window = max(WINDOW_ROWS, parts * RECEIVER_ROWS)
         self._waiting: list[DataChunk] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         self._number = 0
 
     def greetings(self) -> pa.RecordBatch:
@@ -60,7 +59,8 @@ class Packer:
             raise InconsistentStream("Exchange", "the net change of an epoch that begins with nothing has a retraction")
         self._waiting.append(dense)
         self._waiting_rows += dense.capacity
-        if self._waiting_rows >= self._window:
+        self._waiting_bytes += dense.nbytes
+        if self._waiting_rows >= WINDOW_ROWS or self._waiting_bytes >= WINDOW_BYTES:
             yield self._packed()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ class Packer:
             if end > start:
                 packed.append((part, self._number, batch.slice(start, end - start).serialize()))
                 self._number += 1
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         self.rows += rows.capacity
         return parcels(ROWS, self._sender, packed)
 
@@ -144,13 +144,24 @@ class Unpacker:
 
     def chunks(self) -> Iterator[StreamChunk]:
         """The rows of all parcels as inserts."""
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
         for kept in sorted(self._kept, key=lambda each: each.order):
-            batch = pa.ipc.read_record_batch(self._body(kept), self._schema)
-            self.rows += batch.num_rows
-            yield StreamChunk(batch.columns, np.zeros(batch.num_rows, np.uint8))
+            waiting.append(pa.ipc.read_record_batch(self._body(kept), self._schema))
+            rows += waiting[-1].num_rows
+            if rows >= CHUNK_ROWS:
+                yield self._chunk(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield self._chunk(waiting)
 
     def close(self) -> None:
         self._undo.close()
+
+    def _chunk(self, batches: list[pa.RecordBatch]) -> StreamChunk:
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        self.rows += whole.num_rows
+        return StreamChunk(whole.columns, np.zeros(whole.num_rows, np.uint8))
 
     def _keep(self, order: tuple[int, int], body: pa.Buffer) -> None:
         if body.size <= self._left:

@@ -145,7 +145,9 @@ def test_a_retraction_is_no_net_change_of_a_beginning():
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
-def test_parcels_are_unpacked_in_the_order_of_their_senders(memory_bytes):
+def test_parcels_are_unpacked_in_the_order_of_their_senders(memory_bytes, monkeypatch):
+    monkeypatch.setattr("stream.spark.exchange.WINDOW_ROWS", ROWS // 2)
+    monkeypatch.setattr("stream.spark.exchange.CHUNK_ROWS", 2 * ROWS - 1)
     sent = []
     for sender in range(3):
         packer = Packer(sender, SCHEMA, (), 1, 256)

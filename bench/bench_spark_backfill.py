@@ -1,0 +1,145 @@
+"""The history of a new view over a large table: by the view's own actor, and in bulk by Spark's executors.
+
+GROUP BY with count, sum, avg and retractable min and max over ten million rows (HUMMOCK_BENCH_ROWS), 300,000 groups.
+Told are wall seconds, CPU seconds per row of the process and all below it, Java included, after the session's start,
+and how long a flush takes meanwhile, beside one with nothing else to do. HUMMOCK_BENCH_STORE names a directory in which
+the table is kept from one run to the next. `-k "two executors"` and the like choose who runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import stream
+from hummock.spark import spark_session
+
+ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))
+GROUPS, BATCH = 300_000, 500_000
+SEED = 20130101
+QUERY = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
+MASTERS = {"two threads": "local[2]", "one executor": "local-cluster[1,1,1024]",
+           "two executors": "local-cluster[2,1,1024]"}  # fmt: skip
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def filled(url: str) -> stream.Session:
+    """A session over the table, made unless it is there."""
+    session = stream.connect(url, statement_rows=BATCH, barrier_interval_ms=1_000)
+    if not session.names():
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, x DOUBLE)")
+        session.sql("CREATE TABLE beside (id BIGINT PRIMARY KEY)")
+        rng = np.random.default_rng(SEED)
+        for first in range(0, ROWS, BATCH):
+            keys, values = rng.integers(0, GROUPS, BATCH), rng.integers(-1000, 1000, BATCH).astype(np.int32)
+            rows = {"id": np.arange(first, first + BATCH), "k": keys, "v": values, "x": rng.random(BATCH)}
+            session.table("t").insert(pa.table(rows))
+        session.flush()
+    return session
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stream.Session]:
+    place = os.environ.get("HUMMOCK_BENCH_STORE") or str(tmp_path_factory.mktemp("store"))
+    with filled(f"file://{Path(place).absolute()}") as session:
+        yield session
+
+
+def cpu_seconds() -> float:
+    """Of this process and all below it, those that have ended included."""
+    parents, seconds = {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        number = int(place.parent.name)
+        parents[number], seconds[number] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    mine = {os.getpid()}
+    while more := {number for number, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(seconds[number] for number in mine)
+
+
+@contextmanager
+def flushing(session: stream.Session) -> Iterator[list[float]]:
+    """How many seconds each flush took while the block ran, in which a row is written beside every 50 ms."""
+    taken: list[float] = []
+    ended = threading.Event()
+
+    def flush() -> None:
+        number = time.time_ns()
+        while not ended.wait(0.05):
+            number += 1
+            session.sql(f"INSERT INTO beside VALUES ({number})")
+            begun = time.monotonic()
+            session.flush()
+            taken.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    try:
+        yield taken
+    finally:
+        ended.set()
+        thread.join()
+
+
+def percentile(taken: list[float], share: int) -> float:
+    return float(np.percentile(taken, share)) if taken else float("nan")
+
+
+@pytest.fixture
+def who(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The Spark session of a benchmark's parameter; None for the stream's own executors."""
+    if request.param == "in process":
+        yield None
+        return
+    spark = spark_session(MASTERS[request.param], settings={"spark.ui.enabled": "false"})
+    yield spark
+    spark.stop()
+
+
+@pytest.mark.parametrize("who", ["in process", *MASTERS], indirect=True)
+@pytest.mark.parametrize("rounds", [2])
+def test_history(benchmark: Any, session: stream.Session, who: Any, rounds: int, request: Any) -> None:
+    engine = request.node.callspec.params["who"]
+    query = session.sql(QUERY)
+    used: list[float] = []
+
+    def run() -> None:
+        begun = cpu_seconds()
+        session.create_materialized_view("mv", query, backfill=who)
+        used.append(cpu_seconds() - begun)
+
+    def drop() -> None:
+        if "mv" in session.names():
+            session.drop("mv")
+
+    benchmark.group = f"{ROWS:,} rows"
+    benchmark.extra_info |= {"engine": "hummock" if engine == "in process" else engine, "rows": ROWS}
+    benchmark.pedantic(run, setup=drop, rounds=rounds)
+    drop()
+    print(f"\n{engine}: {min(used) / ROWS * 1e6:.3f} us CPU a row (first round {used[0] / ROWS * 1e6:.3f})")
+
+
+@pytest.mark.parametrize("who", ["in process", "two threads"], indirect=True)
+def test_flushes_meanwhile(session: stream.Session, who: Any, request: Any) -> None:
+    query = session.sql(QUERY)
+    with flushing(session) as alone:
+        time.sleep(5)
+    with flushing(session) as beside:
+        session.create_materialized_view("mv", query, backfill=who)
+    session.drop("mv")
+    told = [f"median {percentile(each, 50) * 1e3:.0f} ms, p99 {percentile(each, 99) * 1e3:.0f} ms"
+            for each in (alone, beside)]
+    print(f"\n{request.node.callspec.params['who']}: a flush takes {told[1]}; with nothing else to do {told[0]}")
