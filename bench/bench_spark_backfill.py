@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from bench.tree_cpu import tree_cpu_seconds
 from hummock.spark import spark_session
 
 ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))
@@ -29,7 +30,6 @@ SEED = 20130101
 QUERY = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 MASTERS = {"two threads": "local[2]", "one executor": "local-cluster[1,1,1024]",
            "two executors": "local-cluster[2,1,1024]"}  # fmt: skip
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def filled(url: str) -> stream.Session:
@@ -52,22 +52,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stream.Session
     place = os.environ.get("HUMMOCK_BENCH_STORE") or str(tmp_path_factory.mktemp("store"))
     with filled(f"file://{Path(place).absolute()}") as session:
         yield session
-
-
-def cpu_seconds() -> float:
-    """Of this process and all below it, those that have ended included."""
-    parents, seconds = {}, {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = place.read_text().rpartition(") ")[2].split()
-        except OSError:
-            continue
-        number = int(place.parent.name)
-        parents[number], seconds[number] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
-    mine = {os.getpid()}
-    while more := {number for number, parent in parents.items() if parent in mine} - mine:
-        mine |= more
-    return sum(seconds[number] for number in mine)
 
 
 @contextmanager
@@ -117,9 +101,9 @@ def test_history(benchmark: Any, session: stream.Session, who: Any, rounds: int,
     used: list[float] = []
 
     def run() -> None:
-        begun = cpu_seconds()
+        begun = tree_cpu_seconds()
         session.create_materialized_view("mv", query, backfill=who)
-        used.append(cpu_seconds() - begun)
+        used.append(tree_cpu_seconds() - begun)
 
     def drop() -> None:
         if "mv" in session.names():
