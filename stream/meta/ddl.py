@@ -258,8 +258,8 @@ class Ddl:
         with self._one:
             if not is_paused:
                 self._planner.check_readable()
-            command = Command(lambda: self._streams.prepare_pause(is_paused), JobChange(NONE), False, lambda: True)
-            self._barriers.schedule(command).result()
+            mutation = self._streams.set_paused(is_paused)
+            self._schedule(lambda: mutation)
 
     def _identified(self, draft: TableCatalog) -> TableCatalog:
         """The draft under an id of its own, after the cheap checks that need none."""

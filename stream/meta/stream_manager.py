@@ -71,8 +71,8 @@ class StreamManager:
             self._worker.build(specs)
             return Add(frozenset(spec.actor_id for spec in specs), is_paused=self._is_paused, loading=self._loading)
 
-    def prepare_pause(self, is_paused: bool) -> Pause | Resume:
-        """The mutation with which all sources stop reading, or read again."""
+    def set_paused(self, is_paused: bool) -> Pause | Resume:
+        """The mutation with which all sources stop reading, or read again; actors that are rebuilt do so too."""
         with self._lock:
             self._is_paused = is_paused
         return Pause() if is_paused else Resume()

