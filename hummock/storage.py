@@ -153,12 +153,6 @@ class HummockStorage(ViewReads):
         with self._registry.prefix() as prefix:
             yield prefix
 
-    @contextmanager
-    def held_version(self) -> Iterator[HummockVersion]:
-        """The newest version here, whose files stay until the block ends, for other processes to read."""
-        hold = self._open_base().hold
-        yield hold.pinned.version
-
     def follow_versions(self) -> None:
         """From here on what other processes commit is seen every `refresh_ms`, and this one's pins are kept."""
         self._local.start(self.options.refresh_ms)
