@@ -17,15 +17,13 @@ import pyarrow as pa
 
 from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
 from hummock.process import installed_version
-from hummock.spark.worker import do_spec
+from hummock.spark.worker import SHIPPING, do_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
 ANSWERS = "place long, answer binary, error string"
-SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
-            "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
 RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # the last line of a traceback of Python
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], None]     # tasks that are done, of how many

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hummock.errors import ExecutorUnfit, HummockError
 from hummock.object_store import open_object_store
 from hummock.process import installed_version
-from hummock.spark.jobs import SHIPPING, run_job, slots
-from hummock.spark.worker import shared_url, task_store
+from hummock.spark.jobs import run_job, slots
+from hummock.spark.worker import SHIPPING, shared_url, task_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,21 +16,28 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.process import installed_version, prepare_process
 
+SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
+            "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
 MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
 
 
 def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | None]:
     """The answer to a spec, or the error that no retry helps against. Raises what may pass, for Spark to try again."""
     try:
-        if version != installed_version():
-            raise ExecutorUnfit("an executor", f"it has version {installed_version()} of this package, the driver "
-                                f"{version}", "install the driver's there")
-        prepare_process()
+        begin_task(version)
         return work_of(work)(spec), None
     except MAY_PASS:
         raise
     except Exception as error:
         return None, f"{type(error).__name__}: {error}"
+
+
+def begin_task(version: str) -> None:
+    """Sets what a process of ours sets. Raises `ExecutorUnfit` where the driver has another version than is here."""
+    if version != installed_version():
+        found = f"it has version {installed_version()} of this package, the driver {version}"
+        raise ExecutorUnfit("an executor", found, SHIPPING)
+    prepare_process()
 
 
 def work_of(name: str) -> Callable[[bytes], bytes]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hummock.process import installed_version, prepare_process
+from hummock.errors import ExecutorUnfit
+from hummock.spark.worker import begin_task
 from relational.catalog.objects import ColumnCatalog
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
@@ -29,10 +30,11 @@ RANK_BITS = 36          # of a rank count the rows of a task; the others its pla
 
 def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of MESSAGES: what a RowPacker makes of the rows, and an account for each partition."""
-    prepare_process()
     encoder = RowEncoder(LoadSpec.from_bytes(spec))
-    if version != installed_version():
-        yield encoder.refused(f"an executor has version {installed_version()} of this package, the driver {version}")
+    try:
+        begin_task(version)
+    except ExecutorUnfit as error:
+        yield encoder.refused(str(error))
         return
     try:
         for batch in batches:

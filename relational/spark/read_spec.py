@@ -17,13 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from hummock.errors import ExecutorUnfit, InvalidTask
+from hummock.errors import InvalidTask
 from hummock.key import KeyRange
 from hummock.options import MIB, StorageOptions
-from hummock.process import installed_version, prepare_process
 from hummock.record import MALFORMED, natural
 from hummock.snapshot_store import SnapshotStore
-from hummock.spark.worker import task_store
+from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
@@ -81,10 +80,7 @@ class ReadSpec:
 
 def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of the specs whose places come in. Raises what reads raise, and ExecutorUnfit."""
-    if version != installed_version():
-        raise ExecutorUnfit("an executor", f"it has version {installed_version()} of this package, the driver "
-                            f"{version}", "install the driver's there")
-    prepare_process()
+    begin_task(version)
     for batch in batches:
         for place in batch.column(0).to_pylist():
             yield from read_batches(ReadSpec.from_bytes(specs[place]))
@@ -93,15 +89,20 @@ def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordB
 def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:
     """The rows, or the changes, as `read_schema` has them."""
     schema = read_schema(spec.table, spec.columns, spec.since is not None)
-    with closing(SnapshotStore(spec.version, _files_of(spec.url), OPTIONS)) as store:
+    for chunk in read_chunks(spec, files_of(spec.url)):
+        yield _batch(chunk, schema)
+
+
+def read_chunks(spec: ReadSpec, files: SstableStore) -> Iterator[DataChunk]:
+    """The rows, or the changes as StreamChunks, from `files`."""
+    with closing(SnapshotStore(spec.version, files, OPTIONS)) as store:
         table = StorageTable(spec.table, store, spec.columns)
         for part in spec.ranges:
             if spec.since:
-                for changes in table.changes(spec.since, spec.epoch, part):
-                    yield _batch(changes, schema)
+                yield from table.changes(spec.since, spec.epoch, part)
                 continue
             for rows in table.scan_partition(spec.epoch, part):
-                yield _batch(rows if spec.since is None else StreamChunk.inserts(rows), schema)
+                yield rows if spec.since is None else StreamChunk.inserts(rows)
 
 
 def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> pa.Schema:
@@ -123,6 +124,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 @cache
-def _files_of(url: str) -> SstableStore:
+def files_of(url: str) -> SstableStore:
     """The files at `url`, and what is cached of them, kept as long as the worker process lives."""
     return SstableStore(task_store(url), OPTIONS)

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from hummock.key import KeyRange
 from hummock.load import LoadedFiles
+from relational.spark.read_spec import ReadSpec
 from relational.table.storage_table import StorageTable
 from stream.plan.stream_plan import StreamScanNode
 from stream.spark.fragments import Fragment, fragments_of
-from stream.spark.scan import scan_specs
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked
 
 if TYPE_CHECKING:
+    from hummock.epoch import Epoch
     from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
     from stream.playground import Playground
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 TASK_ROWS = 500_000
 """Rows that come into one task, about; a vnode with more has a task of its own."""
 TASK_BYTES = 128 << 20
+
+
+def scan_specs(url: str, version: HummockVersion, leaf: StreamScanNode, parts: Sequence[KeyRange],
+               epoch: Epoch) -> list[bytes]:
+    """What each task of the first fragment reads: a part of the upstream at `epoch`, in those files of `version` at
+    `url` that it touches."""
+    return [ReadSpec(url, version.narrowed([part]), leaf.table, leaf.columns, (part,), epoch).to_bytes()
+            for part in parts]
 
 
 class Tasks(Protocol):
@@ -68,7 +77,8 @@ class BulkBackfill:
         assert isinstance(leaf, StreamScanNode)
         with storage.snapshot() as epoch, storage.pinned_version() as version, storage.upload_prefix() as prefix:
             first, *others = self._counts(version, leaf.table, fragments)
-            scans = scan_specs(StorageTable(leaf.table, storage, leaf.columns), version, first)
+            parts = StorageTable(leaf.table, storage, leaf.columns).partitions(first)
+            scans = scan_specs(playground.url, version, leaf, parts, epoch)
             spec = BackfillSpec(
                 view=view,
                 tables=(leaf.table,),

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hummock.errors import ExecutorUnfit, InvalidOption
-from hummock.process import installed_version, prepare_process
-from hummock.spark.jobs import SHIPPING, OnProgress, run_job, slots
+from hummock.errors import InvalidOption
+from hummock.process import installed_version
+from hummock.spark.jobs import OnProgress, run_job, slots
 from hummock.spark.probe import check_executors
 from hummock.spark.session import require_spark, spark_session
-from hummock.spark.worker import shared_url, task_store
+from hummock.spark.worker import begin_task, shared_url, task_store
+from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import BackfillRefused
-from stream.spark.scan import scan_rows
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, arrival_task, scan_task
 
@@ -108,8 +108,8 @@ def scan_stage(version: str, shared: bytes, scans: Sequence[bytes],
     spec = _spec(version, shared)
     for batch in batches:
         for place in batch.column(0).to_pylist():
-            objects = task_store(spec.url)
-            yield from scan_task(spec, place, scan_rows(spec, scans[place], objects), objects)
+            rows = read_chunks(ReadSpec.from_bytes(scans[place]), files_of(spec.url))
+            yield from scan_task(spec, place, rows, task_store(spec.url))
 
 
 def arrival_stage(version: str, shared: bytes, fragment: int,
@@ -120,10 +120,7 @@ def arrival_stage(version: str, shared: bytes, fragment: int,
 
 
 def _spec(version: str, shared: bytes) -> BackfillSpec:
-    if version != installed_version():
-        found = f"it has version {installed_version()} of this package, the driver {version}"
-        raise ExecutorUnfit("an executor", found, SHIPPING)
-    prepare_process()
+    begin_task(version)
     return BackfillSpec.from_bytes(shared)
 
 

@@ -150,8 +150,8 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.spark": (
         "node plan executor worker message exchange relational.types relational.chunk relational.expr "
-        "relational.catalog relational.table hummock hummock.base hummock.object_store hummock.sstable.info "
-        "hummock.state_store hummock.store hummock.spark hummock.sstable hummock.version"
+        "relational.catalog relational.table relational.spark hummock hummock.base hummock.object_store "
+        "hummock.sstable.info hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.node": (
         "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "

@@ -17,9 +17,9 @@ from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion
 from relational.chunk import DataChunk
+from relational.spark.read_spec import OPTIONS, ReadSpec, read_chunks
 from stream.session import Session
 from stream.spark.exchange import REPORT
-from stream.spark.scan import scan_rows
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, arrival_task, scan_task
 
@@ -38,7 +38,8 @@ class LocalTasks:
 
     def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
         objects = self._storage._sstable_store.object_store
-        parts = [list(scan_rows(spec, scan, objects)) for scan in scans]
+        files = SstableStore(objects, OPTIONS)
+        parts = [list(read_chunks(ReadSpec.from_bytes(scan), files)) for scan in scans]
         reports = run_backfill(spec, lambda place: parts[place], objects, self._rng)
         self._during()
         return reports
