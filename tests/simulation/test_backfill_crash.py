@@ -1,0 +1,93 @@
+"""The process dies at each call of a bulk backfill that changes something: the view is there with all rows, or no trace
+of it is.
+
+Statements change its table between what the tasks read and the view's first barrier, so that the view has to catch up.
+"""
+
+import random
+
+import pytest
+
+from stream.spark.driver import BulkBackfill
+from tests.simulation.ddl_world import Fate, How, World, described
+from tests.suites.local_shuffle import LocalTasks
+
+BASE = ("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)",
+        "INSERT INTO t VALUES " + ", ".join(f"({n}, {n % 7}, {n * 13 % 31})" for n in range(90)), "FLUSH")
+MEANWHILE = ("DELETE FROM t WHERE id % 7 = 3", "UPDATE t SET k = k + 1, v = -v WHERE id % 5 = 0",
+             "INSERT INTO t VALUES (1000, 50, 1)", "FLUSH")
+QUERIES = {
+    "groups": "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo FROM t GROUP BY k",
+    "groups of groups": "SELECT n, COUNT(*) AS m FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS q GROUP BY n",
+}
+
+
+@pytest.fixture(scope="module")
+def base():
+    world = World()
+    with world.open() as session:
+        for statement in BASE:
+            session.sql(statement)
+    return world
+
+
+def backfill(name, meanwhile=()):
+    """A call on a session that makes the view."""
+    def create(session):
+        def during():
+            for statement in meanwhile:
+                session.sql(statement)
+
+        tasks = LocalTasks(session, random.Random(name), during)
+        session.create_materialized_view("mv", session.sql(QUERIES[name]), backfill=BulkBackfill(tasks))
+
+    return create
+
+
+def calls_of(base, name):
+    fate = Fate()
+    assert base.copy().live((backfill(name, MEANWHILE),), fate)
+    return fate.calls
+
+
+def rows(session, query):
+    return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
+
+
+def check_a_death(base, name, fate):
+    world = base.copy()
+    is_told = world.live((backfill(name, MEANWHILE),), fate)
+    with world.open() as session:
+        world.check_catalog_rows()                  # the start has ended what a dead process left
+        assert not session._playground.catalog.refresh().loaded
+        is_there = "mv" in described(session)
+        assert is_there or not is_told
+        if not is_there:
+            backfill(name)(session)
+        assert rows(session, "SELECT * FROM mv") == rows(session, QUERIES[name])
+        session.sql("UPDATE t SET v = v + 1 WHERE id < 40")
+        session.sql("DELETE FROM t WHERE id > 70")
+        session.flush()
+        assert rows(session, "SELECT * FROM mv") == rows(session, QUERIES[name])
+        world.vacuum()
+        world.check_files(session)
+
+
+def points_of(calls):
+    return [(at, how) for at in range(1, calls + 1) for how in How]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_death_leaves_all_of_a_view_or_nothing(base, name):
+    """At the first and the last call, and at some of those between."""
+    calls = calls_of(base, name)
+    points = {(1, How.BEFORE), (calls, How.AFTER), *random.Random(name).sample(points_of(calls), 10)}
+    for at, how in sorted(points):
+        check_a_death(base, name, Fate(at, how))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_death_at_any_call_does(base, name):
+    for at, how in points_of(calls_of(base, name)):
+        check_a_death(base, name, Fate(at, how))
