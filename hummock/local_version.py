@@ -30,6 +30,11 @@ class PinnedVersion:
         self.is_lost = False        # a missing object is now SnapshotExpired, not damage
         self._owner = owner
 
+    def check(self) -> None:
+        """Raises `SnapshotExpired` where the lease was lost, as far as the store can be asked."""
+        if not self._owner.protects(self):
+            raise SnapshotExpired(f"version {self.version.id}")
+
     def release(self) -> None:
         """Idempotent."""
         self._owner.release(self)
@@ -82,6 +87,15 @@ class LocalVersionManager:
             pinned = PinnedVersion(self, self._version)
             self._held.add(pinned)
             return pinned
+
+    def pin_snapshot(self, epoch: Epoch | None) -> Epoch:
+        """As the client's, for this node; where its lease was lost what was pinned before is marked as lost."""
+        try:
+            return self._client.pin_snapshot(self._node, epoch)
+        except SnapshotExpired:
+            self._lose()
+            self._client.pin_version(self._node)
+            return self._client.pin_snapshot(self._node, epoch)
 
     def release(self, pinned: PinnedVersion) -> None:
         """Gives `pinned` back; fine if it was given back before."""

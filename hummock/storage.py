@@ -199,18 +199,26 @@ class HummockStorage(ViewReads):
         `EpochTooOld` where one has, `SnapshotExpired` later where this process slept past its lease.
         """
         self._open_view()
-        pinned = self.meta_client.pin_snapshot(self._node, epoch)
+        pinned = self._local.pin_snapshot(epoch)
         try:
             yield pinned
         finally:
             self.meta_client.unpin_snapshot(self._node, pinned)
 
     @contextmanager
-    def pinned_version(self) -> Iterator[HummockVersion]:
-        """The newest version that reads see. Its files stay until the block ends: others may be given their names."""
+    def pinned_version(self) -> Iterator[PinnedVersion]:
+        """The newest version that reads see. Its files stay until the block ends: others may be given their names.
+
+        An error of the store's in the block is `SnapshotExpired` where the lease that kept them was lost meanwhile.
+        """
         self._open_base()
         with self._local.pin() as pinned:
-            yield pinned.version
+            try:
+                yield pinned
+            except HummockError as error:
+                if self._local.protects(pinned):
+                    raise
+                raise SnapshotExpired(f"version {pinned.version.id}") from error
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms

@@ -179,8 +179,8 @@ class BulkLoader:
     @contextmanager
     def _stored(self, table: TableCatalog) -> Iterator[Stored | None]:
         """The table's rows as files, which stay until the block ends; None where there are none."""
-        with self._storage.snapshot() as epoch, self._storage.pinned_version() as version:
-            runs = tuple(runs_of(version, table.id))
+        with self._storage.snapshot() as epoch, self._storage.pinned_version() as pinned:
+            runs = tuple(runs_of(pinned.version, table.id))
             yield Stored(epoch, runs) if runs else None
 
     def _spec(self, table: TableCatalog, columns: FrameColumns, prefix: str, stored: Stored | None) -> LoadSpec:

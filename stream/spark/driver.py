@@ -75,10 +75,10 @@ class BulkBackfill:
         storage = playground.storage
         leaf = fragments[0].leaf
         assert isinstance(leaf, StreamScanNode)
-        with storage.snapshot() as epoch, storage.pinned_version() as version, storage.upload_prefix() as prefix:
-            first, *others = self._counts(version, leaf.table, fragments)
+        with storage.snapshot() as epoch, storage.pinned_version() as pinned, storage.upload_prefix() as prefix:
+            first, *others = self._counts(pinned.version, leaf.table, fragments)
             parts = StorageTable(leaf.table, storage, leaf.columns).partitions(first)
-            scans = scan_specs(playground.url, version, leaf, parts, epoch)
+            scans = scan_specs(playground.url, pinned.version, leaf, parts, epoch)
             spec = BackfillSpec(
                 view=view,
                 tables=(leaf.table,),
@@ -92,6 +92,7 @@ class BulkBackfill:
             )
             reports = checked(self.tasks.run(spec, scans), spec)
             files = sorted((info for each in reports for info in each.sstables), key=lambda info: info.smallest)
+            pinned.check()
             load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", tuple(files))
             return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hummock.errors import StoreClosed, WaitEpochTimeout
+from hummock.errors import SnapshotExpired, StoreClosed, WaitEpochTimeout
 from hummock.local_version import LocalVersionManager
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
@@ -144,6 +144,22 @@ def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clo
     assert held.is_lost and reader.version.id == 3
     with reader.pin() as fresh:
         assert not fresh.is_lost
+
+
+def test_an_epoch_that_is_pinned_first_finds_out_what_was_lost(reader, commit, manager, clock):
+    """A pin of now is as good as any; versions that were pinned before are told that they are not."""
+    commit(1)
+    reader.refresh()
+    held = reader.pin()
+    clock.advance(LEASE_MS)
+    commit(2)
+    manager.advance_safe_epoch(epoch_of(2))
+    assert reader.pin_snapshot(None) == epoch_of(2)
+    assert held.is_lost
+    with pytest.raises(SnapshotExpired):
+        held.check()
+    with reader.pin() as fresh:
+        fresh.check()
 
 
 def test_the_refresher_follows_and_renews(store, clock, manager, commit):

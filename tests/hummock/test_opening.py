@@ -121,6 +121,23 @@ def test_a_missing_file_of_a_lost_lease_is_an_expired_snapshot_at_once(tmp_path)
         database.close()
 
 
+def test_a_version_held_for_others_whose_lease_was_lost_is_an_expired_snapshot(tmp_path):
+    """Whatever became of who read its files."""
+    with hummock.open(f"file://{tmp_path}", role="writer", refresh_ms=10_000) as store:
+        commit(store, 1, (b"key", b"one"))
+        with pytest.raises(ObjectNotFound), store.pinned_version() as pinned:
+            pinned.check()
+            raise ObjectNotFound("a file")
+        database = SqliteMetaStore(tmp_path / "meta.sqlite")
+        with pytest.raises(SnapshotExpired) as caught, store.pinned_version():
+            database.transaction(MetaOperations(delete=tuple(lease_key(each.node) for each in read_leases(database))))
+            raise ObjectNotFound("a file")
+        assert isinstance(caught.value.__cause__, ObjectNotFound)
+        with store.pinned_version() as again:
+            again.check()
+        database.close()
+
+
 def test_the_truth_may_lie_in_another_place(tmp_path):
     url, meta = f"file://{tmp_path}/data", f"sqlite://{tmp_path}/truth/meta.db"
     with hummock.open(url, role="writer", meta=meta) as store:

@@ -118,7 +118,8 @@ def test_a_pinned_version_is_read_by_others_until_it_is_given_back(tmp_path):
             store.ingest_batch(WriteBatch([(user_key(6, 0, b"%02d" % n), b"%d" % number) for n in range(50)]),
                                Epoch(number << 16))
             store.commit(Epoch(number << 16))
-        with store.pinned_version() as version:
+        with store.pinned_version() as pinned:
+            version = pinned.version
             before = rows_of(store, EVERYTHING, Epoch(3 << 16))
             store.ingest_batch(WriteBatch([(user_key(6, 0, b"00"), None)]), Epoch(4 << 16))
             store.commit(Epoch(4 << 16))

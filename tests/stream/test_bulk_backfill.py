@@ -5,7 +5,11 @@ import random
 import pytest
 
 import stream
+from hummock.errors import SnapshotExpired, SparkJobFailed
 from hummock.key import KeyRange
+from hummock.meta.pins import read_leases
+from hummock.meta.records import lease_key
+from hummock.meta.store import MetaOperations
 from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.errors import BackfillRefused
@@ -113,6 +117,24 @@ def test_what_stands_in_the_way_in_the_end_leaves_nothing(session, rng, statemen
     assert not session._playground.catalog.refresh().loaded
     assert session._playground.catalog.find("mv") is None or statement.startswith("CREATE")
     assert not [run for run in session._playground.storage.version.runs if run.sstables[0].global_epoch]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["the tasks are done", "the tasks fail"])
+def test_a_lease_that_ran_out_meanwhile_leaves_nothing(session, rng, fails):
+    """What the tasks read, and what the view has to catch up with, may be gone."""
+    def during():
+        store = session._playground.catalog._store
+        store.transaction(MetaOperations(delete=tuple(lease_key(lease.node) for lease in read_leases(store))))
+        if fails:
+            raise SparkJobFailed("backfill", "ObjectNotFound")
+
+    with pytest.raises(SnapshotExpired):
+        session.create_materialized_view(
+            "mv", session.sql(GROUPS), backfill=BulkBackfill(LocalTasks(session, rng, during))
+        )
+    assert session.names() == ("t",) and not session._playground.catalog.refresh().loaded
+    session.create_materialized_view("mv", session.sql(GROUPS), backfill=BulkBackfill(LocalTasks(session, rng)))
+    assert rows(session, "SELECT * FROM mv") == rows(session, GROUPS)
 
 
 def test_a_failed_start_drops_what_was_loaded(session, rng, monkeypatch):
