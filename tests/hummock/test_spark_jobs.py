@@ -166,6 +166,18 @@ def test_a_store_is_opened_once_for_a_worker(tmp_path):
     assert task_store(f"file://{tmp_path}") is task_store(f"file://{tmp_path}")
 
 
+def test_a_worker_collects_what_its_tasks_leave_and_not_what_it_imported(spark):
+    counted = {}
+    for _ in range(4):
+        for answer in run_specs(spark, [b""] * 4, work("count_frozen"), name="frozen"):
+            worker, *counts = json.loads(answer)
+            counted.setdefault(worker, []).append(counts)
+    for counts in counted.values():
+        assert all(frozen > 0 for _, frozen in counts)
+        for (modules, _), (same, frozen), (last, frozen_last) in zip(counts, counts[1:], counts[2:], strict=False):
+            assert frozen_last <= frozen or not modules == same == last
+
+
 def test_errors_are_answers_where_no_retry_helps():
     assert do_spec(VERSION, "builtins:bytes", b"12") == (b"12", None)
     answer, error = do_spec(VERSION, "json:loads", b"{")

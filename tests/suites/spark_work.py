@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -40,3 +43,8 @@ def wait_for_go(spec: bytes) -> bytes:
 
 def not_found(spec: bytes) -> bytes:
     raise ObjectNotFound("sst/a.data")
+
+
+def count_frozen(spec: bytes) -> bytes:
+    """This worker, how much it has imported, and what its collector never looks at."""
+    return json.dumps([os.getpid(), len(sys.modules), gc.get_freeze_count()]).encode()
