@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from hummock.errors import Corruption, HummockError, ObjectNotFound
+from hummock.load import LoadAnswer
 from hummock.meta.compaction_records import RunningTask, WantedRange
 from hummock.meta.records import (
     CHECKPOINT,
     COMMITS,
     DELTAS,
     HEAD,
+    LARGE,
     LEASES,
+    LOADS,
     NEWEST_LEASE,
     REPORTS,
     STALE,
@@ -31,6 +34,7 @@ from hummock.meta.records import (
     WRITER,
     CommitAnswer,
     Head,
+    LargeClaim,
     Lease,
     TaskAnswer,
     TaskCounter,
@@ -52,7 +56,8 @@ READ_BYTES = 8 << 20        # of `.data` in memory at once and per thread, unles
 ROWS = "hummock/"
 # What a row is read as, by the beginning of its key.
 RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, NEWEST_LEASE: Lease,
-           VACUUMED: Tombstone, TASKS: TaskCounter, REPORTS: TaskAnswer, UPLOADS: Upload}
+           VACUUMED: Tombstone, TASKS: TaskCounter, LARGE: LargeClaim, REPORTS: TaskAnswer, UPLOADS: Upload,
+           LOADS: LoadAnswer}
 VALUES = {CHECKPOINT: HummockVersion, DELTAS: VersionDelta}
 OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, STALE: StaleFiles.decode}
 

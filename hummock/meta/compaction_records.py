@@ -16,7 +16,19 @@ from typing import Any
 from hummock.compaction.task import CompactTask
 from hummock.errors import InvalidTask, MetaStoreCorrupt
 from hummock.key import KeyRange
-from hummock.meta.records import FORMAT, LARGE, REPORTS, TASK, TASKS, WANTED, TaskAnswer, TaskCounter, decode, encode
+from hummock.meta.records import (
+    FORMAT,
+    LARGE,
+    REPORTS,
+    TASK,
+    TASKS,
+    WANTED,
+    LargeClaim,
+    TaskAnswer,
+    TaskCounter,
+    decode,
+    encode,
+)
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
 from hummock.record import MALFORMED, natural, word
@@ -149,14 +161,11 @@ def remember(meta_store: MetaStore, answer: TaskAnswer, kept: int) -> MetaOperat
 def large_until_ms(meta_store: MetaStore) -> int:
     """Until when large tasks are a compactor's on Spark; 0: none ever was there."""
     row = meta_store.get(LARGE)
-    try:
-        return 0 if row is None else natural(_load(row)["expires_ms"])
-    except MALFORMED as error:
-        raise MetaStoreCorrupt(LARGE, "fields", "expires_ms", str(error)) from error
+    return 0 if row is None else decode(LargeClaim, LARGE, row).expires_ms
 
 
 def claim_large(expires_ms: int) -> MetaOperations:
-    return MetaOperations(put={LARGE: _dump({"expires_ms": expires_ms})})
+    return MetaOperations(put={LARGE: encode(LargeClaim(expires_ms))})
 
 
 def task_key(task_id: int) -> str:

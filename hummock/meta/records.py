@@ -114,6 +114,13 @@ class TaskCounter:
 
 
 @dataclass(frozen=True, slots=True)
+class LargeClaim:
+    """Until `expires_ms` large tasks are a compactor's on Spark."""
+
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskAnswer:
     """Task `task_id` ended as `outcome`; `token`: of the attempt that ended it, whose outputs have `digest`."""
 
@@ -126,13 +133,13 @@ class TaskAnswer:
     error: str
 
 
-Record = TypeVar("Record", Head, CommitAnswer, LoadAnswer, Lease, Upload, Tombstone, TaskCounter, TaskAnswer,
-                 WriterSession)
+Record = TypeVar("Record", Head, CommitAnswer, LoadAnswer, Lease, Upload, Tombstone, TaskCounter, LargeClaim,
+                 TaskAnswer, WriterSession)
 Value = TypeVar("Value", HummockVersion, VersionDelta)
 
 
-def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone | TaskCounter | TaskAnswer
-           | WriterSession) -> bytes:
+def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone | TaskCounter | LargeClaim
+           | TaskAnswer | WriterSession) -> bytes:
     return _dump({"format": FORMAT, **asdict(record)})
 
 

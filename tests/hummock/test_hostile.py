@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import hummock
 from hummock.cli import main
 from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError
-from hummock.meta import open_meta_store
+from hummock.meta import open_meta_store, records
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, STALE, TASK, UPLOADS, VACUUMED, WRITER
@@ -21,7 +21,7 @@ from hummock.meta.version_log import load
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.verify import verify_rows, verify_sstable
+from hummock.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_sstable
 from hummock.write_batch import WriteBatch
 from tests.suites.hostile import IDENTIFIERS, JSON_ROWS, OBJECT_KEYS
 from tests.suites.manager_parts import open_manager
@@ -76,6 +76,11 @@ def test_what_is_no_prefix_of_names_is_registered_nowhere(prefix):
         manager.register_upload("node", prefix)
     manager.release_upload("node", prefix)
     assert truth.list("") == []
+
+
+def test_every_kind_of_row_is_known_to_who_verifies_a_store():
+    kinds = {value for name, value in vars(records).items() if name.isupper() and str(value).startswith(ROWS)}
+    assert kinds == {*RECORDS, *VALUES, *OTHERS}
 
 
 @pytest.mark.parametrize("row", JSON_ROWS, ids=range(len(JSON_ROWS)))

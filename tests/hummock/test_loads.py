@@ -25,6 +25,7 @@ from hummock.options import CompactionOptions, MetaOptions, StorageOptions, Vacu
 from hummock.shared_buffer.load_writer import rows_of_batches, write_load
 from hummock.storage import HummockStorage
 from hummock.table_rules import PrefixRule, TableRules
+from hummock.verify import verify_rows
 from hummock.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of
 
@@ -387,6 +388,7 @@ class TestCrashes:
         place.note(1, rows)
         assert place.manager.version.id == 1 and set(place.levels()) == {6}
         place.check(1)
+        assert place.manager.load_answer("load") and not [row for row in verify_rows(place.truth) if row.damages]
 
 
 def test_an_unknown_outcome_is_no_refusal(place):
