@@ -15,6 +15,7 @@ It may run in any process, in several at once, and end at any instruction; what 
                        nobody can commit any more: the writer role moved on, long ago
     Journals       10  list the journals of large compact tasks, then read the tasks
                    11  delete those whose task is not under way any more
+    Probes         12  list what checks of executors left, and delete what is older than the grace
 
 A name on the tombstone list never enters a version: a commit that comes too late is refused and loses no data
 without noticing. Removal is decided by rows, not by age; the grace only spares files of who did not register.
@@ -40,6 +41,7 @@ from hummock.meta.vacuum_report import VacuumReport
 from hummock.meta.version_log import follow, load
 from hummock.metrics import Metrics
 from hummock.object_store.base import (
+    PROBE_PREFIX,
     SSTABLE_PREFIX,
     ObjectMeta,
     ObjectStore,
@@ -102,6 +104,7 @@ class Vacuum:
             self._remove_orphans(report, watch)
         if not dry_run and not self.is_under_way:
             self._remove_journals()
+            self._remove_probes()
             self._remove_leftovers()
         self.metrics.vacuum_seconds.observe(monotonic_seconds() - began)
         if report.is_complete:
@@ -237,9 +240,13 @@ class Vacuum:
         """What tasks that have ended wrote down of themselves. Their numbers are never used again."""
         journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(JOURNAL_PREFIX)]
         running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
-        ended = [path for path, task_id in journals if task_id is not None and task_id not in running]
-        for at in range(0, len(ended), self.options.deleted_at_once):
-            self._object_store.delete(ended[at:at + self.options.deleted_at_once])
+        self._delete_objects([path for path, task_id in journals if task_id is not None and task_id not in running])
+
+    def _remove_probes(self) -> None:
+        """Whoever makes one deletes it, unless it died in between."""
+        newest_ms = self._clock() - self.options.grace_ms
+        self._delete_objects([found.path for found in self._object_store.list(PROBE_PREFIX)
+                              if found.modified_ms <= newest_ms])
 
     def _remove_leftovers(self) -> None:
         """A store that does not let us is no reason to fail: they cost space alone."""
@@ -251,7 +258,9 @@ class Vacuum:
     # -- both ----------------------------------------------------------------------------------------------
 
     def _delete(self, names: Iterable[str]) -> None:
-        paths = [path for name in names for path in (sstable_data_path(name), sstable_meta_path(name))]
+        self._delete_objects([path for name in names for path in (sstable_data_path(name), sstable_meta_path(name))])
+
+    def _delete_objects(self, paths: list[str]) -> None:
         for at in range(0, len(paths), self.options.deleted_at_once):
             self._object_store.delete(paths[at:at + self.options.deleted_at_once])
 

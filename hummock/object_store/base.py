@@ -23,6 +23,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memo
 RandomBytes = Callable[[int], bytes]
 
 SSTABLE_PREFIX = "sst/"
+PROBE_PREFIX = "spark/probe-"       # what a check of executors puts there for a moment
 DATA_SUFFIX = ".data"
 META_SUFFIX = ".meta"
 NAME_DIGITS = 32

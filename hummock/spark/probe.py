@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hummock.errors import ExecutorUnfit, HummockError
 from hummock.object_store import open_object_store
+from hummock.object_store.base import PROBE_PREFIX
 from hummock.process import installed_version
 from hummock.spark.jobs import run_job, slots
 from hummock.spark.worker import SHIPPING, shared_url, task_store
@@ -16,7 +17,6 @@ from hummock.spark.worker import SHIPPING, shared_url, task_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROBES = "spark/probe-"         # in the store; each is deleted by who made it
 NOT_SHARED = "give executors the store at this very URL: a directory that all machines mount, a bucket, credentials"
 
 
@@ -26,7 +26,7 @@ def check_executors(spark: SparkSession, url: str) -> int:
     Every slot that is free is asked, twice on average; an executor that comes later is found out by its first task.
     Raises `ExecutorUnfit` naming the machine, the reason and the remedy.
     """
-    driver_path = f"{PROBES}{os.urandom(16).hex()}"
+    driver_path = f"{PROBE_PREFIX}{os.urandom(16).hex()}"
     asked = 2 * slots(spark)
     ask = _asking(shared_url(url), driver_path)
     store = open_object_store(url)
@@ -48,7 +48,7 @@ def probe(url: str, driver_path: str) -> dict[str, Any]:
     import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
 
     found = {"version": installed_version(), "store": ""}
-    path = f"{PROBES}{os.urandom(16).hex()}"
+    path = f"{PROBE_PREFIX}{os.urandom(16).hex()}"
     try:
         store = task_store(url)
         store.put(path, b"executor", if_absent=True)

@@ -8,7 +8,7 @@ from hummock.meta.records import LEASES, TASK, UPLOADS, VACUUMED, vacuumed_key
 from hummock.meta.references import Need
 from hummock.meta.stale import StaleFiles, read_stale
 from hummock.meta.store import MetaOperations
-from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.object_store.base import PROBE_PREFIX, sstable_data_path, sstable_meta_path
 from tests.suites.vacuum_world import FILE_BYTES, LEASE_MS, VacuumWorld, names
 
 HOUR_MS = 3_600_000
@@ -75,6 +75,20 @@ def test_a_young_file_stays_even_without_registration(world):
     assert found(vacuum.run()) == {"in flight": 1} and info.name in world.stored
     world.clock.advance(1)
     assert found(vacuum.run()) == {"orphaned": 1} and world.stored == set()
+
+
+def test_what_a_check_of_executors_left_goes_when_it_is_old(world):
+    """Its process died before it could delete that."""
+    world.objects.put(PROBE_PREFIX + "0" * 32, b"driver")
+    vacuum = world.vacuum(grace_ms=HOUR_MS)
+    world.clock.advance(HOUR_MS - 1)
+    vacuum.run()
+    assert world.paths == [PROBE_PREFIX + "0" * 32]
+    world.clock.advance(1)
+    vacuum.run(dry_run=True)
+    assert world.paths
+    vacuum.run()
+    assert world.paths == []
 
 
 def test_objects_that_are_no_part_of_a_file_are_left_alone(world):
