@@ -7,8 +7,9 @@ import threading
 import pytest
 
 import stream
-from hummock.errors import InvalidOption, LoadRefused, SparkJobFailed
-from hummock.meta.records import vacuumed_key
+from hummock.errors import InvalidOption, LoadRefused, SnapshotExpired, SparkJobFailed
+from hummock.meta.pins import read_leases
+from hummock.meta.records import lease_key, vacuumed_key
 from hummock.meta.store import MetaOperations
 from hummock.meta.vacuum import Vacuum
 from hummock.options import VacuumOptions
@@ -227,6 +228,18 @@ class TestRefusals:
             db.bulk_load(frame(range(300), during=fail), "t")
         assert rows(db) == [] and orphans(db) == 3
         assert db.sql("INSERT INTO t VALUES (1, 'x')") == 1
+
+    def test_stored_rows_that_went_with_the_lease_are_an_expired_snapshot(self, db):
+        def during():
+            store = db._playground.catalog._store
+            store.transaction(MetaOperations(delete=tuple(lease_key(lease.node) for lease in read_leases(store))))
+            raise SparkJobFailed("job", "ObjectNotFound")
+
+        db.sql("INSERT INTO t VALUES (1, 'old 1')")
+        with pytest.raises(SnapshotExpired):
+            db.bulk_load(frame([5], during=during), "t")
+        assert db.bulk_load(frame([5]), "t").rows == 1
+        assert rows(db) == expected(("old", [1]), ("loaded", [5]))
 
     def test_files_that_vacuum_took_are_an_answer_to_the_loader_and_nobody_else(self, db):
         """The stream goes on: what others sent with the same checkpoint is committed."""
