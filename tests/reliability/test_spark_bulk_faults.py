@@ -1,0 +1,69 @@
+"""Bulk loads and bulk backfills while tasks, executors and drivers die: all rows or none, and no file but live ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.suites.bulk_chaos import BACKFILL_STAGES, LOAD_STAGES, WORKER_FAULTS, marks_of
+from tests.suites.bulk_world import PARTS, BulkWorld, run_rounds
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 20_261
+
+
+def test_a_load_outlives_every_fault_of_its_tasks(spark, tmp_path):
+    """Each at another task of one job; and its commit comes twice, and late."""
+    world = BulkWorld(spark, tmp_path, SEED)
+    faults = dict(zip((f"{stage} {place}" for stage in LOAD_STAGES for place in range(3)), WORKER_FAULTS, strict=True))
+    world.load_round("commits twice and late", faults)
+    assert marks_of(world.url) >= set(faults)
+
+
+def test_a_backfill_outlives_every_fault_of_its_tasks(spark, tmp_path):
+    world = BulkWorld(spark, tmp_path, SEED)
+    places = [f"{stage} {place}" for stage in BACKFILL_STAGES for place in range(2)]
+    faults = dict(zip(places, WORKER_FAULTS, strict=True))
+    world.backfill_round("lives", faults)
+    assert marks_of(world.url) >= set(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("what", ["load", "backfill"])
+def test_rounds_of_anything(spark, tmp_path, what, part):
+    """Tasks die on threads of this process, drivers as processes of their own; all parts together end in every way."""
+    run_rounds(BulkWorld(spark, tmp_path, SEED + part), what, part)
+
+
+CLUSTER = """
+import sys
+from pathlib import Path
+from hummock.spark import spark_session
+from tests.suites.bulk_driver import SPARK
+from tests.suites.bulk_world import BulkWorld, run_rounds
+master, what, part, seed = "local-cluster[2,1,1024]", sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+session = spark_session(master, settings=SPARK)
+world = BulkWorld(session, Path(sys.argv[1]), seed, master)
+run_rounds(world, what, part, with_executors=True)
+print("all is well,", world.overtaken, "attempts were overtaken", flush=True)
+session.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("what", ["load", "backfill"])
+def test_executors_are_killed_and_speculation_does_tasks_twice(tmp_path, what, part):
+    done = subprocess.run([sys.executable, "-c", CLUSTER, str(tmp_path), what, str(part), str(SEED + part)],
+                          capture_output=True, text=True, cwd=ROOT, timeout=1_700,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    print(done.stdout)
+    assert "all is well" in done.stdout, done.stdout[-2_000:] + done.stderr[-4_000:]

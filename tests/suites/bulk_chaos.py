@@ -1,0 +1,187 @@
+"""What goes wrong in tasks of a bulk load or a bulk backfill, as a plan beside the store says.
+
+A plan names the task by its stage and its place there; the first attempt at it alone goes wrong. What happened is
+marked beside the plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+
+from hummock.object_store import directory_of
+from relational.spark import load_encoder, load_writer
+from relational.spark.load_spec import LoadSpec
+from stream.spark import job, tasks
+from stream.spark.spec import BackfillSpec
+
+WORKER_FAULTS = ("killed at once", "killed amid its rows", "killed between files", "killed behind its files",
+                 "done twice", "store fails")
+EXECUTOR_FAULTS = ("executor killed", "executor killed behind its files", "slow", "slow behind its files")
+DRIVER_FAULTS = ("driver killed", "driver killed behind its files")
+OTHER_ATTEMPT_SECONDS = 30      # that a slow task waits for the one that overtakes it
+LOAD_STAGES = ("encode", "write")
+BACKFILL_STAGES = ("scan", "arrive 1", "arrive 2")
+Batches = Iterator[pa.RecordBatch]
+
+
+def plan_of(url: str) -> Path:
+    return Path(directory_of(url)).with_suffix(".chaos")
+
+
+def write_plan(url: str, faults: dict[str, str]) -> None:
+    """Tasks, "stage place", go wrong so."""
+    place = plan_of(url)
+    place.mkdir(exist_ok=True)
+    for mark in place.iterdir():
+        mark.unlink()
+    (place / "plan").write_text(json.dumps({"driver": 0, "faults": faults}))
+
+
+def name_driver(url: str, driver: int) -> None:
+    """`driver` is the process that some tasks kill; 0: there is none any more."""
+    told = plan_of(url) / "plan"
+    beside = told.with_suffix(".new")
+    beside.write_text(json.dumps({**json.loads(told.read_text()), "driver": driver}))
+    beside.rename(told)
+
+
+def marks_of(url: str) -> set[str]:
+    """The tasks that went wrong; those with "again" behind them began another time while they did."""
+    return {mark.name for mark in plan_of(url).iterdir()} - {"plan"}
+
+
+def install(patch: Callable[[object, str, object], None]) -> None:
+    """Jobs of this process have tasks that go wrong by the plan; `patch` sets an attribute."""
+    from relational.spark import bulk_load
+
+    patch(bulk_load, "encode_rows", encode_rows)
+    patch(bulk_load, "write_rows", write_rows)
+    patch(job, "scan_stage", scan_stage)
+    patch(job, "arrival_stage", arrival_stage)
+
+
+# -- in tasks ----------------------------------------------------------------------------------------------------
+
+
+def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
+    url = LoadSpec.from_bytes(spec).url
+    return _Task(url, "encode").run(lambda rows: _load_encoder(version, spec, rows), batches)
+
+
+def write_rows(spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
+    return _Task(LoadSpec.from_bytes(spec).url, "write").run(lambda rows: _load_writer(spec, rows), batches)
+
+
+def scan_stage(version: str, shared: bytes, scans: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Batches:
+    url = BackfillSpec.from_bytes(shared).url
+    return _Task(url, "scan").run(lambda rows: _scan_stage(version, shared, scans, rows), batches)
+
+
+def arrival_stage(version: str, shared: bytes, fragment: int, batches: Iterable[pa.RecordBatch]) -> Batches:
+    url = BackfillSpec.from_bytes(shared).url
+    task = _Task(url, f"arrive {fragment}")
+    return task.run(lambda rows: _arrival_stage(version, shared, fragment, rows), batches)
+
+
+_load_encoder, _load_writer = load_encoder.encode_rows, load_writer.write_rows
+_scan_stage, _arrival_stage = job.scan_stage, job.arrival_stage
+
+
+class _Task:
+    """One attempt."""
+
+    def __init__(self, url: str, stage: str):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        self._place, self._name = plan_of(url), f"{stage} {context.partitionId()}"
+        plan = json.loads((self._place / "plan").read_text())
+        self._driver, self._fault = plan["driver"], plan["faults"].get(self._name, "")
+        if self._fault and not self._mark(self._name):
+            self._mark(f"{self._name} again")
+            self._fault = ""
+
+    def run(self, work: Callable[[Iterable[pa.RecordBatch]], Batches], batches: Iterable[pa.RecordBatch]) -> Batches:
+        fault = self._fault
+        if not fault:
+            yield from work(batches)
+            return
+        if fault == "killed at once":
+            _die()
+        if fault == "store fails":
+            raise OSError("injected")
+        if fault in ("executor killed", "slow", "driver killed"):
+            self._disturb()
+        if fault == "killed amid its rows":
+            batches = _cut_short(batches)
+        if fault == "done twice":
+            batches = list(batches)
+            list(work(batches))
+        with _death_at_a_name(2) if fault == "killed between files" else nullcontext():
+            made = list(work(batches))
+        if fault.endswith("behind its files"):
+            self._disturb()
+        yield from made
+
+    def _disturb(self) -> None:
+        if self._fault.startswith("driver killed"):
+            if self._driver:
+                os.kill(self._driver, signal.SIGKILL)       # and this task goes on, for nobody
+        elif self._fault.startswith("executor killed"):
+            os.kill(_parent_of(os.getppid()), signal.SIGKILL)   # and this worker goes on for a while
+        elif self._fault.startswith("slow"):
+            self._wait_for_another()
+        else:
+            _die()
+
+    def _wait_for_another(self) -> None:
+        until = time.monotonic() + OTHER_ATTEMPT_SECONDS
+        while time.monotonic() < until and not (self._place / f"{self._name} again").exists():
+            time.sleep(0.02)
+
+    def _mark(self, name: str) -> bool:
+        try:
+            (self._place / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _cut_short(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """The first batch, and no more."""
+    for batch in batches:
+        yield batch
+        _die()
+
+
+@contextmanager
+def _death_at_a_name(number: int) -> Iterator[None]:
+    """Death at the name of so-manieth file; those before it are there by then, or on their way."""
+    names, mint = [], load_writer.mint_sstable_name
+
+    def minted(*arguments: object) -> str:
+        names.append(1)
+        return mint(*arguments) if len(names) < number else _die()      # type: ignore[arg-type]
+
+    load_writer.mint_sstable_name = tasks.mint_sstable_name = minted     # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        load_writer.mint_sstable_name = tasks.mint_sstable_name = mint
+
+
+def _parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _die() -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a killed process goes on")
