@@ -4,8 +4,9 @@
     vacuum                                      removes files that nothing needs
     compact                                     merges files, as a process of its own
 
-Each takes the URL of any store, `--meta` where its truth stands elsewhere, and `--json`. Exit status 0: all is
-well; 1: damage was found, or the store cannot be read; 2: the command was misused. An error is one line.
+Each takes the URL of any store, by place or as `--store URL`, `--meta` where its truth stands elsewhere, and `--json`.
+Exit status 0: all is well; 1: damage was found, or the store cannot be read; 2: the command was misused. An error is
+one line.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hummock.spark import check_executors, slots, spark_session
 DEFAULTS = CompactionOptions()
 LOOK_SECONDS = 1.0
 SPARK_TASK_BYTES, SPARK_TASK_FILES = 64 << 30, 4_096    # of a task that this process picks, where it has Spark
-RANGE_MEMORY_BYTES = 256 * MIB      # of a worker that does a range on Spark
+RANGE_MEMORY = 256                  # MiB of a worker that does a range on Spark
 
 
 class Hex(click.ParamType):
@@ -53,9 +53,12 @@ class Hex(click.ParamType):
               help='Do large tasks on Spark there; under spark-submit: "submitted".')
 @click.option("--large", default=DEFAULTS.large_task_bytes // MIB, show_default=True, type=click.IntRange(0, 1 << 30),
               help="MiB of input from which on a task is done on Spark.")
+@click.option("--range-memory", default=RANGE_MEMORY, show_default=True, type=click.IntRange(16, 1 << 20),
+              help="MiB of a worker on Spark, for the range that it does.")
 @port_option
 def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple[tuple[bytes, bytes], ...], tasks: int,
-            threads: int, memory: int, master: str | None, large: int, metrics_port: int | None) -> None:
+            threads: int, memory: int, master: str | None, large: int, range_memory: int,
+            metrics_port: int | None) -> None:
     """Merges files as the tree's shape asks for, or those of the tables and key ranges that are named."""
     wanted = [*map(KeyRange.table, tables), *(KeyRange(start, end) for start, end in ranges)]
     if any(key_range.is_empty for key_range in wanted):
@@ -64,7 +67,8 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
     if master is not None:
         options = replace(options, large_task_bytes=max(1, large * MIB), task_bytes=SPARK_TASK_BYTES,
                           task_files=SPARK_TASK_FILES)
-    with (interrupted() as is_interrupted, served(store, metrics_port), _on_spark(store, master, options) as on_spark,
+    with (interrupted() as is_interrupted, served(store, metrics_port),
+          _on_spark(store, master, range_memory * MIB, options) as on_spark,
           closing(HummockManager(store.meta_store, store.object_store, compaction=options,
                                  metrics=store.metrics)) as manager, store.output.progress() as progress):
         for key_range in wanted:
@@ -89,7 +93,8 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
 
 
 @contextmanager
-def _on_spark(store: OpenStore, master: str | None, options: CompactionOptions) -> Iterator[SparkTasks | None]:
+def _on_spark(store: OpenStore, master: str | None, memory_bytes: int,
+              options: CompactionOptions) -> Iterator[SparkTasks | None]:
     """What does large tasks meanwhile, on executors that were found fit."""
     if master is None:
         yield None
@@ -98,7 +103,7 @@ def _on_spark(store: OpenStore, master: str | None, options: CompactionOptions) 
     try:
         executors = check_executors(spark, store.object_store.url)
         store.output.line(f"Spark {spark.version} on {master}: {executors} executors answered, {slots(spark)} slots")
-        yield SparkTasks(spark, store.object_store, memory_bytes=RANGE_MEMORY_BYTES, limit_ms=options.task_stall_ms)
+        yield SparkTasks(spark, store.object_store, memory_bytes=memory_bytes, limit_ms=options.task_stall_ms)
     finally:
         spark.stop()
 

@@ -44,19 +44,23 @@ class OpenStore:
 
 
 def store_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command URL, --meta and --json; the function gets an `OpenStore` for them.
+    """Gives a command URL, by place or as --store, --meta and --json; the function gets an `OpenStore` for them.
 
     A `HummockError`, also one of opening, is printed and ends the process with status 1.
     """
 
-    @click.argument("url")
-    @click.option("--meta", help="Where the truth about the files is, if not where the URL says.")
+    @click.argument("url", required=False)
+    @click.option("--store", "named", metavar="URL", help="URL, by name.")
+    @click.option("--meta", metavar="URL", help="Where the truth about the files is, if not where the store is.")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(function)
-    def command(url: str, meta: str | None, as_json: bool, **options: Any) -> None:
+    def command(url: str | None, named: str | None, meta: str | None, as_json: bool, **options: Any) -> None:
+        found = url or named
+        if not found or (url and named):
+            raise click.UsageError("one store is worked on: give its URL, or --store URL")
         output = Output(as_json)
         try:
-            with opened(url, meta, output) as store:
+            with opened(found, meta, output) as store:
                 function(store, **options)
         except HummockError as error:
             output.error(error)

@@ -111,6 +111,12 @@ def test_what_is_no_store_is_said_in_one_line_and_left_alone(tmp_path, command):
     assert not (tmp_path / "nothing").exists()
 
 
+def test_a_store_is_given_by_place_or_by_name_and_once(url):
+    assert told("levels", "--store", url) == told("levels", url)
+    for arguments in ((), (url, "--store", url), ("--store", "")):
+        assert "--store URL" in run("levels", *arguments, status=2).output
+
+
 def test_an_empty_store_in_memory_is_shown_too():
     for command in (*LOOKS, "vacuum", "compact"):
         run(command, "memory://")
