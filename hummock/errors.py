@@ -290,14 +290,15 @@ class TaskCancelled(HummockError):
 
 
 class Fenced(HummockError):
-    """The holder of generation `held` of `role` was replaced; the store is at generation `current`."""
+    """The holder of generation `held` of `role` was replaced by `node`; the store is at generation `current`."""
 
-    def __init__(self, role: str, held: int, current: int):
-        super().__init__(role, held, current)
-        self.role, self.held, self.current = role, held, current
+    def __init__(self, role: str, held: int, current: int, node: str):
+        super().__init__(role, held, current, node)
+        self.role, self.held, self.current, self.node = role, held, current, node
 
     def __str__(self) -> str:
-        return f"the {self.role} role was claimed again: held generation {self.held}, now {self.current}"
+        return (f"the {self.role} role was claimed by {self.node!r}, and one process has it at a time: held generation "
+                f"{self.held}, now {self.current}")
 
 
 class RoleMissing(HummockError):

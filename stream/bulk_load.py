@@ -115,13 +115,15 @@ class BulkLoader:
         self._began = time.perf_counter()
 
     def run(self) -> LoadReport:
-        """BulkLoadRefused, DuplicateRows, SparkJobFailed, LoadRefused: then the table is as it was."""
+        """BulkLoadRefused, DuplicateRows, Fenced, SparkJobFailed, LoadRefused, SnapshotExpired: then the table is as
+        it was."""
         request = self._request
         request.check()
         shared_url(self._playground.url)
         answer = self._playground.manager.load_answer(request.load_id)
         if answer is not None:
             return self._report(answer, WrittenRows(), was_repeated=True)
+        self._playground.check_serves()
         with ExitStack() as opened:
             table, replaces = self._target(opened)
             columns = self._columns(table)

@@ -68,7 +68,7 @@ class Playground:
         with contextlib.ExitStack() as undo:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)
-            writer = self._open_store(object_store, meta_store, random_bytes, undo)
+            self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
             self.node = ComputeNode(
@@ -81,7 +81,7 @@ class Playground:
             )
             self.meta = MetaNode(
                 self.catalog,
-                HummockCommitter(self.manager, writer),
+                HummockCommitter(self.manager, self._writer),
                 self.node,
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
@@ -121,6 +121,10 @@ class Playground:
             undo.callback(maintenance.close)
             maintenance.start()
         return writer
+
+    def check_serves(self) -> None:
+        """Raises Fenced where another process serves the store by now."""
+        self.manager.check_writer(self._writer)
 
     def close(self) -> None:
         """End everything; what was not committed is gone. Closing twice is fine."""

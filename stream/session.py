@@ -172,7 +172,8 @@ class Session:
         runs the table takes no statements. `load_id`: a repeated call with it answers what the first one did.
         `partitions` of the sort, by default by the frame's size; `memory_bytes` of rows that a task holds.
         `on_progress` is told of tasks that are done, of how many. BulkLoadRefused says what stands in the way, as
-        views that follow the table; after any error the table is as it was. SparkJobCancelled.
+        views that follow the table; Fenced, that another process serves the store by now: only the session that
+        does can load. After any error the table is as it was. SparkJobCancelled.
         """
         self._check_open()
         request = LoadRequest(frame, ObjectName.parse(table), on_duplicate, mode, primary_key, load_id, partitions,

@@ -158,7 +158,7 @@ class HummockManager:
             return request.plan(position, self._meta_store, self.options, self.compaction_options.last_level)
         if request.is_answered(self._meta_store):
             return None
-        self._check_writer(request.session)
+        self.check_writer(request.session)
         raise InvalidEpoch(request.epoch, f"is not above the committed epoch {committed}")
 
     def _refuse_commit(self, request: CommitRequest, error: PreconditionFailed) -> None:
@@ -166,7 +166,7 @@ class HummockManager:
             # The role may have been taken right after a try of this commit that did succeed.
             self._keeper.catch_up()
             if not request.is_answered(self._meta_store):
-                self._check_writer(request.session)
+                self.check_writer(request.session)
         elif error.key.startswith(VACUUMED):
             name = error.key.removeprefix(VACUUMED)
             load_id = request.load_of(name)
@@ -180,11 +180,12 @@ class HummockManager:
         """What became of the load; None: it was never committed, or so long ago that it is forgotten."""
         return read_load(self._meta_store, load_id)
 
-    def _check_writer(self, session: WriterSession) -> None:
+    def check_writer(self, session: WriterSession) -> None:
+        """Raises `Fenced` where another process has the role by now."""
         row = self._meta_store.get(WRITER)
         current = decode(WriterSession, WRITER, row) if row is not None else WriterSession(0, "", "")
         if current != session:
-            raise Fenced("writer", session.generation, current.generation)
+            raise Fenced("writer", session.generation, current.generation, current.node)
 
     # -- pins ----------------------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class Ddl:
             if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
                 names = ", ".join(self._catalog.snapshot.show(readers))
                 raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "
-                                                  "and create it again")
+                                                  "and create it again, a large view by a bulk backfill")
             self._set_loading(self._loading | {table_id})
             return table
 

@@ -34,7 +34,7 @@ ARGUMENTS = {
     "InvalidTask": ("compact task", "no id"),
     "TaskRefused": (7, "its lease ran out"),
     "TaskCancelled": (7,),
-    "Fenced": ("writer", 1, 2),
+    "Fenced": ("writer", 1, 2, "node"),
     "EpochTooOld": (1, 2),
     "SnapshotExpired": ("snapshot 5",),
     "WaitEpochTimeout": (2, 1, 100),

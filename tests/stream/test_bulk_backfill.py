@@ -5,7 +5,7 @@ import random
 import pytest
 
 import stream
-from hummock.errors import SnapshotExpired, SparkJobFailed
+from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
 from hummock.key import KeyRange
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
@@ -117,6 +117,18 @@ def test_what_stands_in_the_way_in_the_end_leaves_nothing(session, rng, statemen
     assert not session._playground.catalog.refresh().loaded
     assert session._playground.catalog.find("mv") is None or statement.startswith("CREATE")
     assert not [run for run in session._playground.storage.version.runs if run.sstables[0].global_epoch]
+
+
+def test_a_session_whose_store_another_serves_is_told_before_any_task(tmp_path, rng):
+    with stream.connect(f"file://{tmp_path}") as session:
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT, note VARCHAR)")
+        query, asked = session.sql(GROUPS), []
+        with stream.connect(f"file://{tmp_path}") as serving:
+            tasks = LocalTasks(session, rng, lambda: asked.append(True))
+            with pytest.raises(Fenced, match="playground"):
+                session.create_materialized_view("mv", query, backfill=BulkBackfill(tasks))
+            assert not asked and serving.names() == ("t",)
+        session.abandon()
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["the tasks are done", "the tasks fail"])

@@ -7,13 +7,14 @@ import threading
 import pytest
 
 import stream
-from hummock.errors import InvalidOption, LoadRefused, SnapshotExpired, SparkJobFailed
+from hummock.errors import Fenced, InvalidOption, LoadRefused, SnapshotExpired, SparkJobFailed
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key, vacuumed_key
 from hummock.meta.store import MetaOperations
 from hummock.meta.vacuum import Vacuum
 from hummock.options import VacuumOptions
 from relational.errors import CatalogError, Duplicate, NotFound
+from stream.bulk_load import MODES
 from stream.errors import BulkLoadRefused, DuplicateKey, DuplicateRows, TableLoading
 from tests.suites.local_load import LocalFrame, install
 
@@ -185,13 +186,31 @@ class TestMeanwhile:
 
 
 class TestRefusals:
-    def test_what_follows_the_table_is_named(self, db):
-        with pytest.raises(BulkLoadRefused, match="counted would not see the rows"):
-            db.bulk_load(frame([1]), "other")
+    def test_what_follows_the_table_is_named_before_any_job(self, db):
+        db.sql("CREATE MATERIALIZED VIEW top AS SELECT MAX(id) AS m FROM other")
         db.sql("CREATE INDEX by_v ON t (v)")
-        with pytest.raises(BulkLoadRefused, match="by_v"):
-            db.bulk_load(frame([1]), "t")
-        db.sql("INSERT INTO other VALUES (1, 'x')")
+        for table, names in (("other", "counted, top"), ("t", "by_v")):
+            for mode in ("append", "overwrite"):
+                rows = frame([1])
+                with pytest.raises(BulkLoadRefused, match=f"'{table}': {names} would not see the rows: drop"
+                                                          ".*, load, and create it again.*bulk backfill") as caught:
+                    db.bulk_load(rows, table, mode=mode)
+                assert caught.value.table == table and not rows.specs
+            assert db.sql(f"INSERT INTO {table} VALUES (1, 'x')") == 1
+        db.sql("DROP MATERIALIZED VIEW top")
+        db.sql("DROP MATERIALIZED VIEW counted")
+        assert db.bulk_load(frame([2]), "other").rows == 1
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_session_whose_store_another_serves_is_told_before_any_job(self, db, tmp_path, mode):
+        """A load is the business of the process that serves the store; that one goes on."""
+        with stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS) as serving:
+            rows = frame([1])
+            with pytest.raises(Fenced, match=r"claimed by 'playground-.*one process has it at a time"):
+                db.bulk_load(rows, "made" if mode == "create" else "t", mode=mode,
+                             primary_key="id" if mode == "create" else None)
+            assert not rows.specs
+            assert serving.bulk_load(rows, "t").rows == 1
 
     def test_what_is_no_plain_table_with_a_key(self, db):
         db.sql("CREATE TABLE keyless (a INT)")

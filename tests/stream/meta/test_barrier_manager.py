@@ -254,7 +254,7 @@ def test_a_commit_in_between_renews_the_attempts(parts):
 def test_a_fenced_session_ends_with_that_error_for_everyone(parts):
     manager, worker, committer = parts()
     manager.start()
-    committer.errors = [Fenced("writer", 1, 2)]
+    committer.errors = [Fenced("writer", 1, 2, "node")]
     with pytest.raises(Fenced):
         manager.flush().result(SOON)
     with pytest.raises(Fenced):
