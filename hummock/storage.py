@@ -153,6 +153,10 @@ class HummockStorage(ViewReads):
         with self._registry.prefix() as prefix:
             yield prefix
 
+    def wait_for_level0(self, size_bytes: int) -> None:
+        """Before a load that may land in level 0: waits as a writer of so many bytes does, at most a second."""
+        self._writes.wait_for_level0(size_bytes)
+
     def follow_versions(self) -> None:
         """From here on what other processes commit is seen every `refresh_ms`, and this one's pins are kept."""
         self._local.start(self.options.refresh_ms)

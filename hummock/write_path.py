@@ -112,6 +112,11 @@ class WritePath:
                 with self._changed:
                     self._gate.leave(place)
 
+    def wait_for_level0(self, size: int) -> None:
+        """Waits as a writer of `size` bytes does that come as ready-made files."""
+        with self._changed:
+            self._gate.wait_for_level0(size)
+
     def refuse(self, error: HummockError) -> None:
         """Every later write raises `error`."""
         self._refusal = error

@@ -53,8 +53,12 @@ class WriterGate:
 
     def slow_down(self, size: int) -> None:
         """Waits as long as `size` bytes must wait now, less if the reason goes; others have the lock meanwhile."""
-        self._wait("level 0", self._level0_delay, size)
+        self.wait_for_level0(size)
         self._wait("buffer", self._buffer_delay, size)
+
+    def wait_for_level0(self, size: int) -> None:
+        """As `slow_down`, for bytes that do not come through the buffer."""
+        self._wait("level 0", self._level0_delay, size)
 
     def may_enter(self, place: Place, size: int, is_local: bool) -> bool:
         """Whether a writer may add now; else it has its place among those that wait."""

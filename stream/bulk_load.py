@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hummock.errors import SparkJobCancelled
 from hummock.key import KeyRange
 from hummock.load import LoadAnswer, LoadedFiles
 from hummock.spark.worker import shared_url
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MODES = ("append", "create", "overwrite")
 TASK_MEMORY_BYTES = 512 << 20
 ATTEMPT_MS = 4 * 3_600_000       # that a task may take
+WAIT_BYTES, WAITS = 4 << 20, 60  # of a load, for each of which it may wait a second for level 0; and how often
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class BulkLoader:
                 raise BulkLoadRefused(table.name, str(error)) from error
             self._clock("job")
             self._check_duplicates(table, written)
+            if stored is not None:
+                self._wait_for_level0(sum(info.data_bytes for info in written.sstables))
             self._commit(table, replaces, LoadedFiles(request.load_id, written.sstables))
         self._clock("commit")
         answer = self._playground.manager.load_answer(request.load_id)
@@ -199,6 +203,14 @@ class BulkLoader:
         if written.duplicates and self._request.on_duplicate == "error":
             serde = RowSerde(table)
             raise DuplicateRows(table.name, written.duplicates, [serde.show_key(key) for key in written.duplicate_keys])
+
+    def _wait_for_level0(self, size_bytes: int) -> None:
+        """Where compaction is behind, by how far; a load is never stopped, as no writer is."""
+        is_cancelled = self._request.is_cancelled
+        for _ in range(min(WAITS, -(-size_bytes // WAIT_BYTES))):
+            if is_cancelled is not None and is_cancelled():
+                raise SparkJobCancelled(f"bulk load of {self._request.name.name}")
+            self._storage.wait_for_level0(min(size_bytes, WAIT_BYTES))
 
     def _commit(self, table: TableCatalog, replaces: TableCatalog | None, load: LoadedFiles) -> None:
         if self._request.mode == "append":

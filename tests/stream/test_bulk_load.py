@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import fields
 
 import pytest
 
 import stream
-from hummock.errors import Fenced, InvalidOption, LoadRefused, SnapshotExpired, SparkJobFailed
+from hummock.compactor import Compactor
+from hummock.errors import Fenced, InvalidOption, LoadRefused, SnapshotExpired, SparkJobCancelled, SparkJobFailed
+from hummock.maintenance import Maintenance
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key, vacuumed_key
 from hummock.meta.store import MetaOperations
 from hummock.meta.vacuum import Vacuum
-from hummock.options import VacuumOptions
+from hummock.options import CompactionOptions, VacuumOptions
+from hummock.throttle import SLOWEST_BYTES_PER_SECOND, debt_share
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.bulk_load import MODES
 from stream.errors import BulkLoadRefused, DuplicateKey, DuplicateRows, TableLoading
 from tests.suites.local_load import LocalFrame, install
 
 NEVER_MS = 3_600_000
+SHALLOW = CompactionOptions(l0_runs=2, l0_runs_slowdown=2, l0_runs_limit=6, l0_base_bytes=1)
 TYPES = {"id": "bigint", "v": "varchar"}
 
 
 def frame(ids, mark="loaded", during=lambda: None):
     ids = list(ids)
     return LocalFrame({"id": ids, "v": [f"{mark} {number}" for number in ids]}, TYPES, during)
+
+
+def vars_of(options):
+    """What differs from the defaults."""
+    usual = CompactionOptions()
+    return {field.name: getattr(options, field.name) for field in fields(options)
+            if getattr(options, field.name) != getattr(usual, field.name)}
 
 
 @pytest.fixture
@@ -127,6 +139,53 @@ class TestAppend:
         db.sql("CREATE TABLE d (id BIGINT PRIMARY KEY, v VARCHAR DEFAULT 'none', w INT)")
         db.bulk_load(LocalFrame({"id": [1]}, {"id": "bigint"}), "d")
         assert rows(db, "d") == [(1, "none", None)]
+
+
+class TestLevel0:
+    @pytest.fixture
+    def db(self, tmp_path, monkeypatch):
+        """Nobody compacts but the test."""
+        install(monkeypatch)
+        monkeypatch.setattr(Maintenance, "start", lambda maintenance: None)
+        session = stream.connect(f"file://{tmp_path}", barrier_interval_ms=NEVER_MS, **vars_of(SHALLOW))
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)")
+        yield session
+        session.abandon()
+
+    @staticmethod
+    def waited(db):
+        return db._playground.metrics.writer_delay_seconds.labels("level 0")._value.get()
+
+    def test_a_load_waits_by_how_full_it_is_and_is_never_stopped(self, db):
+        waits, last = [], {}
+        for number in range(9):
+            before = self.waited(db)
+            ids = range(number, 400)
+            report = db.bulk_load(frame(ids, f"load {number}"), "t", on_duplicate="last")
+            assert report.level == (0 if number else 6)
+            waits.append((self.waited(db) - before) / report.data_bytes)
+            last |= {key: f"load {number} {key}" for key in ids}
+        runs = [max(0, number - 1) for number in range(9)]      # that were in level 0 before each load
+        shares = [debt_share(count, 0, SHALLOW) for count in runs]
+        assert waits == pytest.approx([share * share / SLOWEST_BYTES_PER_SECOND for share in shares])
+        assert shares[0] == 0 < shares[5] < shares[-1] == 1
+        assert rows(db) == sorted(last.items())
+        playground = db._playground
+        compactor = Compactor(playground.manager, objects_of(db), SHALLOW)
+        while compactor.run_one():
+            pass
+        compactor.close()
+        assert rows(db) == sorted(last.items()) and not playground.manager.refresh().levels[0].runs
+        before = self.waited(db)
+        db.bulk_load(frame(range(5), "after"), "t", on_duplicate="last")
+        assert self.waited(db) == before
+
+    def test_a_load_that_is_cancelled_while_it_waits_leaves_nothing(self, db):
+        db.sql("INSERT INTO t VALUES (1, 'old 1')")
+        with pytest.raises(SparkJobCancelled):
+            db.bulk_load(frame([5]), "t", is_cancelled=lambda: True)
+        assert rows(db) == expected(("old", [1]))
+        assert db.sql("INSERT INTO t VALUES (5, 'x')") == 1
 
 
 class TestMeanwhile:
