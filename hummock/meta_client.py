@@ -17,7 +17,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 
-NO_RULES: Mapping[int, TableRules | None] = {}
+NO_RULE_CHANGES: Mapping[int, TableRules | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class HummockMetaClient(Protocol):
         """Takes the writer role over: the former writer's next commit raises `Fenced`."""
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch,
-                     sstables: Sequence[SstableInfo], *, tables: Mapping[int, TableRules | None] = NO_RULES,
+                     sstables: Sequence[SstableInfo], *, tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
                      dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """The version with `epoch` committed. Repeating a call that succeeded gives its answer again."""
 

@@ -28,7 +28,7 @@ from hummock.errors import (
 from hummock.load import LoadedFiles
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
-from hummock.meta_client import NO_RULES, HummockMetaClient, WriterSession
+from hummock.meta_client import NO_RULE_CHANGES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
@@ -120,7 +120,7 @@ class HummockStorage(ViewReads):
         self,
         epoch: Epoch,
         *,
-        tables: Mapping[int, TableRules | None] = NO_RULES,
+        tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
         dropped_tables: Iterable[int] = (),
         loads: Sequence[LoadedFiles] = (),
     ) -> None:

@@ -139,6 +139,7 @@ def _passed(table_id: int, vnode: int, known: bytes | None, mark: bytes, is_desc
 
 
 Tables = Mapping[int, TableRules]       # by table id
+NO_RULES: Tables = {}
 
 
 def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_epoch: Epoch) -> Tables:

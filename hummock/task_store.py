@@ -29,12 +29,10 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.table_rules import Tables
+from hummock.table_rules import NO_RULES, Tables
 from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
 from hummock.write_batch import WriteBatch
-
-NO_RULES: Tables = {}
 
 
 class TaskStore(ViewReads):

@@ -38,15 +38,13 @@ from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_table import UploadTable
 from hummock.meta.version_keeper import Change, VersionKeeper, retry_overtaken
 from hummock.meta.version_log import LogPosition, create
-from hummock.meta_client import WriterSession
+from hummock.meta_client import NO_RULE_CHANGES, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, MetaOptions
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
-
-NO_RULES: Mapping[int, TableRules | None] = {}
 
 
 class HummockManager:
@@ -133,7 +131,7 @@ class HummockManager:
     # -- commits -------------------------------------------------------------------------------------------
 
     def commit_epoch(self, session: WriterSession, epoch: Epoch, sstables: Sequence[SstableInfo], *,
-                     operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULES,
+                     operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
                      dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
         """A version with `epoch` committed and its files readable, durable, and known to all subscribers.
 

@@ -12,10 +12,8 @@ from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import Tables
+from hummock.table_rules import NO_RULES, Tables
 from hummock.write_batch import WriteBatch
-
-NO_RULES: Tables = {}
 
 
 def write_load(
