@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import LoadRefused
+from hummock.record import is_name
 from hummock.sstable.info import SstableInfo
 
-LOAD_ID_CHARACTERS_LIMIT = 64
 PLACEHOLDER = Epoch(1 << 16)    # under which the entries of a load's files are built
 
 
@@ -28,8 +28,7 @@ class LoadedFiles:
     sstables: tuple[SstableInfo, ...]       # ascending, disjoint, without an epoch or an id
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.load_id) <= LOAD_ID_CHARACTERS_LIMIT or not all(
-                letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in self.load_id):
+        if not is_name(self.load_id):
             raise LoadRefused(self.load_id, "its id is not 1 to 64 letters, digits, '-', '_' or '.'")
         for info in self.sstables:
             if info.stale_rows:

@@ -8,6 +8,7 @@ from typing import Any
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 U64 = 1 << 64
 U32 = 1 << 32
+NAME_CHARACTERS_LIMIT = 64
 
 
 def natural(value: Any, limit: int = U64) -> int:
@@ -15,6 +16,12 @@ def natural(value: Any, limit: int = U64) -> int:
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{str(value)[:80]!r} is no integer of 0 .. {limit - 1}")
     return value
+
+
+def is_name(text: str) -> bool:
+    """Whether it is 1 to 64 letters, digits, `-`, `_` or `.`, as whatever stands in a key of the meta store."""
+    return 0 < len(text) <= NAME_CHARACTERS_LIMIT and all(
+        letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in text)
 
 
 def word(value: Any) -> str:

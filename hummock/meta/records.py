@@ -29,7 +29,7 @@ from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.load import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
-from hummock.record import MALFORMED
+from hummock.record import MALFORMED, is_name
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
@@ -50,7 +50,6 @@ REPORTS = "hummock/report/"
 UPLOADS = "hummock/upload/"
 LOADS = "hummock/load/"
 STALE = "hummock/stale/"
-NODE_CHARACTERS_LIMIT = 64
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 
 
@@ -179,8 +178,7 @@ def load_key(load_id: str) -> str:
 
 def lease_key(node: str) -> str:
     """Raises `MetaStoreError` for a node whose name is not 1 to 64 letters, digits, `-`, `_` or `.`."""
-    if not 0 < len(node) <= NODE_CHARACTERS_LIMIT or not all(
-            letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in node):
+    if not is_name(node):
         raise MetaStoreError(f"{node!r} is no name of a node")
     return LEASES + node
 

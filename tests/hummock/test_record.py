@@ -2,7 +2,7 @@
 
 import pytest
 
-from hummock.record import U32, natural, word
+from hummock.record import U32, is_name, natural, word
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 64, True, 1.0, "1", None, [1]])
@@ -22,3 +22,8 @@ def test_a_word_is_a_string():
     assert word("lz4") == "lz4"
     with pytest.raises(ValueError, match="no string"):
         word(b"lz4")
+
+
+def test_a_name_is_short_and_plain():
+    assert all(map(is_name, ("a", "A-b_c.9", "x" * 64)))
+    assert not any(map(is_name, ("", "x" * 65, "a b", "a/b", "é", "a\n")))
