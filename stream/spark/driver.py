@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hummock.errors import ObjectStoreError
 from hummock.key import KeyRange
 from hummock.load import LoadedFiles
+from hummock.object_store.base import sstable_data_path
 from relational.spark.read_spec import ReadSpec
 from relational.table.storage_table import StorageTable
 from stream.plan.stream_plan import StreamScanNode
+from stream.spark.exchange import Sent
 from stream.spark.fragments import Fragment, fragments_of
-from stream.spark.spec import BackfillSpec
+from stream.spark.spec import BackfillSpec, TaskSpec
 from stream.spark.tasks import TaskReport, checked
 
 if TYPE_CHECKING:
-    from hummock.epoch import Epoch
+    from hummock.sstable.info import SstableInfo
     from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
     from stream.playground import Playground
@@ -30,14 +34,6 @@ if TYPE_CHECKING:
 TASK_ROWS = 500_000
 """Rows that come into one task, about; a vnode with more has a task of its own."""
 TASK_BYTES = 128 << 20
-
-
-def scan_specs(url: str, version: HummockVersion, leaf: StreamScanNode, parts: Sequence[KeyRange],
-               epoch: Epoch) -> list[bytes]:
-    """What each task of the first fragment reads: a part of the upstream at `epoch`, in those files of `version` at
-    `url` that it touches."""
-    return [ReadSpec(url, version.narrowed([part]), leaf.table, leaf.columns, (part,), epoch).to_bytes()
-            for part in parts]
 
 
 class Tasks(Protocol):
@@ -52,15 +48,19 @@ class Tasks(Protocol):
         """Raises where they cannot be run for `view` over the store at `url`."""
         ...
 
-    def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
-        """What each task reports. `scans`: what those of the first fragment read."""
+    def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
+        """What the tasks of one fragment report, in the order of their specs."""
+        ...
+
+    def delete(self, url: str, paths: Sequence[str]) -> None:
+        """Removes objects of the store at `url` that no task needs any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BulkBackfill:
     """How a view gets its history in bulk. A task gets about `task_rows`, and holds at most `task_bytes` of what
-    arrives in memory, and as much of what it writes."""
+    it writes in memory."""
 
     tasks: Tasks
     task_rows: int = TASK_ROWS
@@ -79,23 +79,38 @@ class BulkBackfill:
         with storage.snapshot() as epoch, storage.pinned_version() as pinned, storage.upload_prefix() as prefix:
             first, *others = self._counts(pinned.version, leaf.table, fragments)
             parts = StorageTable(leaf.table, storage, leaf.columns).partitions(first)
-            scans = scan_specs(playground.url, pinned.version, leaf, parts, epoch)
             spec = BackfillSpec(
                 view=view,
                 tables=(leaf.table,),
                 state_ids={state.name: state.id for state in plan.state_tables},
                 epoch=epoch,
-                tasks=(len(scans), *others),
+                tasks=(len(parts), *others),
                 url=playground.url,
                 prefix=prefix,
                 storage=storage.options,
                 memory_bytes=self.task_bytes,
             )
-            reports = checked(self.tasks.run(spec, scans), spec)
-            files = sorted((info for each in reports for info in each.sstables), key=lambda info: info.smallest)
+            files = self._run(spec, scans_of(spec, pinned.version, leaf, parts))
             pinned.check()
-            load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", tuple(files))
+            load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", files)
             return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
+
+    def _run(self, spec: BackfillSpec, scans: Sequence[TaskSpec]) -> tuple[SstableInfo, ...]:
+        """What the tasks of all fragments wrote, fragment by fragment, ascending. No parcel is left."""
+        files: list[SstableInfo] = []
+        sent: list[str] = []
+        specs, reports = scans, list[TaskReport]()
+        try:
+            for number in range(len(spec.tasks)):
+                if number > 0:
+                    specs = arrivals_of(spec, number, [report.sent for report in reports])
+                reports = checked(self.tasks.run(spec.view.name, specs), reports)
+                sent += [sstable_data_path(report.sent.name) for report in reports if report.sent.name]
+                files += [info for report in reports for info in report.sstables]
+        finally:
+            with suppress(ObjectStoreError):        # vacuum finds what is left
+                self.tasks.delete(spec.url, sent)
+        return tuple(sorted(files, key=lambda info: info.smallest))
 
     def _counts(self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
         """How many tasks each fragment gets: all slots have one, and none much more than its share of rows."""
@@ -103,3 +118,19 @@ class BulkBackfill:
         rows = sum(info.rows for run in version.overlapping(whole) for info in run)
         many = min(max(self.tasks.slots, -(-rows // self.task_rows)), table.vnode_count)
         return [many, *(many if fragment.key else 1 for fragment in fragments[1:])]
+
+
+def scans_of(spec: BackfillSpec, version: HummockVersion, leaf: StreamScanNode,
+             parts: Sequence[KeyRange]) -> list[TaskSpec]:
+    """The tasks of the first fragment: each reads one of `parts` of the upstream, in the files of `version` there."""
+    reads = [ReadSpec(spec.url, version.narrowed([part]), leaf.table, leaf.columns, (part,), spec.epoch)
+             for part in parts]
+    return [TaskSpec(spec, 0, scan=read.to_bytes()) for read in reads]
+
+
+def arrivals_of(spec: BackfillSpec, fragment: int, sent: Sequence[Sent]) -> list[TaskSpec]:
+    """The tasks of a later fragment: each gets what every task of the one before `sent` to it, in their order."""
+    tasks = spec.tasks[fragment]
+    by_sender = [each.by_receiver(tasks) for each in sent]
+    return [TaskSpec(spec, fragment, parcels=tuple(parcel for parts in by_sender for parcel in parts[place]))
+            for place in range(tasks)]

@@ -1,34 +1,27 @@
-"""The Spark job of a bulk backfill: one stage for each fragment, a shuffle of parcels between two of them.
+"""The tasks of a bulk backfill on Spark: a job for each fragment, a spec for each task.
 
-What travels to executors names functions of the installed package. A parcel is a row of Spark's, which is asked for
-nothing but to bring it to its receiver; the order in which it does so is left to it.
+What travels to executors names a function of the installed package; rows go through the store at the backfill's URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from hummock.errors import InvalidOption
-from hummock.process import installed_version
-from hummock.spark.jobs import OnProgress, run_job, slots
+from hummock.spark.jobs import OnProgress, run_specs, slots
 from hummock.spark.probe import check_executors
 from hummock.spark.session import require_spark, spark_session
-from hummock.spark.worker import begin_task, shared_url, task_store
-from relational.spark.read_spec import ReadSpec, files_of, read_chunks
+from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused
-from stream.spark.spec import BackfillSpec
-from stream.spark.tasks import TaskReport, arrival_task, scan_task
+from stream.spark.spec import TaskSpec
+from stream.spark.tasks import TaskReport, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = "part int, kind byte, sender int, number int, body binary"
-BATCH_PARCELS = 16  # that a task is handed at once
+WORK = f"{run_task.__module__}:{run_task.__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +42,18 @@ class SparkTasks:
             shared_url(url)
         except InvalidOption as error:
             raise BackfillRefused(view, f"executors do not reach a store at {url}") from error
-        if not hasattr(self.spark.range(1), "repartitionById"):
-            raise BackfillRefused(view, f"it needs Spark 4.1 or later, this is {self.spark.version}")
         check_executors(self.spark, url)
 
-    def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
-        """What all tasks report. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
-        shared = spec.to_bytes()
-        version = installed_version()
-        session = _own_session(self.spark)
-        frame = session.range(0, len(scans), 1, len(scans)).mapInArrow(
-            partial(scan_stage, version, shared, tuple(scans)), COLUMNS
-        )
-        for fragment, tasks in enumerate(spec.tasks[1:], 1):
-            frame = frame.repartitionById(tasks, "part").mapInArrow(
-                partial(arrival_stage, version, shared, fragment), COLUMNS
-            )
-        rows = run_job(
-            session,
-            frame.select("body").collect,
-            name=f"hummock: backfill of {spec.view.name}",
-            is_cancelled=self.is_cancelled,
-            on_progress=self.on_progress,
-        )
-        return [TaskReport.from_bytes(bytes(row.body)) for row in rows]
+    def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
+        """What the tasks report. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
+        name = f"hummock: backfill of {view}, fragment {specs[0].fragment}"
+        told = [spec.to_bytes() for spec in specs]
+        answers = run_specs(
+            self.spark, told, WORK, name=name, is_cancelled=self.is_cancelled, on_progress=self.on_progress)
+        return list(map(TaskReport.from_bytes, answers))
+
+    def delete(self, url: str, paths: Sequence[str]) -> None:
+        task_store(url).delete(paths)
 
 
 class OwnSpark:
@@ -100,33 +81,3 @@ class OwnSpark:
         if self._own is not None:
             self._own.stop()
             self._own = None
-
-
-def scan_stage(version: str, shared: bytes, scans: Sequence[bytes],
-               batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A partition of the first stage: the rows of `batches` are the places of its tasks."""
-    spec = _spec(version, shared)
-    for batch in batches:
-        for place in batch.column(0).to_pylist():
-            rows = read_chunks(ReadSpec.from_bytes(scans[place]), files_of(spec.url))
-            yield from scan_task(spec, place, rows, task_store(spec.url))
-
-
-def arrival_stage(version: str, shared: bytes, fragment: int,
-                  batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A partition of a later stage."""
-    spec = _spec(version, shared)
-    yield from arrival_task(spec, fragment, batches, task_store(spec.url))
-
-
-def _spec(version: str, shared: bytes) -> BackfillSpec:
-    begin_task(version)
-    return BackfillSpec.from_bytes(shared)
-
-
-def _own_session(spark: SparkSession) -> SparkSession:
-    """A session beside the caller's, whose settings stay as they are, that hands out few parcels at once."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_PARCELS))
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    return session

@@ -1,4 +1,4 @@
-"""BackfillSpec: what all tasks of one bulk backfill share, as a small versioned record.
+"""BackfillSpec, what all tasks of one bulk backfill share, and TaskSpec, what one of them is told: versioned records.
 
 A task plans the view again from its catalog with the table ids that the driver got, so driver and tasks run the same
 executors over the same tables. Nothing of ours is pickled.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
 from relational.catalog.objects import TableCatalog
 from stream.plan.planner import plan_known_view
+from stream.spark.exchange import Parcel
 from stream.spark.fragments import Fragment, fragments_of
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class BackfillSpec:
 
     `state_ids`: the ids of its internal tables by name. `tasks`: how many there are of each fragment. Files go to the
     store at `url`, their names begin with `prefix`, and `storage` says how they are built. A task keeps at most
-    `memory_bytes` of what arrives in memory, and as much of what it writes."""
+    `memory_bytes` of what it writes in memory."""
 
     view: TableCatalog
     tables: tuple[TableCatalog, ...]
@@ -75,3 +76,41 @@ class BackfillSpec:
             storage=StorageOptions(**record["storage"]),
             memory_bytes=record["memory_bytes"],
         )
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task of fragment `fragment` of `backfill`: what it reads are `scan`, a ReadSpec, in the first fragment, else
+    `parcels`, in their order."""
+
+    backfill: BackfillSpec
+    fragment: int
+    scan: bytes = b""
+    parcels: tuple[Parcel, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        names = sorted({parcel.name for parcel in self.parcels})
+        record = {
+            "format": FORMAT,
+            "backfill": self.backfill.to_bytes().decode(),
+            "fragment": self.fragment,
+            "scan": self.scan.hex(),
+            "names": names,
+            "parcels": [[names.index(each.name), each.start, each.size, each.checksum] for each in self.parcels],
+        }
+        return json.dumps(record).encode()
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> TaskSpec:
+        """The inverse of `to_bytes`. ValueError for a format that this version does not know."""
+        record = json.loads(text)
+        if record["format"] != FORMAT:
+            raise ValueError(f"a task of format {record['format']}, expected {FORMAT}")
+        parcels = tuple(Parcel(record["names"][name], *rest) for name, *rest in record["parcels"])
+        return cls(_shared(record["backfill"]), record["fragment"], bytes.fromhex(record["scan"]), parcels)
+
+
+@lru_cache(1)
+def _shared(text: str) -> BackfillSpec:
+    """Read, and planned, once for all tasks of a worker that follow each other."""
+    return BackfillSpec.from_bytes(text.encode())

@@ -4,6 +4,7 @@ import random
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.errors import Corruption
 from hummock.key import KeyRange
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
@@ -19,10 +21,12 @@ from relational.chunk import StreamChunk
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
-from stream.spark.exchange import Packer, Unpacker
+from stream.spark.driver import arrivals_of, scans_of
+from stream.spark.exchange import NOTHING, Packer, unpacked
 from stream.spark.fragments import fragments_of
 from stream.spark.spec import BackfillSpec
-from tests.suites.local_shuffle import rows_of_files, run_backfill
+from stream.spark.tasks import TaskReport, checked
+from tests.suites.local_shuffle import rows_of_files, run_tasks
 
 PATH = Path(__file__).parents[1] / "cases" / "bulk_backfill.txt"
 ROWS = 3_000
@@ -113,18 +117,18 @@ def test_tasks_leave_the_state_that_the_stream_builds(world, title, query, fragm
         tasks = [rng.randint(1, 5), *(rng.randint(1, 9) if each.key else 1 for each in spec.fragments[1:])]
         spec = replace(spec, tasks=tuple(tasks))
         assert BackfillSpec.from_bytes(spec.to_bytes()) == spec
-        leaf = spec.fragments[0].leaf
-        table = StorageTable(leaf.table, world._playground.storage, leaf.columns)
-        parts = table.partitions(tasks[0])
+        storage, leaf = world._playground.storage, spec.fragments[0].leaf
+        parts = StorageTable(leaf.table, storage, leaf.columns).partitions(tasks[0])
+        upstream = storage._sstable_store.object_store
         with closing(open_object_store("memory://")) as objects:
-            reports = run_backfill(
-                spec, lambda place: list(table.scan_partition(spec.epoch, parts[place])), objects, rng)
-            same_rows(world, spec, reports, objects)
-        assert sorted((each.fragment, each.place) for each in reports) == [
-            (number, place) for number, count in enumerate(tasks) for place in range(count)]
-        for number in range(1, len(tasks)):
-            came = sum(each.rows_in for each in reports if each.fragment == number)
-            assert came == sum(each.rows_out for each in reports if each.fragment == number - 1)
+            specs = scans_of(spec, storage.version, leaf, parts)
+            every = [run_tasks(specs, upstream, objects, rng)]
+            for number in range(1, len(tasks)):
+                specs = arrivals_of(spec, number, [report.sent for report in every[-1]])
+                every.append(list(checked(run_tasks(specs, upstream, objects, rng), every[-1])))
+            same_rows(world, spec, [report for reports in every for report in reports], objects)
+        assert [len(reports) for reports in every] == tasks
+        assert not any(report.sent.name or report.rows_out for report in every[-1])
     finally:
         world.sql("DROP MATERIALIZED VIEW mv")
 
@@ -138,26 +142,67 @@ def test_what_a_task_cannot_run_is_refused_by_name(world):
 SCHEMA = Schema.of(k="bigint", v="varchar")
 
 
-def test_a_retraction_is_no_net_change_of_a_beginning():
-    packer = Packer(0, SCHEMA, (0,), 2, 256)
-    with pytest.raises(InconsistentStream):
-        list(packer.add(StreamChunk.from_pretty("- 1 a", SCHEMA)))
+def packer(objects, parts=2, key=(0,)):
+    names = (f"{number:032x}" for number in count(1))
+    return Packer(objects, lambda: next(names), SCHEMA, key, parts, 256)
 
 
-@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
-def test_parcels_are_unpacked_in_the_order_of_their_senders(memory_bytes, monkeypatch):
+@pytest.fixture
+def objects():
+    with closing(open_object_store("memory://")) as objects:
+        yield objects
+
+
+def test_a_retraction_is_no_net_change_of_a_beginning(objects):
+    with pytest.raises(InconsistentStream), packer(objects) as packing:
+        packing.add(StreamChunk.from_pretty("- 1 a", SCHEMA))
+
+
+def test_rows_that_are_lost_between_two_fragments_are_noticed():
+    with pytest.raises(InconsistentStream, match="5 rows were sent, 4 came"):
+        checked([TaskReport(4, 0, ())], [TaskReport(9, 3, ()), TaskReport(9, 2, ())])
+
+
+def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(objects, monkeypatch):
     monkeypatch.setattr("stream.spark.exchange.WINDOW_ROWS", ROWS // 2)
-    monkeypatch.setattr("stream.spark.exchange.CHUNK_ROWS", 2 * ROWS - 1)
-    sent = []
-    for sender in range(3):
-        packer = Packer(sender, SCHEMA, (), 1, 256)
-        for number in range(2):
-            values = [pa.array([sender] * ROWS), pa.array([f"{number}-{row}" for row in range(ROWS)])]
-            sent += packer.add(StreamChunk(values, np.zeros(ROWS, np.uint8)))
-        sent += packer.rest()
-    unpacker = Unpacker(SCHEMA, memory_bytes)
-    unpacker.take(reversed(sent))
-    found = [row for chunk in unpacker.chunks() for _, row in chunk.changes()]
-    unpacker.close()
-    assert found == [(s, f"{n}-{row}") for s in range(3) for n in range(2) for row in range(ROWS)]
-    assert unpacker.rows == len(found)
+    monkeypatch.setattr("stream.spark.exchange.CHUNK_ROWS", 700)
+    rng = np.random.default_rng(3)
+    keys = rng.integers(0, 50, 3 * ROWS)
+    with packer(objects, 4) as packing:
+        for at in range(0, 3 * ROWS, 500):
+            numbers = pa.array(list(map(str, range(at, at + 500))))
+            packing.add(StreamChunk([pa.array(keys[at : at + 500]), numbers], np.zeros(500, np.uint8)))
+        sent = packing.finish()
+    assert packing.rows == 3 * ROWS
+    found = [[row for chunk in unpacked(parcels, SCHEMA, objects) for _, row in chunk.changes()]
+             for parcels in sent.by_receiver(4)]
+    assert all(rows == sorted(rows, key=lambda row: int(row[1])) for rows in found)
+    assert sorted((int(row[1]), row[0]) for rows in found for row in rows) == list(enumerate(keys.tolist()))
+    assert all(len({receiver for receiver in range(4) if any(row[0] == key for row in found[receiver])}) == 1
+               for key in set(keys.tolist()))
+
+
+def test_nothing_sent_is_no_object(objects):
+    with packer(objects) as packing:
+        assert packing.finish() == NOTHING
+    assert not list(objects.list())
+
+
+def test_a_packer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
+    monkeypatch.setattr("stream.spark.exchange.WINDOW_ROWS", 1)
+    with pytest.raises(ZeroDivisionError), packer(objects) as packing:
+        packing.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+        raise ZeroDivisionError
+    assert not list(objects.list())
+
+
+def test_a_damaged_parcel_is_no_rows(objects):
+    with packer(objects, 1) as packing:
+        packing.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+        sent = packing.finish()
+    [found] = objects.list()
+    whole = bytearray(objects.get(found.path))
+    whole[-20] ^= 1
+    objects.put(found.path, bytes(whole))
+    with pytest.raises(Corruption, match="parcel at 0"):
+        list(unpacked(sent.by_receiver(1)[0], SCHEMA, objects))

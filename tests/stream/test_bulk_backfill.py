@@ -10,6 +10,7 @@ from hummock.key import KeyRange
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store import MetaOperations
+from hummock.object_store.base import sstable_data_path
 from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.errors import BackfillRefused
@@ -79,6 +80,29 @@ def test_changes_that_come_meanwhile_are_in_the_view(session, rng, query):
     churn(session, rng)
     assert rows(session, "SELECT * FROM mv") == rows(session, query)
     assert stored(session, "mv") == stored(session, "twin")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_parcel_is_left(session, rng, monkeypatch, fails):
+    objects = session._playground.storage._sstable_store.object_store
+    before = {found.path for found in objects.list("sst/")}
+    sent = []
+
+    def checked(reports, before):
+        sent.extend(sstable_data_path(report.sent.name) for report in reports if report.sent.name)
+        if before and fails:
+            raise OSError("no driver today")
+        return reports
+
+    monkeypatch.setattr("stream.spark.driver.checked", checked)
+    tasks = LocalTasks(session, rng)
+    if fails:
+        with pytest.raises(OSError, match="no driver today"):
+            session.create_materialized_view("mv", session.sql(GROUPS), backfill=BulkBackfill(tasks))
+    else:
+        session.create_materialized_view("mv", session.sql(GROUPS), backfill=BulkBackfill(tasks))
+    left = {found.path for found in objects.list("sst/")} - before
+    assert sent and not left & set(sent)
 
 
 def test_a_view_over_a_view_over_an_empty_table(session, rng):

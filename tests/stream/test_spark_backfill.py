@@ -21,6 +21,7 @@ from relational.errors import BindError
 from stream.errors import BackfillRefused
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
+from stream.spark.spec import TaskSpec
 
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 NESTED = "SELECT c, COUNT(*) AS n FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c"
@@ -135,7 +136,7 @@ def test_workers_that_are_killed_change_nothing(session, spark):
 
 @pytest.mark.slow
 def test_a_job_that_fails_leaves_nothing(session, spark, monkeypatch):
-    monkeypatch.setattr("stream.spark.driver.scan_specs", lambda *_: [b"no scan"])
+    monkeypatch.setattr("stream.spark.driver.scans_of", lambda spec, *_: [TaskSpec(spec, 0, scan=b"no scan")])
     with pytest.raises(SparkJobFailed):
         session.create_materialized_view("mv", session.sql(GROUPS), backfill=spark)
     assert session.names() == ("t",)

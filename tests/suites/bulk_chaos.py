@@ -10,9 +10,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from hummock.object_store import directory_of
 from relational.spark import load_encoder, load_writer
 from relational.spark.load_spec import LoadSpec
 from stream.spark import job, tasks
-from stream.spark.spec import BackfillSpec
+from stream.spark.spec import TaskSpec
 
 WORKER_FAULTS = ("killed at once", "killed amid its rows", "killed between files", "killed behind its files",
                  "done twice", "store fails")
@@ -64,8 +65,7 @@ def install(patch: Callable[[object, str, object], None]) -> None:
 
     patch(bulk_load, "encode_rows", encode_rows)
     patch(bulk_load, "write_rows", write_rows)
-    patch(job, "scan_stage", scan_stage)
-    patch(job, "arrival_stage", arrival_stage)
+    patch(job, "WORK", f"{__name__}:{run_task.__name__}")
 
 
 # -- in tasks ----------------------------------------------------------------------------------------------------
@@ -80,19 +80,12 @@ def write_rows(spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
     return _Task(LoadSpec.from_bytes(spec).url, "write").run(lambda rows: _load_writer(spec, rows), batches)
 
 
-def scan_stage(version: str, shared: bytes, scans: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Batches:
-    url = BackfillSpec.from_bytes(shared).url
-    return _Task(url, "scan").run(lambda rows: _scan_stage(version, shared, scans, rows), batches)
-
-
-def arrival_stage(version: str, shared: bytes, fragment: int, batches: Iterable[pa.RecordBatch]) -> Batches:
-    url = BackfillSpec.from_bytes(shared).url
-    task = _Task(url, f"arrive {fragment}")
-    return task.run(lambda rows: _arrival_stage(version, shared, fragment, rows), batches)
+def run_task(told: bytes) -> bytes:
+    spec = TaskSpec.from_bytes(told)
+    return _Task(spec.backfill.url, BACKFILL_STAGES[spec.fragment]).answer(told)
 
 
 _load_encoder, _load_writer = load_encoder.encode_rows, load_writer.write_rows
-_scan_stage, _arrival_stage = job.scan_stage, job.arrival_stage
 
 
 class _Task:
@@ -114,12 +107,7 @@ class _Task:
         if not fault:
             yield from work(batches)
             return
-        if fault == "killed at once":
-            _die()
-        if fault == "store fails":
-            raise OSError("injected")
-        if fault in ("executor killed", "slow", "driver killed"):
-            self._disturb()
+        self._disturb_first()
         if fault == "killed amid its rows":
             batches = _cut_short(batches)
         if fault == "done twice":
@@ -130,6 +118,31 @@ class _Task:
         if fault.endswith("behind its files"):
             self._disturb()
         yield from made
+
+    def answer(self, told: bytes) -> bytes:
+        """Of a task of a backfill."""
+        fault = self._fault
+        if fault:
+            self._disturb_first()
+        if fault == "done twice":
+            tasks.run_task(told)
+        with ExitStack() as faulty:
+            if fault == "killed between files":
+                faulty.enter_context(_death_at_a_name(2))
+            if fault == "killed amid its rows":
+                faulty.enter_context(_death_amid_rows())
+            made = tasks.run_task(told)
+        if fault.endswith("behind its files"):
+            self._disturb()
+        return made
+
+    def _disturb_first(self) -> None:
+        if self._fault == "killed at once":
+            _die()
+        if self._fault == "store fails":
+            raise OSError("injected")
+        if self._fault in ("executor killed", "slow", "driver killed"):
+            self._disturb()
 
     def _disturb(self) -> None:
         if self._fault.startswith("driver killed"):
@@ -155,11 +168,22 @@ class _Task:
         return True
 
 
-def _cut_short(batches: Iterable[pa.RecordBatch]) -> Batches:
+def _cut_short(batches: Iterable[Any]) -> Iterator[Any]:
     """The first batch, and no more."""
     for batch in batches:
         yield batch
         _die()
+
+
+@contextmanager
+def _death_amid_rows() -> Iterator[None]:
+    """Of a task of a backfill: behind the first chunk that its fragment gives."""
+    run_fragment = tasks.run_fragment
+    tasks.run_fragment = lambda *arguments: _cut_short(run_fragment(*arguments))   # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        tasks.run_fragment = run_fragment
 
 
 @contextmanager

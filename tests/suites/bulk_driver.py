@@ -26,7 +26,7 @@ from stream.playground import open_playground
 from stream.session import playground_options
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
-from stream.spark.spec import BackfillSpec
+from stream.spark.spec import TaskSpec
 from stream.spark.tasks import TaskReport
 from tests.suites import bulk_chaos
 
@@ -84,14 +84,23 @@ class Meanwhile:
     """Tasks on Spark; statements change the table between them and the view's first barrier."""
 
     def __init__(self, tasks: SparkTasks, session: stream.Session) -> None:
-        self.slots, self.check = tasks.slots, tasks.check
+        self.slots, self.check, self.delete = tasks.slots, tasks.check, tasks.delete
         self._tasks, self._session = tasks, session
 
-    def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
-        reports = self._tasks.run(spec, scans)
+    def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
+        reports = self._tasks.run(view, specs)
+        if is_last(specs):
+            self.behind()
+        return reports
+
+    def behind(self) -> None:
         for statement in MEANWHILE:
             self._session.sql(statement)
-        return reports
+
+
+def is_last(specs: Sequence[TaskSpec]) -> bool:
+    """No tasks follow those of `specs`."""
+    return specs[0].fragment == len(specs[0].backfill.tasks) - 1
 
 
 def backfill(session: stream.Session, spark: SparkSession) -> None:
@@ -141,7 +150,7 @@ def arrange(end: str) -> None:
         bulk_load.write_frame = SparkTasks.run = die        # type: ignore[assignment]
     elif end == "behind the job":
         bulk_load.write_frame = _and_die(bulk_load.write_frame)
-        Meanwhile.run = _and_die(Meanwhile.run)             # type: ignore[method-assign]
+        Meanwhile.behind = _and_die(Meanwhile.behind)       # type: ignore[method-assign]
     elif end == "amid its changes":
         StorageTable.changes = _first_alone(StorageTable.changes)      # type: ignore[method-assign]
     elif end.endswith("commit"):

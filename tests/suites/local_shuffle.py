@@ -1,12 +1,10 @@
-"""A bulk backfill without Spark: its tasks one after the other, some of them twice, parcels in any order."""
+"""A bulk backfill without Spark: its tasks one after the other in any order, some of them twice."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-
-import pyarrow as pa
 
 from hummock.iterator.collect import BatchCollector
 from hummock.key import KeyRange
@@ -19,14 +17,13 @@ from hummock.version import HummockVersion
 from relational.chunk import DataChunk
 from relational.spark.read_spec import OPTIONS, ReadSpec, read_chunks
 from stream.session import Session
-from stream.spark.exchange import REPORT
-from stream.spark.spec import BackfillSpec
-from stream.spark.tasks import TaskReport, arrival_task, scan_task
+from stream.spark.spec import TaskSpec
+from stream.spark.tasks import TaskReport, task_report
 
 
 class LocalTasks:
-    """Tasks over the files of a session's store, as `BulkBackfill` takes them; `during` happens before they are
-    done, after everything was read."""
+    """Tasks over the files of a session's store, as `BulkBackfill` takes them; `during` happens before those of the
+    first fragment are done, after everything was read."""
 
     slots = 3
 
@@ -36,46 +33,34 @@ class LocalTasks:
     def check(self, view: str, url: str) -> None:
         """They always can."""
 
-    def run(self, spec: BackfillSpec, scans: Sequence[bytes]) -> list[TaskReport]:
+    def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
         objects = self._storage._sstable_store.object_store
-        files = SstableStore(objects, OPTIONS)
-        parts = [list(read_chunks(ReadSpec.from_bytes(scan), files)) for scan in scans]
-        reports = run_backfill(spec, lambda place: parts[place], objects, self._rng)
-        self._during()
+        reports = run_tasks(specs, objects, objects, self._rng)
+        if specs[0].fragment == 0:
+            self._during()
         return reports
 
+    def delete(self, url: str, paths: Sequence[str]) -> None:
+        self._storage._sstable_store.object_store.delete(paths)
 
-def run_backfill(
-    spec: BackfillSpec, rows: Callable[[int], Sequence[DataChunk]], objects: ObjectStore, rng: random.Random
+
+def run_tasks(
+    specs: Sequence[TaskSpec], upstream: ObjectStore, objects: ObjectStore, rng: random.Random
 ) -> list[TaskReport]:
-    """What a driver gets. `rows(place)`: what task `place` of the first fragment reads."""
-    sent: list[pa.RecordBatch] = []
-    for number, tasks in enumerate(spec.tasks):
-        places = rng.sample(range(tasks), tasks)
-        arrived = _shuffled(sent, rng)
-        sent = []
-        for place in places:
-            mine = [each for each in arrived if each["part"][0].as_py() == place]
-            for _ in range(rng.randint(1, 2)):  # of an attempt that is repeated the last one counts
-                if number == 0:
-                    made = list(scan_task(spec, place, rows(place), objects))
-                else:
-                    made = list(arrival_task(spec, number, mine, objects))
-            sent += made
-    return [TaskReport.from_bytes(body) for body in _reports(sent)]
+    """What a driver gets, through the records that travel. The table that is read is in `upstream`."""
+    files = SstableStore(upstream, OPTIONS)
 
+    def scan(told: bytes) -> Iterable[DataChunk]:
+        return read_chunks(ReadSpec.from_bytes(told), files)
 
-def _shuffled(sent: list[pa.RecordBatch], rng: random.Random) -> list[pa.RecordBatch]:
-    """One parcel a batch, in any order."""
-    single = [batch.slice(row, 1) for batch in sent for row in range(batch.num_rows)]
-    return rng.sample(single, len(single))
-
-
-def _reports(sent: list[pa.RecordBatch]) -> Iterator[bytes]:
-    for batch in sent:
-        for row in range(batch.num_rows):
-            if batch["kind"][row].as_py() == REPORT:
-                yield batch["body"][row].as_py()
+    reports: dict[int, TaskReport] = {}
+    for place in rng.sample(range(len(specs)), len(specs)):
+        for _ in range(rng.randint(1, 2)):  # of an attempt that is repeated either may count
+            told = TaskSpec.from_bytes(specs[place].to_bytes())
+            made = TaskReport.from_bytes(task_report(told, scan, objects).to_bytes())
+            if place not in reports or rng.random() < 0.5:
+                reports[place] = made
+    return [reports[place] for place in range(len(specs))]
 
 
 def rows_of_files(reports: Sequence[TaskReport], objects: ObjectStore, table_id: int) -> dict[bytes, bytes]:
