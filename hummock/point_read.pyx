@@ -22,6 +22,7 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport want_rows
 from hummock.sstable.early_lines cimport Lines, ask, prefetch_line, want
 from hummock.sstable.cache_door cimport CacheDoor
+from hummock.sstable.index cimport even_place
 from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
@@ -146,7 +147,7 @@ cdef class PointReader:
                     self.enter_next(probe, <OpenedSstable>opened)
                 elif self.may_hold(probes, count, <OpenedSstable>opened, probe.hash):
                     probe.state = SEEKING_BLOCK
-                    probe.block_index = <Py_ssize_t>(<OpenedSstable>opened).index.even_place(probe.key)
+                    probe.block_index = <Py_ssize_t>even_place(&(<OpenedSstable>opened).index.even, probe.key)
                     want(&lines, (<OpenedSstable>opened).index.heads + probe.block_index)
                     want(&lines, (<SstableReader>probe.reader).shelf.places + probe.block_index)
                 else:

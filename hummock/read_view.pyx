@@ -63,18 +63,12 @@ cdef class SortedRun:
         free(self.last_heads)
 
     cdef Py_ssize_t file_from(self, Slice user_key) noexcept nogil:
-        cdef const uint64_t* base = self.last_heads
-        cdef Py_ssize_t count = self.count, half, low, high
+        cdef Py_ssize_t low, high
         cdef uint64_t head
-        if count == 0 or not begins_with(user_key, self.prefix):
-            return self.file_among(user_key, 0, count)
+        if self.count == 0 or not begins_with(user_key, self.prefix):
+            return self.file_among(user_key, 0, self.count)
         head = head_behind(user_key, self.prefix)
-        while count > 1:                # without a branch, as random keys go either way
-            half = count >> 1
-            base += half * (base[half - 1] < head)
-            count -= half
-        low = (base - self.last_heads) + (base[0] < head)
-        high = low
+        low = high = first_from(self.last_heads, self.count, head)
         while high < self.count and self.last_heads[high] == head:
             high += 1
         return self.file_among(user_key, low, high)
@@ -91,12 +85,17 @@ cdef class SortedRun:
         return low
 
     cdef void* reader_of(self, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t position = self.file_from(user_key)
-        if position == self.count:
+        cdef Py_ssize_t position
+        cdef uint64_t head
+        if self.count > 0 and begins_with(user_key, self.prefix):
+            head = head_behind(user_key, self.prefix)
+            position = first_from(self.last_heads, self.count, head)
+            if position < self.count and self.first_heads[position] < head < self.last_heads[position]:
+                return self.files[position].reader
+        position = self.file_from(user_key)
+        if position == self.count or compare_bytes(self.files[position].smallest, user_key) > 0:
             return NULL
-        if begins_with(user_key, self.prefix) and head_behind(user_key, self.prefix) > self.first_heads[position]:
-            return self.files[position].reader
-        return self.files[position].reader if compare_bytes(self.files[position].smallest, user_key) <= 0 else NULL
+        return self.files[position].reader
 
     cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest):
         cdef Py_ssize_t position
@@ -234,6 +233,17 @@ cdef inline Slice shared_bytes(Slice first, Slice last) noexcept nogil:
     while out.size < first.size and out.size < last.size and first.data[out.size] == last.data[out.size]:
         out.size += 1
     return out
+
+
+cdef inline Py_ssize_t first_from(const uint64_t* heads, Py_ssize_t count, uint64_t head) noexcept nogil:
+    """The first of ascending heads, at least one, that is not below `head`; `count` when all are."""
+    cdef const uint64_t* base = heads
+    cdef Py_ssize_t half
+    while count > 1:                    # without a branch, as random keys go either way
+        half = count >> 1
+        base += half * (base[half - 1] < head)
+        count -= half
+    return (base - heads) + (base[0] < head)
 
 
 cdef inline uint64_t head_behind(Slice key, Slice prefix) noexcept nogil:

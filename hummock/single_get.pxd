@@ -1,9 +1,9 @@
 """A read of one key, as far as it needs nothing but memory."""
 
-from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from hummock.key cimport Slice
+from hummock.sstable.block_cache cimport LikelyRow
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are asked for together
@@ -14,13 +14,13 @@ cdef enum:
 
 cdef struct OpenFile:           # of a run, borrowed
     void* run                   # SortedRun
-    void* reader                # SstableReader
-    PyObject* opened            # OpenedSstable; NULL: no file of the run may hold the key
-    Py_ssize_t block            # in which the key stands if it is in the file; -1: not sought yet
-    double share                # of the block that stands before the key, as the index lets it seem
+    void* reader                # SstableReader; NULL: no file of the run may hold the key
+    LikelyRow likely            # if it is expected
+    bint is_expected            # that the file holds the key
 
 
 cdef struct Answer:
     Slice value                 # data NULL: absent or deleted
     uint64_t epoch
+    uint64_t newest                     # epoch that is seen
     bint is_admitted            # the block that is not at hand is to be cached

@@ -1,11 +1,11 @@
 """A read of one key, as far as it needs nothing but memory.
 
 On a store larger than the processor's caches a get costs what it waits for memory, one line after the other. So
-everything is asked for as soon as its place is known: the lines of several runs' filters together; then, from where
-the index lets the row stand among evenly growing keys, its head, offsets, key and value at once, before any of them
-was looked at. In a run where the keys of late were found, that is before its filter has answered; elsewhere it would
-bring lines for nothing. What is not at hand (a file or block to be read, a key that may stand in the next block) goes
-on as a PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
+everything is asked for as soon as its place is known, of several runs together and before the epoch was looked at: the
+line of a run's filter; or, where keys of late were found in the run, head and value of the likely row, which the shelf
+names from the key alone. Most likely rows say by themselves that they are the answer, or that the file has none; the
+others are left to filter and index. What is not at hand (a file or block to be read, a key that may stand in the next
+block) goes on as a PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -19,12 +19,12 @@ from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.block_cache cimport CachePlace, CacheShelf, used, want_rows
+from hummock.sstable.block_cache cimport CachePlace, used, want_rows
+from hummock.sstable.bloom_filter cimport filter_line
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
-from hummock.sstable.early_lines cimport Lines, ask, want
+from hummock.sstable.early_lines cimport Lines, ask, prefetch_line
 from hummock.sstable.head_search cimport row_at, row_near
-from hummock.sstable.index cimport SstableIndex
-from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
+from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_row, plain_row, plain_value
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.errors import Corruption
@@ -36,14 +36,13 @@ def read_one(ReadView view not None, bytes key not None, epoch):
     """The value of `key` at `epoch`, or None. Raises EpochTooOld, InvalidEpoch, or Corruption naming the object."""
     cdef Slice wanted
     cdef Answer answer
-    cdef uint64_t newest = view.checked(epoch) | SPILL_MASK
     cdef int source
     wanted.data, wanted.size = <const uint8_t*><const char*>key, len(key)
     answer.value.data, answer.value.size, answer.epoch, answer.is_admitted = NULL, 0, 0, False
-    source = look_up(view, wanted, newest, &answer)
+    source = look_up(view, wanted, epoch, &answer)
     if source < view.count:
         return read_from(view, wanted, epoch, source, answer.is_admitted)
-    if answer.value.data == NULL or (view.rules.count > 0 and is_hidden(view, wanted, newest, answer.epoch)):
+    if answer.value.data == NULL or (view.rules.count > 0 and is_hidden(view, wanted, answer.newest, answer.epoch)):
         return None
     return PyBytes_FromStringAndSize(<const char*>answer.value.data, answer.value.size)
 
@@ -64,77 +63,53 @@ cdef bint is_hidden(ReadView view, Slice key, uint64_t newest, uint64_t epoch) n
     return hides(&rule, key, epoch)
 
 
-cdef int look_up(ReadView view, Slice key, uint64_t newest, Answer* answer) except -1:
+cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
     """Fills `answer` and gives the number of sources; or gives the first source that is not at hand."""
     cdef OpenFile files[TOGETHER]
     cdef uint64_t hash = hash64(key.data, key.size)
     cdef Py_ssize_t row
     cdef int first = 0, number, end
-    while first < view.count:
+    while True:
         end = min(first + TOGETHER, <int>view.count)
+        for number in range(first, end):
+            if view.sources[number].run != NULL:
+                foresee(view.sources[number].run, key, hash, &files[number - first])
+        if first == 0:
+            answer.newest = view.checked(epoch) | SPILL_MASK
         for number in range(first, end):        # it may make a filter, so nothing may be borrowed yet
             if view.sources[number].batch != NULL and (
                     (<SharedBufferBatch>view.sources[number].batch).filter is None):
                 (<SharedBufferBatch>view.sources[number].batch).count_probes(1)
         for number in range(first, end):
-            files[number - first].opened = NULL
-            if view.sources[number].run != NULL and not open_file(
-                    view.sources[number].run, key, newest, hash, &files[number - first]):
-                end = number                    # those before it may have the answer
-                break
-        for number in range(first, end):
             if view.sources[number].batch != NULL:
-                if is_in_batch(view.sources[number].batch, key, newest, hash, answer):
+                if is_in_batch(view.sources[number].batch, key, answer.newest, hash, answer):
                     return <int>view.count
-            elif files[number - first].opened != NULL:
-                row = row_of(&files[number - first], key, newest, hash, answer)
+            elif files[number - first].reader != NULL:
+                row = row_of(&files[number - first], key, hash, answer)
                 if row == NOT_AT_HAND:
                     return number
                 if row >= 0:
                     return <int>view.count
-        if end < view.count and end < first + TOGETHER:
+        if end == view.count:
             return end
         first = end
-    return <int>view.count
 
 
-cdef inline bint open_file(void* run, Slice key, uint64_t newest, uint64_t hash, OpenFile* out) noexcept:
-    """Finds the file of the run that may hold the key and asks for the line of its filter; False: it is not open."""
-    cdef PyObject* opened
-    if (<SortedRun>run).min_epoch > newest:
-        return True
-    out.run, out.block = run, -1
-    out.reader = (<SortedRun>run).reader_of(key)
-    if out.reader == NULL:
-        return True
-    opened = used((<SstableReader>out.reader).meta_place)
-    if opened == NULL or (<OpenedSstable>opened).bloom is None:
-        return False
-    (<SstableReader>out.reader).door.meta_hits += 1
-    (<OpenedSstable>opened).bloom.prefetch(hash)
-    out.opened = opened
-    if (<SortedRun>run).found >= EXPECTED:
-        aim(out, key, newest)
-    return True
-
-
-cdef inline void aim(OpenFile* file, Slice key, uint64_t newest) noexcept:
-    """Finds the block and asks for the lines of the row."""
-    cdef SstableIndex index = (<OpenedSstable>file.opened).index
-    cdef CacheShelf shelf = (<SstableReader>file.reader).shelf
-    cdef CachePlace* place
-    cdef double even = index.even_place(key)
-    cdef Py_ssize_t near = <Py_ssize_t>even
+cdef inline void foresee(void* run, Slice key, uint64_t hash, OpenFile* out) noexcept:
+    """Finds the file of the run that may hold the key, and asks for what is likely to be read of it."""
     cdef Lines lines
-    lines.count = 0
-    shelf.want_near(&lines, near, even - <double>near)
-    want(&lines, &shelf.places[near])
-    ask(&lines)
-    file.block = index.find_near(key, newest, near)
-    place = &shelf.places[file.block]
-    file.share = index.share_before(file.block, key)
-    want_rows(&lines, place, file.share)
-    ask(&lines)
+    out.run, out.reader, out.is_expected = run, (<SortedRun>run).reader_of(key), False
+    if out.reader == NULL:
+        return
+    if (<SortedRun>run).found >= EXPECTED and (<SstableReader>out.reader).shelf is not None:
+        lines.count = 0
+        out.is_expected = True
+        out.likely = (<SstableReader>out.reader).shelf.likely_row(key)
+        (<SstableReader>out.reader).shelf.want_likely(&lines, out.likely)
+        ask(&lines)
+    elif (<SstableReader>out.reader).filter_blocks > 0:
+        prefetch_line(filter_line(
+            (<SstableReader>out.reader).filter_words, (<SstableReader>out.reader).filter_blocks, hash))
 
 
 cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
@@ -149,23 +124,72 @@ cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, An
     return row >= 0
 
 
-cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash, Answer* answer) noexcept:
-    """The row of the answer in the file's block, NOT_HERE, or NOT_AT_HAND."""
-    cdef CachePlace* place
-    cdef Py_ssize_t row
-    if not (<OpenedSstable>file.opened).bloom.may_contain(hash):
-        if (<SortedRun>file.run).found > 0:
-            (<SortedRun>file.run).found -= 1
+cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
+    """The row of the answer in the file, NOT_HERE, or NOT_AT_HAND."""
+    cdef Py_ssize_t row = ELSEWHERE
+    cdef int* found = &(<SortedRun>file.run).found
+    if (<SortedRun>file.run).min_epoch > answer.newest:
         return NOT_HERE
-    if file.block < 0:
-        aim(file, key, newest)
-    place = &(<SstableReader>file.reader).shelf.places[file.block]
-    if used(place) == NULL:
-        return row_beside_cache(<SstableReader>file.reader, <OpenedSstable>file.opened, file.block, key, newest, answer)
-    (<SstableReader>file.reader).door.hits += 1
-    row = plain_row(place, row_at(file.share, place.rows), key, newest)
+    if file.is_expected:
+        row = likely_row(file, key, answer)
     if row == ELSEWHERE:
-        row = search(place.value, file.share, key, newest)
+        row = sure_row(file, key, hash, answer)
+    if row >= 0 and found[0] < SURE:
+        found[0] += 1
+    elif row == NOT_HERE and found[0] > 0:
+        found[0] -= 1
+    return row
+
+
+cdef inline Py_ssize_t likely_row(OpenFile* file, Slice key, Answer* answer) noexcept:
+    """The row of the answer in the block that is likely to hold it, NOT_HERE, or ELSEWHERE."""
+    cdef CachePlace* place = &(<SstableReader>file.reader).shelf.places[file.likely.block]
+    cdef Py_ssize_t row
+    if used(place) == NULL:
+        return ELSEWHERE
+    row = inner_row(place, row_at(file.likely.share, place.rows), key, answer.newest)
+    if row != ELSEWHERE:
+        used((<SstableReader>file.reader).meta_place)
+        (<SstableReader>file.reader).door.hits += 1
+    if row >= 0:
+        answer.value, answer.epoch = plain_value(place, row), place.epoch
+    return row
+
+
+cdef Py_ssize_t sure_row(OpenFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
+    """The row of the answer by filter and index, NOT_HERE, or NOT_AT_HAND."""
+    cdef SstableReader reader = <SstableReader>file.reader
+    cdef PyObject* found = used(reader.meta_place)
+    cdef OpenedSstable opened
+    cdef CachePlace* place
+    cdef Lines lines
+    cdef Py_ssize_t block
+    cdef double share
+    if found == NULL or (<OpenedSstable>found).bloom is None:
+        return NOT_AT_HAND
+    opened = <OpenedSstable>found
+    reader.door.meta_hits += 1
+    if not file.is_expected and not opened.bloom.may_contain(hash):
+        return NOT_HERE
+    block = opened.index.find_block(key, answer.newest)
+    share = opened.index.share_before(block, key)
+    place = &reader.shelf.places[block]
+    if used(place) != NULL:
+        reader.door.hits += 1
+        lines.count = 0
+        want_rows(&lines, place, share)
+        ask(&lines)
+        return row_in_place(place, share, key, answer)
+    if file.is_expected and not opened.bloom.may_contain(hash):
+        return NOT_HERE
+    return row_beside_cache(reader, opened, block, key, answer)
+
+
+cdef Py_ssize_t row_in_place(CachePlace* place, double share, Slice key, Answer* answer) noexcept:
+    """The same in the block that the place holds."""
+    cdef Py_ssize_t row = plain_row(place, row_at(share, place.rows), key, answer.newest)
+    if row == ELSEWHERE:
+        row = search(place.value, share, key, answer.newest)
         if row >= 0:
             answer.value = (<Block>place.value).value_at(row)
             answer.epoch = (<Block>place.value).epoch_at(row)
@@ -173,13 +197,11 @@ cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t newest, uint64_t hash
         return NOT_AT_HAND              # the key may begin the next block
     elif row >= 0:
         answer.value, answer.epoch = plain_value(place, row), place.epoch
-    if row >= 0 and (<SortedRun>file.run).found < SURE:
-        (<SortedRun>file.run).found += 1
     return row
 
 
 cdef Py_ssize_t row_beside_cache(
-    SstableReader reader, OpenedSstable opened, Py_ssize_t block, Slice key, uint64_t newest, Answer* answer
+    SstableReader reader, OpenedSstable opened, Py_ssize_t block, Slice key, Answer* answer
 ) noexcept:
     """The same in a block that is not to be cached, if its bytes are in this machine's memory."""
     cdef Py_ssize_t row
@@ -191,7 +213,7 @@ cdef Py_ssize_t row_beside_cache(
             return NOT_AT_HAND
     except (Corruption, MemoryError):
         return NOT_AT_HAND                  # the ordinary way says what is wrong
-    row = scratch.row_of(key, newest)
+    row = scratch.row_of(key, answer.newest)
     if row == scratch.block.rows:
         return NOT_AT_HAND
     if row >= 0:

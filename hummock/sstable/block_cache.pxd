@@ -1,10 +1,12 @@
 """BlockCache: objects kept up to a budget of bytes, found by pointer."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
+from hummock.key cimport Slice
 from hummock.sstable.early_lines cimport Lines, prefetch_line, want, want_value
 from hummock.sstable.head_search cimport row_at
+from hummock.sstable.index cimport EvenKeys, SstableIndex, even_place
 
 
 cdef enum:
@@ -24,6 +26,21 @@ cdef struct CachePlace:                 # of one object, in one cache line: all 
     uint32_t each_value
     uint64_t epoch
     uint8_t prefix[NEAR_BYTES]          # that all keys begin with
+
+
+cdef enum:
+    LAG_UNITS = 1 << 16                 # of a block
+    NEIGHBOURS = 4                      # blocks that a guess is put right by
+
+
+cdef struct BlockSpot:                  # of one block: what leads from a key to the lines of its row
+    uint32_t heads                      # in 8 bytes from the shelf's `base`, even if the block has gone; 0: not known
+    int32_t lag                         # how much later than among evenly growing keys it begins
+
+
+cdef struct LikelyRow:                  # where a key's row is, if it is there and blocks are alike
+    Py_ssize_t block
+    double share                        # of the block that stands before it
 
 
 cdef struct CacheNode:                  # what the queue knows of the object
@@ -76,7 +93,8 @@ cdef class CacheShelf:
     cdef readonly Py_ssize_t size
     cdef CachePlace* places             # `size` of them, of a slab
     cdef CacheNode* nodes               # of each; owned
-    cdef uint32_t* nearby               # of each block's heads, in 8 bytes from `base`, even if it has gone; 0: not known
+    cdef EvenKeys even                  # of the index, as are the lags
+    cdef BlockSpot* spots               # of each block, and the end of the last; owned
     cdef const uint8_t* base
     cdef Py_ssize_t rows                # of the largest block that came, as are the next two
     cdef Py_ssize_t values_before
@@ -88,14 +106,34 @@ cdef class CacheShelf:
     cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
         prefetch_line(&self.places[index])
 
-    cdef inline void want_near(self, Lines* lines, Py_ssize_t index, double share) noexcept nogil:
-        """The row before which `share` of the block stands, if blocks are much alike."""
-        cdef const uint8_t* heads = self.base + 8 * <Py_ssize_t>self.nearby[index]
-        cdef Py_ssize_t row = row_at(share, self.rows)
-        if self.nearby[index] > 0:
+    cdef inline LikelyRow likely_row(self, Slice key) noexcept nogil:
+        cdef LikelyRow out
+        cdef double even = even_place(&self.even, key), begin, end
+        cdef int steps
+        out.block = <Py_ssize_t>even
+        for steps in range(NEIGHBOURS):
+            begin = <double>out.block + self.spots[out.block].lag * (1.0 / LAG_UNITS)
+            end = <double>(out.block + 1) + self.spots[out.block + 1].lag * (1.0 / LAG_UNITS)
+            if even < begin and out.block > 0:
+                out.block -= 1
+            elif even >= end and out.block < self.even.last_block:
+                out.block += 1
+            else:
+                break
+        out.share = (even - begin) / (end - begin) if begin < even < end else <double>(even >= end)
+        return out
+
+    cdef inline void want_likely(self, Lines* lines, LikelyRow likely) noexcept nogil:
+        """The lines of the row, and of the place of its block."""
+        cdef BlockSpot* spot = &self.spots[likely.block]
+        cdef const uint8_t* heads = self.base + 8 * <Py_ssize_t>spot.heads
+        cdef Py_ssize_t row = row_at(likely.share, self.rows)
+        if spot.heads > 0:
             want(lines, heads + 8 * row)
             want_value(lines, heads - self.values_before + <Py_ssize_t>(self.value_bytes * row), self.value_bytes)
+        want(lines, &self.places[likely.block])
 
+    cdef void learn(self, SstableIndex index) noexcept      # where its keys stand among evenly growing ones
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown)
     # `shown` says what stands in the value; it may be NULL
 

@@ -13,7 +13,7 @@ Everything here runs under the GIL, and never releases it half way.
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -23,11 +23,16 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 
-cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `nearby` reaches
+cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `spots` reach
 
 cdef enum:
     IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
     MORE = 8                    # objects that go with one that comes while slabs lie idle, at most a 64th of the budget
+
+
+cdef inline int32_t lag_of(double blocks) noexcept nogil:
+    cdef double most = 32_000
+    return <int32_t>(LAG_UNITS * (-most if blocks < -most else (most if blocks > most else blocks)))
 
 
 cdef class BlockCache:
@@ -95,8 +100,8 @@ cdef class CacheShelf:
         self.cache = cache
         self.places = <CachePlace*>slab_take(places * sizeof(CachePlace))
         self.nodes = <CacheNode*>calloc(places, sizeof(CacheNode))
-        self.nearby = <uint32_t*>calloc(places, sizeof(uint32_t))
-        if self.places == NULL or self.nodes == NULL or self.nearby == NULL:
+        self.spots = <BlockSpot*>calloc(places + 1, sizeof(BlockSpot))
+        if self.places == NULL or self.nodes == NULL or self.spots == NULL:
             raise MemoryError
         self.size = size
         memset(self.places, 0, places * sizeof(CachePlace))
@@ -110,7 +115,7 @@ cdef class CacheShelf:
                 self.cache.remove(&self.nodes[index])
         slab_give(<uint8_t*>self.places, max(self.size, 1) * sizeof(CachePlace))
         free(self.nodes)
-        free(self.nearby)
+        free(self.spots)
 
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown):
         cdef CachePlace* place = &self.places[index]
@@ -135,10 +140,22 @@ cdef class CacheShelf:
         cdef const uint8_t* heads = <const uint8_t*>shown.heads
         if self.base == NULL:
             self.base = heads - NEARBY_BYTES // 2
-        self.nearby[index] = <uint32_t>((heads - self.base) >> 3) if (
+        self.spots[index].heads = <uint32_t>((heads - self.base) >> 3) if (
             heads > self.base and heads - self.base < NEARBY_BYTES) else 0
         if shown.rows > self.rows:          # the last block of a file is short
             self.rows, self.values_before, self.value_bytes = shown.rows, shown.values_before, shown.value_bytes
+
+    cdef void learn(self, SstableIndex index) noexcept:
+        cdef double late = 0
+        cdef uint32_t most = 1
+        cdef Py_ssize_t block
+        self.even = index.even
+        for block in range(index.blocks):
+            late = <double>(index.heads[block] - index.heads[0]) * index.even.blocks_per_head - <double>block
+            self.spots[block].lag = lag_of(late)
+            most = max(most, index.rows[block])
+        late += <double>index.rows[index.blocks - 1] / <double>most - 1
+        self.spots[index.blocks].lag = lag_of(late)
 
     def __setitem__(self, Py_ssize_t index, sized):
         """Caches `sized = (object, bytes)` at `index`, in the place of what stood there."""

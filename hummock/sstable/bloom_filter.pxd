@@ -30,6 +30,11 @@ cdef extern from * nogil:
     bint bloom_has "hummock_bloom_has"(const uint64_t* block, uint64_t hash, int probes) noexcept
 
 
+cdef inline const void* filter_line(const uint64_t* words, uint64_t blocks, uint64_t hash) noexcept nogil:
+    """The line that a filter reads of its words to answer for the hash."""
+    return words + 8 * bloom_block(hash, blocks)
+
+
 @cython.final
 cdef class BloomFilter:
     """Decoded and checked; immutable; safe from any thread."""
@@ -44,7 +49,7 @@ cdef class BloomFilter:
         return bloom_has(self.words + 8 * bloom_block(hash, self.blocks), hash, self.probes)
 
     cdef inline const void* line_of(self, uint64_t hash) noexcept nogil:        # that `may_contain` reads
-        return self.words + 8 * bloom_block(hash, self.blocks)
+        return filter_line(self.words, self.blocks, hash)
 
     cdef inline void prefetch(self, uint64_t hash) noexcept nogil:
         prefetch_line(self.line_of(hash))

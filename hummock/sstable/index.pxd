@@ -4,7 +4,27 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from hummock.byte_buffer cimport ByteBuffer
-from hummock.key cimport Slice
+from hummock.key cimport Slice, head_of
+
+
+cdef struct EvenKeys:               # where the blocks of a file stand if its keys grow evenly
+    uint64_t first_head             # head_of the first key behind the prefix
+    double blocks_per_head
+    uint32_t last_block
+    uint32_t prefix_size            # bytes that all first keys begin with
+
+
+cdef inline double even_place(const EvenKeys* keys, Slice user_key) noexcept nogil:
+    """The block that holds the key, and as its fraction how much of it stands before the key: a guess."""
+    cdef uint64_t head
+    cdef double place
+    if user_key.size < <Py_ssize_t>keys.prefix_size:
+        return 0
+    head = head_of(user_key.data + keys.prefix_size, user_key.size - keys.prefix_size)
+    if head <= keys.first_head:
+        return 0
+    place = <double>(head - keys.first_head) * keys.blocks_per_head
+    return place if place < keys.last_block else keys.last_block
 
 
 @cython.final
@@ -15,9 +35,7 @@ cdef class SstableIndex:
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef Slice prefix                       # bytes that all first keys begin with
     cdef const uint64_t* heads              # head_of each first key less `prefix`
-    cdef uint64_t first_head
-    cdef uint64_t last_head
-    cdef double blocks_per_head             # where heads grow evenly
+    cdef EvenKeys even
     cdef const uint8_t* keys                # the first user keys, whole
     cdef const uint32_t* key_offsets        # blocks + 1 positions in `keys`
     cdef const uint64_t* first_epochs       # with the first key: the full key a block begins with
@@ -34,10 +52,8 @@ cdef class SstableIndex:
     # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
     # entry that is not in that block at or after the target is the first one of the next block
 
-    cdef double even_place(self, Slice user_key) noexcept nogil
-    # that block if keys grow evenly, and as its fraction how much of it stands before the key
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
-    # `find_block`, from such a guess
+    # `find_block`, from a guess
 
     cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil
     # how much of the block stands before the key if keys grow evenly from its first to the next block's: in [0, 1]

@@ -128,9 +128,11 @@ cdef class SstableIndex:
         for block in range(self.blocks):
             key = self.first_key(block)
             (<uint64_t*>self.heads)[block] = head_of(key.data + shared, key.size - shared)
-        self.first_head, self.last_head = self.heads[0], self.heads[self.blocks - 1]
-        if self.last_head > self.first_head:
-            self.blocks_per_head = <double>(self.blocks - 1) / <double>(self.last_head - self.first_head)
+        self.even.first_head, self.even.prefix_size = self.heads[0], <uint32_t>shared
+        self.even.last_block = <uint32_t>(self.blocks - 1)
+        if self.heads[self.blocks - 1] > self.heads[0]:
+            self.even.blocks_per_head = (
+                <double>(self.blocks - 1) / <double>(self.heads[self.blocks - 1] - self.heads[0]))
 
     def stand_under(self, uint64_t epoch, str object_name) -> None:
         """Lets `epoch` stand for the epoch of every entry. Corruption unless each block begins with another key.
@@ -146,19 +148,7 @@ cdef class SstableIndex:
         self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
-        return self.find_near(user_key, epoch, <Py_ssize_t>self.even_place(user_key))
-
-    cdef double even_place(self, Slice user_key) noexcept nogil:
-        cdef Py_ssize_t shared = self.prefix.size
-        cdef uint64_t head
-        if user_key.size < shared:
-            return 0
-        head = head_of(user_key.data + shared, user_key.size - shared)
-        if head <= self.first_head:
-            return 0
-        if head >= self.last_head:
-            return self.blocks - 1
-        return <double>(head - self.first_head) * self.blocks_per_head
+        return self.find_near(user_key, epoch, <Py_ssize_t>even_place(&self.even, user_key))
 
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size

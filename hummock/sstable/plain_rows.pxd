@@ -14,21 +14,40 @@ cdef enum:
 cdef inline Py_ssize_t plain_row(CachePlace* place, Py_ssize_t guess, Slice key, uint64_t newest) noexcept nogil:
     """The row of the key as readers at `newest` see it, NOT_HERE, ELSEWHERE; `rows`: it may begin the next block.
 
-    REQUIRES that `place` holds a block, and goes on holding it.
+    REQUIRES that `place` holds a block, and goes on holding it, and that no block before it holds the key.
     """
-    cdef Py_ssize_t rows = place.rows, prefix = place.prefix_size, each = place.each_suffix, row
+    cdef Py_ssize_t prefix = place.prefix_size, row
     cdef uint64_t head
-    if not place.is_plain or key.size != prefix + each or place.epoch > newest or (
-            not same_bytes(key.data, place.prefix, prefix)):
+    if not may_be_plain(place, key, newest):
         return ELSEWHERE
-    head = head_of(key.data + prefix, each)
-    row = row_near(place.heads, rows, head, guess)
-    if row == rows:
-        return rows
+    head = head_of(key.data + prefix, key.size - prefix)
+    row = row_near(place.heads, place.rows, head, guess)
+    return row if row == place.rows else plain_match(place, row, head, key)
+
+
+cdef inline Py_ssize_t inner_row(CachePlace* place, Py_ssize_t guess, Slice key, uint64_t newest) noexcept nogil:
+    """The same of whatever block; ELSEWHERE unless rows before and behind the key show that no other may hold it."""
+    cdef Py_ssize_t prefix = place.prefix_size, row
+    cdef uint64_t head
+    if not may_be_plain(place, key, newest):
+        return ELSEWHERE
+    head = head_of(key.data + prefix, key.size - prefix)
+    row = row_near(place.heads, place.rows, head, guess)
+    return plain_match(place, row, head, key) if 0 < row < place.rows else ELSEWHERE
+
+
+cdef inline bint may_be_plain(CachePlace* place, Slice key, uint64_t newest) noexcept nogil:
+    return place.is_plain and key.size == place.prefix_size + <Py_ssize_t>place.each_suffix and (
+        place.epoch <= newest and same_bytes(key.data, place.prefix, place.prefix_size))
+
+
+cdef inline Py_ssize_t plain_match(CachePlace* place, Py_ssize_t row, uint64_t head, Slice key) noexcept nogil:
+    cdef Py_ssize_t each = place.each_suffix
     if place.heads[row] != head:
         return NOT_HERE
     if each > 8 and not same_bytes(
-            plain_value(place, 0).data - (rows - row) * each + 8, key.data + prefix + 8, each - 8):
+            plain_value(place, 0).data - (<Py_ssize_t>place.rows - row) * each + 8,
+            key.data + place.prefix_size + 8, each - 8):
         return ELSEWHERE
     return row
 

@@ -29,6 +29,8 @@ cdef class SstableReader:
     cdef object object_store
     cdef CacheShelf metas               # one place: the OpenedSstable
     cdef CachePlace* meta_place         # in `metas`
+    cdef const uint64_t* filter_words   # where they last were in memory: nothing but a prefetch may go there
+    cdef uint64_t filter_blocks         # 0: the file was not opened yet, or has no such filter
     cdef CacheShelf shelf               # of the blocks; None before the meta was first read
     cdef CacheDoor door                 # of the block cache
     cdef OpenFile file                  # `.data`, as far as it was asked for and is a file here

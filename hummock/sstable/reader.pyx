@@ -145,6 +145,9 @@ cdef class SstableReader:
         cdef OpenedSstable opened = OpenedSstable(meta)
         if self.shelf is None:
             self.shelf = CacheShelf(self.door.cache, opened.index.blocks)
+            self.shelf.learn(opened.index)
+        if opened.bloom is not None:
+            self.filter_words, self.filter_blocks = opened.bloom.words, opened.bloom.blocks
         self.metas.put(0, opened, meta.size_bytes, NULL)
         return opened
 

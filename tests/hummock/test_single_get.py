@@ -57,3 +57,22 @@ def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes,
                     assert store.get(probe, epoch) == state.get(probe), (probe, epoch)
                 found = store.get_many(pa.array(probes, pa.binary()), epoch).to_arrow().to_pylist()
                 assert found == [state.get(probe) for probe in probes], epoch
+
+
+def test_the_newest_version_is_found_where_older_ones_begin_the_next_block():
+    rng = random.Random(11)
+    keys = keys_of("counted", rng, 3_000)
+    with hummock.open("memory://", role="writer", block_bytes=1_000, compaction=False) as store:
+        epochs = hummock.EpochGenerator(last=store.committed_epoch)
+        first, second = epochs.next(), epochs.next()
+        rows = {first: dict.fromkeys(keys, b"old" * 20), second: dict.fromkeys(rng.sample(keys, 500), b"new" * 20)}
+        for epoch, changed in rows.items():
+            store.ingest_batch(hummock.WriteBatch(sorted(changed.items())), epoch)
+        store.commit(second)
+        state = rows[first] | rows[second]
+        for _ in range(2):  # the second finds all blocks cached
+            for epoch, expected in ((first, rows[first]), (second, state)):
+                assert [store.get(key, epoch) for key in keys] == [expected[key] for key in keys]
+                found = store.get_many(pa.array(keys, pa.binary()), epoch).to_arrow().to_pylist()
+                assert found == [expected[key] for key in keys]
+                assert all(store.get(key[:-1] + bytes([key[-1] | 1]), epoch) is None for key in keys)
