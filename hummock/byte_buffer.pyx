@@ -1,8 +1,9 @@
 """Memory that is reused: a pool of buffers by size class, and ByteBuffer, bytes that grow.
 
 The pool keeps freed buffers in one list per size class (four classes to each power of two) up to a total
-limit, at which those of other classes go first; for sizes outside its classes it is malloc and free. It is safe from
-any thread with or without the GIL, so that an Arrow release callback may give memory back from wherever it runs.
+limit, at which those of other classes go first; for sizes outside its classes it is malloc and free. Large buffers
+stand on huge pages: files are written from them directly. It is safe from any thread with or without the GIL, so that an
+Arrow release callback may give memory back from wherever it runs.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -10,6 +11,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
+from hummock.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
@@ -86,7 +88,11 @@ cdef inline uint8_t* fresh(Py_ssize_t size) noexcept nogil:
     cdef void* made = NULL
     if size < ALIGNED:
         return <uint8_t*>malloc(<size_t>size)
-    return <uint8_t*>made if posix_memalign(&made, PAGE_BYTES, <size_t>size) == 0 else NULL
+    if posix_memalign(&made, PAGE_BYTES if size < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES, <size_t>size) != 0:
+        return NULL
+    if size >= HUGE_PAGE_BYTES:
+        ask_huge(made, <size_t>(size & ~<Py_ssize_t>(HUGE_PAGE_BYTES - 1)))
+    return <uint8_t*>made
 
 
 cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
@@ -135,8 +141,8 @@ cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class realloc moves whole pages instead of touching fresh ones; a buffer that
-    # becomes large is made anew, since realloc would not align it.
+    # Without a kept buffer of the new class realloc may move whole pages instead of touching fresh ones; a large buffer
+    # is made anew, since realloc would not align it, and whoever takes it from the pool later may write files from it.
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
     if memory == NULL:
@@ -145,10 +151,10 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
         return memory
     if index >= 0:
         found = take_kept(index)
-    if found == NULL and size < ALIGNED <= new_size:
+    if found == NULL and new_size >= ALIGNED:
         found = fresh(pool_capacity(new_size))
     if found == NULL:
-        return <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
+        return NULL if new_size >= ALIGNED else <uint8_t*>realloc(memory, <size_t>pool_capacity(new_size))
     memcpy(found, memory, <size_t>used)
     pool_give(memory, size)
     return found

@@ -9,6 +9,7 @@ than themselves; where the system refuses huge pages all are.
 from libc.stdint cimport uint8_t, uintptr_t
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
+from hummock.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
 from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "sys/mman.h" nogil:
@@ -16,15 +17,6 @@ cdef extern from "sys/mman.h" nogil:
     int munmap(void* at, size_t size) noexcept
 
 cdef extern from * nogil:
-    """
-    #include <sys/mman.h>
-    #ifdef MADV_HUGEPAGE
-    #define hummock_ask_huge(at, size) ((void)madvise(at, size, MADV_HUGEPAGE))
-    #else
-    #define hummock_ask_huge(at, size) ((void)0)
-    #endif
-    """
-    void ask_huge "hummock_ask_huge"(void* at, size_t size) noexcept
     int __builtin_clzll(unsigned long long) noexcept
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
     void* MAP_FAILED
@@ -34,7 +26,7 @@ cdef enum:
     LARGEST_EXPONENT = 22       # ... and those above 4 MiB, which are few
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 8
     SMALL_SLOT = 128 << 10      # larger slots stand in large slabs
-    SMALL_SLAB = 2 << 20        # one huge page
+    SMALL_SLAB = HUGE_PAGE_BYTES
     LARGE_SLOT = 1 << 20        # ... and larger ones than these, filters of whole files, in huge slabs
     LARGE_SLAB = 8 << 20
     HUGE_SLAB = 32 << 20

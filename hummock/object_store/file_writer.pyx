@@ -157,14 +157,15 @@ cdef class FileWriter:
     cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil:
         """Writes the beginning of `data`; whole pages of a large piece directly, unless that is refused."""
         cdef Py_ssize_t done
-        cdef bint is_large = size >= DIRECT_BYTES and position % PAGE_BYTES == 0
+        cdef bint is_large = (
+            size >= DIRECT_BYTES and position % PAGE_BYTES == 0 and <uintptr_t>data % PAGE_BYTES == 0)
         if not (self.may_be_direct and is_large and self.set_direct(True)):
             self.set_direct(False)
             done = calls.pwrite(self.descriptor, data, <size_t>size, position)
         else:
             done = calls.pwrite(self.descriptor, data, <size_t>(size // PAGE_BYTES * PAGE_BYTES), position)
             if done < 0 and errno == EINVAL:
-                self.may_be_direct = False      # the memory, or the disk, wants another alignment
+                self.may_be_direct = False      # the disk wants another alignment
                 return 0
         return 0 if done < 0 and errno == EINTR else done
 

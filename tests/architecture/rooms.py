@@ -21,6 +21,7 @@ BASE_MODULES = [
     "coding",
     "arrow_c",
     "arrow_columns",
+    "huge_pages",
     "byte_buffer",
     "pthread",
     "slabs",

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from hummock.byte_buffer import ByteBuffer, pool_kept_bytes, set_pool_limit
@@ -50,6 +51,16 @@ def test_freed_memory_is_kept_up_to_the_limit(limited_pool):
     assert pool_kept_bytes() <= 400_000
     with pytest.raises(ValueError, match="negative"):
         limited_pool(-1)
+
+
+def test_large_memory_stands_on_pages_however_it_came_about(limited_pool):
+    limited_pool(0)
+    grown = ByteBuffer(600_000)
+    for _ in range(9):
+        grown.write(bytes(1 << 20))
+        with memoryview(grown) as view:
+            assert np.frombuffer(view, np.uint8).ctypes.data % 4096 == 0
+    assert grown.to_bytes() == bytes(9 << 20)
 
 
 def test_threads_take_and_give_at_once():
