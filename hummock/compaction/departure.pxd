@@ -28,7 +28,9 @@ cdef class LeavingFile(PieceSink):
     cdef void* following                # LeavingFile, begun after this one
     cdef bint is_begun                  # it is among those that leave
     cdef bint is_served
-    cdef bint is_built                  # no more pieces will come
+    cdef bint is_whole                  # no more pieces will come
+    cdef bint is_synced                 # by the serving thread, before it is built
+    cdef bint is_built                  # nor anything else: `output` is there
     cdef bint is_done                   # both objects are durable, or it was given up
 
 
@@ -47,11 +49,13 @@ cdef class Departure:
     cdef pthread_cond_t changed
 
     cdef void begin(self, LeavingFile file) noexcept nogil
+    cdef void end_data(self, LeavingFile file) noexcept nogil
     cdef int push(self, LeavingFile file, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
     cdef void* claim(self) noexcept nogil           # a file whose serving thread the caller is then; NULL: all is done
     cdef void* find(self) noexcept nogil            # a file that has something to do, REQUIRES the lock
     cdef bint is_over(self) noexcept nogil          # REQUIRES the lock
     cdef bint is_at_end(self, LeavingFile file) noexcept nogil
+    cdef bint is_to_sync(self, LeavingFile file) noexcept nogil         # once
     cdef Piece* shift(self, LeavingFile file) noexcept nogil            # its oldest piece, or NULL
     cdef bint append_pieces(self, LeavingFile file) noexcept nogil
     cdef void let_go(self, Piece* piece) noexcept nogil

@@ -45,6 +45,9 @@ cdef class LeavingFile(PieceSink):
     cdef void begin(self) noexcept nogil:
         self.departure.begin(self)
 
+    cdef void end(self) noexcept nogil:
+        self.departure.end_data(self)
+
 
 cdef class Departure:
     """The files of one attempt, of which about `room_bytes` may be on their way. One thread builds, several serve."""
@@ -72,6 +75,13 @@ cdef class Departure:
             self.first = <void*>file
         self.last = <void*>file
         file.is_begun = True
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void end_data(self, LeavingFile file) noexcept nogil:
+        """No more pieces come: a file of this machine is synced while the rest of the object is made."""
+        pthread_mutex_lock(&self.lock)
+        file.is_whole = True
+        pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
 
     def finish(self, output) -> None:
@@ -189,7 +199,8 @@ cdef class Departure:
             return NULL
         while at != NULL:
             if not (<LeavingFile>at).is_served and not (<LeavingFile>at).is_done and (
-                    (<LeavingFile>at).first != NULL or (<LeavingFile>at).is_built):
+                    (<LeavingFile>at).first != NULL or (<LeavingFile>at).is_built or (
+                    (<LeavingFile>at).is_whole and (<LeavingFile>at).has_file and not (<LeavingFile>at).is_synced)):
                 return at
             at = (<LeavingFile>at).following
         return NULL
@@ -210,6 +221,14 @@ cdef class Departure:
         pthread_mutex_unlock(&self.lock)
         return answer
 
+    cdef bint is_to_sync(self, LeavingFile file) noexcept nogil:
+        cdef bint answer
+        pthread_mutex_lock(&self.lock)
+        answer = file.is_whole and file.first == NULL and not file.is_synced
+        file.is_synced = file.is_synced or answer
+        pthread_mutex_unlock(&self.lock)
+        return answer
+
     cdef Piece* shift(self, LeavingFile file) noexcept nogil:
         cdef Piece* piece
         pthread_mutex_lock(&self.lock)
@@ -227,6 +246,8 @@ cdef class Departure:
         while True:
             piece = self.shift(file)
             if piece == NULL:
+                if self.is_to_sync(file):
+                    file.file.sync_ahead()
                 return not file.is_built
             if file.file.append(piece.data, piece.size) != 0:
                 pthread_mutex_lock(&self.lock)

@@ -15,6 +15,7 @@ cdef class FileWriter:
     cdef bint is_direct
     cdef bint may_be_direct
     cdef bint is_synced
+    cdef int sync_failure               # stands: a kernel may have dropped the pages and call another try a success
     cdef bint is_published
 
     cdef int append(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
@@ -23,6 +24,8 @@ cdef class FileWriter:
     cdef int take(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
     cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil
     cdef bint set_direct(self, bint wanted) noexcept nogil
+    cdef void sync_ahead(self) noexcept nogil
+    # REQUIRES that all of it was taken: `finish` then need not wait, and says what failed here
     cdef int sync(self) noexcept nogil
     cdef int publish(self, const char* target, bint if_absent) noexcept nogil
     cdef void release(self) noexcept nogil

@@ -182,17 +182,20 @@ cdef class FileWriter:
 
     cdef int sync(self) noexcept nogil:
         cdef int failure
-        if self.is_synced:
-            return 0
+        if self.is_synced or self.sync_failure != 0:
+            return self.sync_failure
         failure = self.open()
         if failure == 0 and self.has_failed and calls.ftruncate(self.descriptor, self.size) != 0:
             failure = errno
         if failure == 0:
-            failure = sync_file(self.descriptor)
+            failure = self.sync_failure = sync_file(self.descriptor)
         if failure == 0:
             self.is_synced = True
             self.release()
         return failure
+
+    cdef void sync_ahead(self) noexcept nogil:
+        self.sync()
 
     cdef int publish(self, const char* target, bint if_absent) noexcept nogil:
         if self.is_published:

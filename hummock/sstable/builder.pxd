@@ -21,6 +21,7 @@ cdef class PieceSink:
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
     # takes pooled memory over; may wait for room
     cdef void begin(self) noexcept nogil        # the file is wanted: before its first piece
+    cdef void end(self) noexcept nogil          # its last piece has left, long before `finish` says what it holds
 
 
 @cython.final
@@ -66,7 +67,8 @@ cdef class SstableBuilder:
     # `.data` written, and what the open block holds before it is packed
     cdef int order_of(self, const Entry* entry) noexcept nogil
     # negative or 0 as the newest user key here is before the entry's or the same; positive: after
-    cdef int end_rows(self) except -1 nogil         # packs the open block: what is left to `finish` is no work on rows
+    cdef int end_rows(self) except -1 nogil
+    # packs the open block, and all data leaves where there is a sink: what is left to `finish` is no work on rows
     cdef int enter_table(self, uint32_t table_id) except -1 nogil
     cdef int note_rules(self) except -1
     cdef void* prefix_of(self, uint32_t table_id) noexcept nogil

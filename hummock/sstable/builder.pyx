@@ -51,6 +51,9 @@ cdef class PieceSink:
     cdef void begin(self) noexcept nogil:
         pass
 
+    cdef void end(self) noexcept nogil:
+        pass
+
 
 cdef class SstableBuilder:
     """Builds one file from entries in full key order.
@@ -202,7 +205,17 @@ cdef class SstableBuilder:
         return 0
 
     cdef int end_rows(self) except -1 nogil:
-        return self.cut_block() if self.block.rows > 0 else 0
+        cdef uint8_t* rest
+        cdef Py_ssize_t size, held
+        if self.block.rows > 0:
+            self.cut_block()
+        if self.piece_bytes > 0:
+            rest, size, held = self.data.data, self.data.size, self.data.capacity
+            self.data.data, self.data.size, self.data.capacity = NULL, 0, 0
+            self.left_bytes += size
+            self.sink.leave(rest, size, held)
+            self.sink.end()
+        return 0
 
     cdef int send_piece(self) except -1 nogil:
         """The whole pages packed so far leave; pooled memory takes their place."""

@@ -2,12 +2,13 @@
 
 import errno
 import random
+import threading
 
 import pytest
 
 from hummock.compaction.crew import Crew
 from hummock.compaction.departure import Departure
-from hummock.errors import ObjectExists, ObjectStoreError
+from hummock.errors import ObjectExists, ObjectStoreError, UploadLost
 from hummock.metrics import Metrics
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -15,21 +16,22 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter_policy import BlockedBloomPolicy, filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
 from tests.hummock.test_object_store_disk import Disk
 from tests.suites.compaction_files import entries_in, names
+from tests.suites.file_calls import between
 
 ENTRIES = [(b"%06d" % n, 1 << 16, b"%d" % (n * n) * 9) for n in range(4_000)]
 
 
-def build(store, pieces=2, threads=2, is_served=False):
+def build(store, pieces=2, threads=2, is_served=False, policy=None):
     """Infos of ENTRIES in several files of many pieces each."""
     departure, crew = Departure(store, pieces * 12_000), Crew()
     for _ in range(threads):
         crew.start(departure.serve)
     builder = SplitSstableBuilder(
-        StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"),
+        StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), policy or BlockedBloomPolicy(),
         names(), data_bytes=12_000, sink_of=departure.file, is_served=is_served)
     builder.hand_over_to(departure.finish)
     if is_served:
@@ -71,6 +73,41 @@ def test_files_that_left_in_pieces_are_whole(tmp_path, pieces, is_served):
             info.data_bytes for info in infos]
         for sizes in getattr(store, "sizes", {}).values():
             assert len(sizes) > 2 and all(0 < size <= 12_000 and size % 4096 == 0 for size in sizes[:-1])
+
+
+class PatientPolicy(BlockedBloomPolicy):
+    """Builds no filter before a file was synced."""
+
+    def __init__(self, synced):
+        super().__init__()
+        self.synced = synced
+
+    def build(self, hashes):
+        assert self.synced.wait(60), "the data waited for the filter"
+        return super().build(hashes)
+
+
+def test_the_data_of_a_file_is_synced_while_its_meta_is_made(tmp_path):
+    store, synced = LocalObjectStore(tmp_path), threading.Event()
+
+    def watch(name, real, *arguments):
+        if name == "fsync":
+            synced.set()
+        return real(*arguments)
+
+    with between(watch):
+        infos = build(store, is_served=True, policy=PatientPolicy(synced))
+    assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
+
+
+def test_data_that_could_not_be_synced_ahead_are_lost_for_good(tmp_path, monkeypatch):
+    store = InstrumentedObjectStore(LocalObjectStore(tmp_path), Metrics(), RetryOptions(first_delay_ms=1),
+                                    Pacing(random.Random(1)))
+    store.put("sst/other", b"its directory is there")
+    with Disk(0, errno.EIO, only="fsync").inserted(monkeypatch) as disk, pytest.raises(UploadLost):
+        build(store, is_served=True, threads=1)
+    assert disk.hit == 1
+    assert not [found.path for found in store.list("sst/") if found.path.endswith(".meta")]
 
 
 def test_what_is_appended_to_files_is_counted_as_what_is_written(tmp_path):
