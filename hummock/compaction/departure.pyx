@@ -26,6 +26,8 @@ from hummock.sstable.builder cimport PieceSink
 from hummock.errors import without_frames
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 
+PIECE_BYTES = 2 << 20       # of a file, that leave together: one huge page, and the last one is soon written
+
 
 cdef class LeavingFile(PieceSink):
 

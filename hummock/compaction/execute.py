@@ -1,9 +1,9 @@
 """The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
 
 Reader threads have stored blocks ready ahead, one thread merges, retains, cuts, builds and compresses without the GIL,
-one begins files and ends them, and files leave piece by piece, by other threads, while they are built. A result says
-nothing about the store's version: who reports it decides whether it counts. After an error whatever was put is left to
-vacuum.
+one begins files and ends them, and files leave piece by piece, by other threads, while they are built. Who has several
+ranges lets one get ready while another merges, and a third become durable. A result says nothing about the store's
+version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 from hummock.compaction.crew import Crew
-from hummock.compaction.departure import Departure
+from hummock.compaction.departure import PIECE_BYTES, Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
@@ -31,11 +32,11 @@ from hummock.sstable.split_builder import SplitSstableBuilder
 MintName = Callable[[], str]            # a new object name each time
 Progress = Callable[[int], None]        # rows read so far
 IsCancelled = Callable[[], bool]
+Turn = AbstractContextManager[Any]
 
 PUT_THREADS = 2
-PIECE_BYTES = 5 << 20           # of a file, that leave together, or less where memory is short
-SMALLEST_PIECE = 256 << 10
-PIECES = 4                      # on their way, beside those of the builders:
+SMALLEST_PIECE = 256 << 10      # where memory is short
+PIECES = 5                      # on their way, beside those of the builders:
 BUILDERS = 3                    # one in the making, one that waits for its end, one that ends
 
 
@@ -47,14 +48,16 @@ def execute_range(
     memory_bytes: int,
     progress: Progress | None = None,
     is_cancelled: IsCancelled | None = None,
+    turn: Turn | None = None,
 ) -> RangeResult:
     """The files of one range, durable, and where its rows went.
 
     About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
     `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
-    it. Raises `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+    it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. Raises
+    `TaskCancelled`, `Corruption` naming the object, or what the store raises.
     """
-    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled)
+    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext())
     return work.run()
 
 
@@ -62,9 +65,9 @@ class _RangeWork:
     """One attempt at one range."""
 
     def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
-                 progress: Progress | None, is_cancelled: IsCancelled | None):
+                 progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn):
         task = spec.task
-        self._spec, self._store = spec, store
+        self._spec, self._store, self._turn = spec, store, turn
         self._progress, self._is_cancelled = progress, is_cancelled
         piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
         ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
@@ -91,7 +94,9 @@ class _RangeWork:
             self._crew.start(partial(self._timed, self._builder.serve))
             for _ in range(PUT_THREADS):
                 self._crew.start(partial(self._timed, self._departure.serve))
-            rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
+            with self._turn:
+                self._check_cancelled()
+                rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
             sstables = tuple(output.info for output in self._departure.wait())
         finally:
             self._ahead.stop()

@@ -46,7 +46,10 @@ class Runner(Protocol):
 
 
 class ThreadRunner:
-    """`threads` of this process, on `memory_bytes` in all."""
+    """`threads` of this process, on `memory_bytes` in all.
+
+    So many ranges merge at once. Behind each of them another one gets ready, or the one before becomes durable.
+    """
 
     def __init__(self, store: ObjectStore, *, threads: int, memory_bytes: int,
                  mint: Mint = MINT):
@@ -55,7 +58,8 @@ class ThreadRunner:
 
     def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        at_once = max(1, min(self.slots, len(specs)))
+        hands = max(1, min(2 * self.slots, len(specs)))
+        turns = threading.Semaphore(self.slots)
         rows: dict[int, int] = {}
         failed = threading.Event()
 
@@ -67,8 +71,8 @@ class ThreadRunner:
 
             try:
                 return execute_range(
-                    spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // at_once,
-                    progress=told,
+                    spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // hands,
+                    progress=told, turn=turns,
                     is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
             except BaseException as error:
                 failed.set()
@@ -77,7 +81,7 @@ class ThreadRunner:
 
         if len(specs) == 1:             # where the caller stands: a thread more would be waited for
             return [run(specs[0])]
-        with ThreadPoolExecutor(at_once, thread_name_prefix="hummock-compact") as pool:
+        with ThreadPoolExecutor(hands, thread_name_prefix="hummock-compact") as pool:
             futures = [pool.submit(run, spec) for spec in specs]
         return _results_of(futures)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hummock.compaction.crew import Crew
-from hummock.compaction.departure import Departure
+from hummock.compaction.departure import PIECE_BYTES, Departure
 from hummock.compaction.pipeline import run_pipeline
 from hummock.iterator.base import HummockIterator
 from hummock.object_store.base import ObjectStore
@@ -20,7 +20,6 @@ from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.table_rules import Tables
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
-PIECE_BYTES = 5 << 20  # of a file, that leave together
 
 
 def write_run(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
 
 import pytest
 
+from hummock.compaction import execute
 from hummock.compaction.assignment import Assignment, carry_out, decode_result
 from hummock.compaction.journal import Journal
 from hummock.compaction.runner import ProcessRunner, ThreadRunner
@@ -17,6 +19,7 @@ from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
 from hummock.key import user_key
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
+from hummock.object_store.memory import MemoryObjectStore
 from tests.suites.compaction_files import entries_in, names, put_run, task_of
 
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"
@@ -113,6 +116,48 @@ def test_progress_comes_to_the_rows_that_were_read(runner, place):
     assert all(0 <= rows <= place[1].input_rows for rows in seen)
     if isinstance(runner, ThreadRunner):
         assert max(seen) == place[1].input_rows
+
+
+class LateStore(MemoryObjectStore):
+    """No file ends before `may_end`."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_end = threading.Event()
+        self.may_end.set()
+
+    def create(self, path, *, if_absent=True):
+        writer = super().create(path, if_absent=if_absent)
+        close = writer.close
+
+        def close_late(*data):
+            assert self.may_end.wait(60), "the next range waited for the files of this one"
+            close(*data)
+
+        writer.close = close_late
+        return writer
+
+
+def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(monkeypatch):
+    store, mint, merging, most, merged = LateStore(), names(), [], [], []
+    itself = execute.run_pipeline
+    entries = [(b"%05d" % n, 1 << 16, b"v" * 40) for n in range(900)]
+    task = task_of([put_run(store, entries, mint)], cuts=(b"00300", b"00600"), output=OUTPUT)
+
+    def run_pipeline(*arguments):
+        merging.append(1)
+        most.append(len(merging))
+        if len(most) == 2:
+            store.may_end.set()
+        merged.append(itself(*arguments))
+        merging.pop()
+        return merged[-1]
+
+    monkeypatch.setattr(execute, "run_pipeline", run_pipeline)
+    store.may_end.clear()
+    results = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(task.ranges(), PREFIX)
+    assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == entries
+    assert most == [1, 1, 1] and sorted(merged) == [300, 300, 300]
 
 
 # -- what travels ----------------------------------------------------------------------------------------------
