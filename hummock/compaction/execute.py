@@ -17,6 +17,7 @@ from typing import Any
 
 from hummock.compaction.crew import Crew
 from hummock.compaction.departure import PIECE_BYTES, Departure
+from hummock.compaction.indexes import SharedIndexes
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
@@ -49,15 +50,18 @@ def execute_range(
     progress: Progress | None = None,
     is_cancelled: IsCancelled | None = None,
     turn: Turn | None = None,
+    indexes: SharedIndexes | None = None,
 ) -> RangeResult:
     """The files of one range, durable, and where its rows went.
 
     About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
     `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
-    it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. Raises
-    `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+    it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. `indexes` are
+    those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object, or what
+    the store raises.
     """
-    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext())
+    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
+                      indexes)
     return work.run()
 
 
@@ -65,13 +69,15 @@ class _RangeWork:
     """One attempt at one range."""
 
     def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
-                 progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn):
+                 progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn,
+                 indexes: SharedIndexes | None):
         task = spec.task
         self._spec, self._store, self._turn = spec, store, turn
         self._progress, self._is_cancelled = progress, is_cancelled
         piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
         ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
-        self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes)
+        self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes,
+                                indexes)
         self._runs = run_iterators(self._ahead)
         self._kept = RetentionIterator(
             MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)

@@ -45,6 +45,7 @@ cdef class RunFiles:
 
 cdef class ReadAhead:
     cdef object store                   # ObjectStore
+    cdef object indexes                 # SharedIndexes
     cdef list runs                      # RunFiles
     cdef bytes start
     cdef bytes end                      # None: to the last key
@@ -71,7 +72,6 @@ cdef class ReadAhead:
     # asks the store for the stored bytes of blocks [start, end)
     cdef void hand_over(self, Window* window) noexcept nogil
     cdef int open_file(self, RunFiles files) except -1
-    cdef meta_of(self, info)
     cdef int raise_stopped(self) except -1 with gil
 
 

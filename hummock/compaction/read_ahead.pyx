@@ -7,12 +7,14 @@ are still in the processor's cache when they are decoded, having told the disk l
 once for each file, else for each window of several MB, and the merge never. The process's caches are passed by.
 """
 
+from functools import partial
+
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
+from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_give, pool_take
 from hummock.key cimport Slice
 from hummock.object_store.open_files cimport OpenFile
 from hummock.pthread cimport (
@@ -28,9 +30,10 @@ from hummock.pthread cimport (
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
+from hummock.compaction.indexes import SharedIndexes
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.sstable.meta import SstableMeta
+from hummock.sstable.meta import decode_index
 
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20
@@ -65,12 +68,13 @@ cdef class ReadAhead:
     """Fetches the blocks that may hold user keys of [`start`, `end`), file by file, of each of `runs`.
 
     `runs`: lists of SstableInfo, each ascending and disjoint. At most about `memory_bytes` wait or are consumed.
-    `serve` is for reader threads; `stop` ends them, and whoever waits for a window, with `error`.
+    `indexes`: SharedIndexes of other ranges of the same files, if there are any. `serve` is for reader threads; `stop` ends them, and whoever waits for a window, with `error`.
     """
 
-    def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes):
+    def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes, indexes=None):
         cdef Py_ssize_t share
         self.store, self.start, self.end = store, start, end
+        self.indexes = SharedIndexes() if indexes is None else indexes
         self.runs = [RunFiles([info for info in run if info.largest >= start and (end is None or info.smallest < end)])
                      for run in runs]
         pthread_mutex_init(&self.lock, NULL)
@@ -306,12 +310,12 @@ cdef class ReadAhead:
         return 0
 
     cdef int open_file(self, RunFiles files) except -1:
-        """Reads the meta of the next file, and finds its blocks inside the range."""
+        """Finds the next file's blocks inside the range."""
         cdef OpenFile source, oldest
         cdef SstableIndex index
         info = files.infos[files.file]
         path = sstable_data_path(info.name)
-        index = SstableMeta.decode(self.meta_of(info), info, sstable_meta_path(info.name)).index
+        index = self.indexes.get(info.name, partial(self.index_of, info))
         source = self.store.open_file(path)
         if source is not None and not source.enter():
             source = None
@@ -327,13 +331,22 @@ cdef class ReadAhead:
         files.block = files.start_block
         return 0
 
-    cdef meta_of(self, info):
-        """The bytes of its `.meta`; of a file that is open here by one read."""
+    def index_of(self, info) -> SstableIndex:
+        """From its `.meta`; of a file that is open here by one read."""
         cdef OpenFile source
+        cdef ByteBuffer held
+        cdef Py_ssize_t wanted = info.meta_bytes + 1
         path = sstable_meta_path(info.name)
-        source = self.store.open_file(path)
-        encoded = None if source is None else source.read_at(0, info.meta_bytes + 1)
+        source, encoded = self.store.open_file(path), None
+        if source is not None and source.enter():
+            held = ByteBuffer(wanted)
+            try:
+                with nogil:
+                    held.size = max(source.read(held.data, wanted, 0), 0)
+            finally:
+                source.leave()
+            encoded = memoryview(held)
         if encoded is None or len(encoded) != info.meta_bytes:
             encoded = self.store.get(path)
         self.fetched_bytes += len(encoded)
-        return encoded
+        return decode_index(encoded, info, path)

@@ -16,6 +16,7 @@ from typing import Protocol, Self, TypeVar
 
 from hummock.compaction.assignment import Assignment, carry_out, decode_result, remember_cancel
 from hummock.compaction.execute import IsCancelled, Progress, execute_range
+from hummock.compaction.indexes import SharedIndexes
 from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import TaskCancelled, without_frames
 from hummock.object_store.base import ObjectStore, mint_sstable_name
@@ -59,7 +60,7 @@ class ThreadRunner:
     def run(self, specs: Sequence[RangeSpec], prefix: str = "", *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
         hands = max(1, min(2 * self.slots, len(specs)))
-        turns = threading.Semaphore(self.slots)
+        turns, indexes = threading.Semaphore(self.slots), SharedIndexes()
         rows: dict[int, int] = {}
         failed = threading.Event()
 
@@ -72,7 +73,7 @@ class ThreadRunner:
             try:
                 return execute_range(
                     spec, self._store, partial(self._mint, prefix), memory_bytes=self._memory_bytes // hands,
-                    progress=told, turn=turns,
+                    progress=told, turn=turns, indexes=indexes,
                     is_cancelled=lambda: failed.is_set() or (is_cancelled is not None and is_cancelled()))
             except BaseException as error:
                 failed.set()

@@ -69,25 +69,16 @@ class SstableMeta:
         `info` is what the version says of the file; None reads a file on its own word. Corruption names the
         object where a checksum, a length or the two records differ.
         """
-        if info is not None:
-            _check_digest(data, info, object_name)
-        sections = read_sections(data, object_name)
-        for tag in (INFO, INDEX):
-            if tag not in sections:
-                raise Corruption(object_name, "sections", f"section {tag}", sorted(sections))
-        own = _decode_info(sections[INFO], object_name)
-        if info is not None:
-            _check_same_file(own, info, object_name)
-        else:
-            info = replace(own, meta_bytes=len(data), meta_digest=digest_of(data))
-        index = SstableIndex.decode(sections[INDEX], object_name, info.data_bytes, info.rows)
-        if info.global_epoch:
-            index.stand_under(info.global_epoch, object_name)
-        filter = load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name)
-        return cls(info, index, filter)
+        info, index, sections = _decode(data, info, object_name)
+        return cls(info, index, load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name))
 
 
-def digest_of(data: bytes) -> str:
+def decode_index(data: bytes | memoryview, info: SstableInfo, object_name: str) -> SstableIndex:
+    """The index in a `.meta`, which is checked whole as by `SstableMeta.decode`, for who asks no filter."""
+    return _decode(data, info, object_name)[1]
+
+
+def digest_of(data: bytes | memoryview) -> str:
     """blake2b-128 in hex: the digest of a whole `.meta` that SstableInfo carries."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
@@ -111,7 +102,7 @@ def encode_meta(info: SstableInfo, index: bytes, filter: bytes, samples: Sequenc
     return b"".join([*parts, trailer, crc.to_bytes(4, "little"), TRAILER_MAGIC])
 
 
-def read_sections(data: bytes, object_name: str) -> dict[int, memoryview]:
+def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memoryview]:
     """Payloads by tag. Corruption where a byte is not as written, or a required section is unknown."""
     if len(data) < HEADER.size + TRAILER.size:
         raise Corruption(object_name, "length", f"at least {HEADER.size + TRAILER.size} bytes", len(data))
@@ -137,7 +128,7 @@ def read_sections(data: bytes, object_name: str) -> dict[int, memoryview]:
     return sections
 
 
-def read_section(data: bytes, at: int, end: int, object_name: str) -> tuple[int, int, memoryview, int]:
+def read_section(data: bytes | memoryview, at: int, end: int, object_name: str) -> tuple[int, int, memoryview, int]:
     """(tag, flags, payload, position after it) of the section at `at`, which must end before `end`."""
     if at + SECTION.size + 4 > end:
         raise Corruption(object_name, f"section at {at}", f"{SECTION.size + 4} bytes", end - at)
@@ -186,7 +177,28 @@ def samples_in_tail(tail: bytes, meta_bytes: int, object_name: str) -> list[Spli
     return decode_samples(payload, object_name)
 
 
-def _check_digest(data: bytes, info: SstableInfo, object_name: str) -> None:
+def _decode(
+    data: bytes | memoryview, info: SstableInfo | None, object_name: str
+) -> tuple[SstableInfo, SstableIndex, dict[int, memoryview]]:
+    """The record, the index and the payloads of all sections."""
+    if info is not None:
+        _check_digest(data, info, object_name)
+    sections = read_sections(data, object_name)
+    for tag in (INFO, INDEX):
+        if tag not in sections:
+            raise Corruption(object_name, "sections", f"section {tag}", sorted(sections))
+    own = _decode_info(sections[INFO], object_name)
+    if info is not None:
+        _check_same_file(own, info, object_name)
+    else:
+        info = replace(own, meta_bytes=len(data), meta_digest=digest_of(data))
+    index = SstableIndex.decode(sections[INDEX], object_name, info.data_bytes, info.rows)
+    if info.global_epoch:
+        index.stand_under(info.global_epoch, object_name)
+    return info, index, sections
+
+
+def _check_digest(data: bytes | memoryview, info: SstableInfo, object_name: str) -> None:
     if len(data) != info.meta_bytes:
         raise Corruption(object_name, "length", info.meta_bytes, len(data))
     got = digest_of(data)
