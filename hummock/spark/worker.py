@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import resource
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
@@ -20,6 +22,7 @@ from hummock.process import installed_version, prepare_process
 
 SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
+LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
 MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
 
 
@@ -68,6 +71,13 @@ def task_memory(wanted_bytes: int) -> int:
     """As much of `wanted_bytes` as the worker's limit on its address space leaves: at most half of that."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return wanted_bytes if limit == resource.RLIM_INFINITY else min(wanted_bytes, limit // 2)
+
+
+def local_directory() -> str | None:
+    """Where files of a task's own go: below a directory that Spark removes when the executor ends, as a worker that is
+    killed removes nothing; None where Spark names none: the machine's usual place."""
+    named = [each for each in os.environ.get(LOCAL_DIRECTORIES, "").split(",") if each and Path(each).is_dir()]
+    return named[os.getpid() % len(named)] if named else None
 
 
 def deadline(limit_ms: int) -> Callable[[], bool]:

@@ -29,7 +29,7 @@ from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import StorageOptions
 from hummock.shared_buffer.load_writer import write_load
-from hummock.spark.worker import deadline, task_memory, task_store
+from hummock.spark.worker import deadline, local_directory, task_memory, task_store
 from hummock.sstable.info import SstableInfo
 from relational.spark.load_spec import LoadPart, LoadSpec
 from relational.spark.row_sorter import RowSorter
@@ -73,7 +73,7 @@ class PartitionWriter:
     @contextmanager
     def open(self) -> Iterator[PartitionWriter]:
         """Local files are gone when the block ends."""
-        with tempfile.TemporaryDirectory(prefix="hummock-load-") as directory:
+        with tempfile.TemporaryDirectory(prefix="hummock-load-", dir=local_directory()) as directory:
             self._directory = directory
             yield self
 

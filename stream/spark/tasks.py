@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from hummock.object_store.base import ObjectStore, mint_sstable_name
-from hummock.spark.worker import task_store
+from hummock.spark.worker import local_directory, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.task_store import TaskStore
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
@@ -91,7 +91,7 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     is_last = number == len(backfill.fragments) - 1
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
     packing = nullcontext() if is_last else _packer(backfill, number + 1, objects, mint)
-    with packing as packer, TaskStore(storage) as store:
+    with packing as packer, TaskStore(storage, local_directory()) as store:
         for chunk in run_fragment(fragment, rows, store, StreamOptions(chunk_rows=CHUNK_ROWS), backfill.epoch):
             if packer is not None:
                 packer.add(chunk)

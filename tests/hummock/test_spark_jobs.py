@@ -10,7 +10,7 @@ import pytest
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectNotFound, SparkJobCancelled, SparkJobFailed
 from hummock.object_store import open_object_store
 from hummock.spark import check_executors, jobs, probe, run_job, run_specs, slots
-from hummock.spark.worker import deadline, do_spec, shared_url, task_memory, task_store
+from hummock.spark.worker import deadline, do_spec, local_directory, shared_url, task_memory, task_store
 from tests.suites import spark_work
 
 pytestmark = pytest.mark.spark
@@ -199,3 +199,11 @@ def test_memory_is_what_the_workers_limit_leaves(monkeypatch):
     monkeypatch.setattr("hummock.spark.worker.resource.getrlimit", lambda which: (100 << 20, 100 << 20))
     assert task_memory(1 << 30) == 50 << 20
     assert task_memory(1 << 20) == 1 << 20
+
+
+def test_files_of_a_task_lie_in_a_directory_that_spark_names_if_it_is_there(monkeypatch, tmp_path):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    assert local_directory() is None
+    for named, place in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", named)
+        assert local_directory() == place
