@@ -40,6 +40,7 @@ SPARK = {"spark.ui.enabled": "false", "spark.speculation.minTaskRuntime": "100ms
 QUERY = ("SELECT c, COUNT(*) AS g, SUM(s) AS s, MIN(lo) AS lo, MAX(hi) AS hi FROM ("
          "SELECT k, COUNT(*) AS c, SUM(n) AS s, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k) AS q GROUP BY c")
 GROUPS = 97
+SSTABLE_BYTES, BLOCK_BYTES = 4 << 10, 1 << 10
 MEANWHILE = ("UPDATE t SET k = k + 1 WHERE id % 5 = 2", "DELETE FROM t WHERE id % 11 = 3", "FLUSH",
              "UPDATE t SET n = -n WHERE id % 7 = 1", "FLUSH")
 LOAD_ENDS = ("before the job", "behind the job", "before its files' commit", "behind its files' commit",
@@ -105,11 +106,12 @@ def is_last(specs: Sequence[TaskSpec]) -> bool:
 
 def backfill(session: stream.Session, spark: SparkSession) -> None:
     tasks = Meanwhile(SparkTasks(spark), session)
-    session.create_materialized_view("mv", session.sql(QUERY), backfill=BulkBackfill(tasks, task_rows=400))
+    session.create_materialized_view("mv", session.sql(QUERY), backfill=BulkBackfill(tasks, task_rows=150))
 
 
 def open_session(url: str, *, is_maintained: bool = True) -> stream.Session:
-    options = playground_options({"barrier_interval_ms": 100, "sstable_bytes": 4 << 10, "block_bytes": 1 << 10})
+    options = playground_options(
+        {"barrier_interval_ms": 100, "sstable_bytes": SSTABLE_BYTES, "block_bytes": BLOCK_BYTES})
     return stream.Session(open_playground(url, replace(options, is_maintained=is_maintained)))
 
 

@@ -14,8 +14,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,11 @@ from stream.spark.job import SparkTasks
 from tests.suites import bulk_chaos
 from tests.suites.bulk_driver import (
     BACKFILL_ENDS,
+    BLOCK_BYTES,
     GROUPS,
     LOAD_ENDS,
     QUERY,
+    SSTABLE_BYTES,
     Errand,
     Load,
     backfill,
@@ -51,8 +53,8 @@ from tests.suites.bulk_driver import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+SHAPE = CompactionOptions(sstable_bytes=SSTABLE_BYTES, block_bytes=BLOCK_BYTES)
 LATER_MS = 10 * 3_600_000       # leases of now are over, and names are forgotten
-PARTS, ROUNDS = 7, 4
 PROCESS_SECONDS = 240           # that a driver may live, and that its tasks may outlive it
 LOAD_TURNS = ("lives", *LOAD_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
               "was replaced", "commits twice and late")
@@ -286,6 +288,7 @@ class BulkWorld:
         """When nobody works any more: no file too many, none too few, none damaged; and the rows are those."""
         self._wait_for_processes()
         self.overtaken += sum(mark.endswith("again") for mark in bulk_chaos.marks_of(self.url))
+        self._finish_tasks()
         while self._vacuum(LATER_MS):
             pass
         with opened(self.url, None, Output(True)) as store:
@@ -317,34 +320,28 @@ class BulkWorld:
 
     def _compact(self) -> None:
         """Everything moves to other files."""
-        with opened(self.url, None, Output(True)) as store:
-            compactor = Compactor(store.manager, store.object_store, CompactionOptions())
-            store.manager.compact_range(KeyRange())
+        with self._compactor(0) as (manager, compactor):
+            manager.compact_range(KeyRange())
             while compactor.run_one():
                 pass
+
+    def _finish_tasks(self) -> None:
+        """What compactors were at that died is done by another."""
+        with self._compactor(LATER_MS) as (manager, compactor):
+            while manager.running_tasks():
+                assert compactor.run_one()
+
+    @contextmanager
+    def _compactor(self, ahead_ms: int) -> Iterator[tuple[HummockManager, Compactor]]:
+        """Of a process of its own, so much later."""
+        with opened(self.url, None, Output(True)) as store:
+            now_ms = store.meta_store.now_ms
+            manager = HummockManager(store.meta_store, store.object_store, lambda: now_ms() + ahead_ms,
+                                     compaction=SHAPE)
+            compactor = Compactor(manager, store.object_store, SHAPE)
+            yield manager, compactor
             compactor.close()
-
-
-def run_rounds(world: BulkWorld, what: str, part: int, *, with_executors: bool = False) -> None:
-    """Rounds of loads, or of backfills, that end in one of PARTS equal parts of all ways."""
-    turns = LOAD_TURNS if what == "load" else BACKFILL_TURNS
-    for number in range(part * ROUNDS, (part + 1) * ROUNDS):
-        turn = turns[number % len(turns)]
-        faults = plan_of_round(world.rng, what, turn, with_executors=with_executors)
-        print(what, number, turn, faults, flush=True)
-        (world.load_round if what == "load" else world.backfill_round)(turn, faults)
-
-
-def plan_of_round(rng: random.Random, what: str, turn: str, *, with_executors: bool = False) -> dict[str, str]:
-    """The faults of tasks in a round in which the driver ends by `turn`."""
-    stages = bulk_chaos.LOAD_STAGES if what == "load" else bulk_chaos.BACKFILL_STAGES
-    tasks = [f"{stage} {place}" for stage in stages for place in range(3)]
-    faults = {task: rng.choice(bulk_chaos.WORKER_FAULTS) for task in tasks if rng.random() < .25}
-    if with_executors:
-        faults[rng.choice(tasks)] = rng.choice(bulk_chaos.EXECUTOR_FAULTS)
-    if turn == "killed by a task":
-        faults[rng.choice([task for task in tasks if not task.endswith("2")])] = rng.choice(bulk_chaos.DRIVER_FAULTS)
-    return faults
+            manager.close()
 
 
 def processes_of(leader: int) -> list[int]:
