@@ -1,16 +1,20 @@
 """Compaction on Spark beside the same ranges on threads, and beside rows that are shuffled through Spark. Wall clock.
 
 HUMMOCK_BENCH_GB of input rows (1 by default; 8 is the full size) lie in two runs with the same keys, which become one,
-in ranges of 1 GB, of 256 MB by default. Every session is warm: three rounds go before those that count. What a session
-costs to start is no part of it. "a cluster" has its executors in processes of their own. The rows that are shuffled
-are read, sorted by Spark and written by the same compiled code; they are 1/8 of the others, since they take that long.
+in ranges of 1 GB, of 256 MB by default. Every session is warm: two rounds go before those that count. What a session
+costs to start is no part of it. Executors are processes of their own, with a task at a time; an executor of one core
+is confined to one CPU by most clusters, and by none on one machine, so a second one's gain is measured both ways, as a
+second thread's is. The rows that are shuffled are read, sorted by Spark and written by the same compiled code; they are
+1/8 of the others, since they take that long.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +46,11 @@ from hummock.write_batch import WriteBatch
 
 GIGABYTES = float(os.environ.get("HUMMOCK_BENCH_GB", "1"))
 CHUNK_ROWS = 1 << 20
-WARM_UP, ROUNDS = 3, 3
+WARM_UP, ROUNDS = 2, 3
 MEMORY_BYTES = 256 << 20            # of a range at work
 OUTPUT = OutputOptions(64 << 20, 64 << 10, "lz4", "blocked_bloom", 10)
 NEW, OLD = 2 << 16, 1 << 16
 SETTINGS = "files of 64 MB, 64 KB blocks, lz4, blocked bloom 10 bits, fsync; 256 MB for each range at work"
-
 
 
 class LargeRuns:
@@ -114,31 +117,82 @@ def measure(benchmark: Any, group: str, engine: str, runs: LargeRuns, runner: Ru
         f"{len(specs)} ranges, CPU of the ranges {statistics.median(cpu[WARM_UP:]):.2f} s; {SETTINGS}"))
 
 
+@contextmanager
+def session_on(master: str) -> Iterator[Any]:
+    require_spark(master)
+    made = spark_session(master, name="bench", settings={"spark.ui.enabled": "false"})
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
 @pytest.fixture
-def session(request: pytest.FixtureRequest) -> Iterator[Any]:
-    require_spark(request.param)
-    made = spark_session(request.param, name="bench", settings={"spark.ui.enabled": "false"})
-    yield made
-    made.stop()
+def session() -> Iterator[Any]:
+    with session_on("local[2]") as made:
+        yield made
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_threads(benchmark: Any, runs: LargeRuns, threads: int) -> None:
-    runner = ThreadRunner(runs.store, threads=threads, memory_bytes=threads * MEMORY_BYTES)
-    measure(benchmark, "compact in ranges, MB", f"{threads} threads", runs, runner)
+def test_two_threads(benchmark: Any, runs: LargeRuns) -> None:
+    runner = ThreadRunner(runs.store, threads=2, memory_bytes=2 * MEMORY_BYTES)
+    measure(benchmark, "compact in ranges, MB", "2 threads", runs, runner)
 
 
-@pytest.mark.parametrize("session", ["local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]"], indirect=True)
-def test_spark(benchmark: Any, runs: LargeRuns, session: Any, request: pytest.FixtureRequest) -> None:
-    master = request.node.callspec.params["session"]
-    engine = {"local[2]": "hummock"}.get(master, f"cluster of {master[14:15]}")
-    measure(benchmark, "compact in ranges, MB", engine, runs, SparkRunner(session, runs.url, memory_bytes=MEMORY_BYTES))
+def test_spark(benchmark: Any, runs: LargeRuns, session: Any) -> None:
+    measure(benchmark, "compact in ranges, MB", "hummock", runs,
+            SparkRunner(session, runs.url, memory_bytes=MEMORY_BYTES))
+
+
+# -- from one to two -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["threads", "executors"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("where", ["anywhere", "on_own_cpus"])
+def test_gain(benchmark: Any, runs: LargeRuns, who: str, count: int, where: str) -> None:
+    """Of a second thread, and of a second executor of one core, confined to a CPU each or not."""
+    benchmark.extra_info["gain"] = f"a second of {who}, {where}", count
+    group, engine, cpus = f"{where}, MB", f"{count} {who}", sorted(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        if who == "threads":
+            runner: Runner = ThreadRunner(runs.store, threads=count, memory_bytes=count * MEMORY_BYTES)
+            if where == "on_own_cpus":
+                confine(os.getpid(), set(cpus[:count]))
+                stack.callback(confine, os.getpid(), set(cpus))
+        else:
+            spark = stack.enter_context(session_on(f"local-cluster[{count},1,1024]"))
+            runner = SparkRunner(spark, runs.url, memory_bytes=MEMORY_BYTES)
+            if where == "on_own_cpus":
+                for executor, cpu in zip(executors_of(spark, count), cpus, strict=False):
+                    confine(executor, {cpu})
+        measure(benchmark, group, engine, runs, runner)
+
+
+def confine(process: int, cpus: set[int]) -> None:
+    """All threads that it has, and so whatever they begin, to `cpus`."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cpus)
+
+
+def executors_of(spark: Any, count: int) -> list[int]:
+    """The processes of the executors, once there are `count`."""
+    application = spark.sparkContext.applicationId.encode()
+    while True:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (process / "cmdline").read_bytes()
+                if application in command and b"CoarseGrainedExecutorBackend" in command:
+                    found.append(int(process.name))
+        if len(found) == count:
+            return found
+        time.sleep(0.1)
 
 
 # -- rows through Spark --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("session", ["local[2]"], indirect=True)
 @pytest.mark.parametrize("way", ["hummock", "rows through Spark"])
 def test_rows_are_not_shuffled(benchmark: Any, session: Any, way: str, tmp_path: Path) -> None:
     runs = LargeRuns(tmp_path, max(CHUNK_ROWS, int(GIGABYTES * 1e9 / 8 / ROW_BYTES / 2) // CHUNK_ROWS * CHUNK_ROWS))

@@ -1,6 +1,7 @@
 """Prints, after pytest-benchmark's tables, one line a measurement: rate by median and the ratio to ours.
 
-A benchmark names its group, and in `extra_info` who ran (`engine`), the rows it handled and the engine's settings.
+A benchmark names its group, and in `extra_info` who ran (`engine`), the rows it handled and the engine's settings; with
+`gain`, what of how many: how much faster two are than one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             rate = _rate(bench)
             ratio = "" if ours is None or bench.extra_info["engine"] == OURS else f"   ours is {ours / rate:.2f}x"
             write(f"{group:28} {bench.extra_info['engine']:14} {rate / 1e6:9.3f} M/s{ratio}")
+    counted: dict[str, dict[int, float]] = defaultdict(dict)
+    for bench in (bench for benches in groups.values() for bench in benches if "gain" in bench.extra_info):
+        of, count = bench.extra_info["gain"]
+        counted[of][count] = _rate(bench)
+    for of, rates in sorted(counted.items()):
+        if rates.keys() >= {1, 2}:
+            write(f"gain of {of}: {rates[2] / rates[1]:.2f}x")
     told = [bench.extra_info for benches in groups.values() for bench in benches]
     for engine, text in sorted({info["engine"]: info["settings"] for info in told if "settings" in info}.items()):
         write(f"{engine}: {text}")
