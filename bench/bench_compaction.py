@@ -171,25 +171,28 @@ def test_compaction_of_peers(benchmark: Any, shape: str, peer: str, tmp_path: Pa
 
 
 @by_wall
-@pytest.mark.parametrize("threads", [1, 2])
-def test_compaction_on_threads(benchmark: Any, runs: Runs, shape: str, threads: int) -> None:
+@pytest.mark.parametrize("way", ["hummock", "one core", "two threads"])
+def test_compaction_on_threads(benchmark: Any, runs: Runs, shape: str, way: str) -> None:
     """The ratio of `two threads` to ours is what a second thread brings: 0.55x says 1.8 times the speed.
 
-    `test_two_processes` says in the same run what the machine has to give.
+    "one core" may use one CPU; one thread has its files leave, and its filters built, beside it. `test_two_processes`
+    says in the same run what the machine has to give; `bench_threads` lets all take turns.
     """
-    engine = "hummock" if threads == 1 else "two threads"
-    describe(benchmark, f"wall: {shape} in 2 ranges, MB", engine, 2 * ROWS * ROW_BYTES)
-    measure(benchmark, lambda: runs.compact(ranges=2, threads=threads), runs.remove_outputs)
+    cpus = os.sched_getaffinity(0)
+    describe(benchmark, f"wall: {shape} in 2 ranges, MB", way, 2 * ROWS * ROW_BYTES)
+    os.sched_setaffinity(0, {max(cpus)} if way == "one core" else cpus)
+    measure(benchmark, lambda: runs.compact(ranges=2, threads=2 if way == "two threads" else 1), runs.remove_outputs)
+    os.sched_setaffinity(0, cpus)
     runs.remove_outputs()
 
 
 PROCESS = """
 import sys
 from pathlib import Path
-from bench.bench_compaction import ROWS, Runs
-runs = Runs(Path(sys.argv[1]), sys.argv[2], rows=ROWS // 2)
+from bench.bench_compaction import Runs
+runs = Runs(Path(sys.argv[1]), sys.argv[2], rows=int(sys.argv[3]))
 for _ in sys.stdin:
-    runs.compact()
+    runs.compact(int(sys.argv[4]))
     print(flush=True)
     runs.remove_outputs()
 """
@@ -209,8 +212,9 @@ def test_two_processes(benchmark: Any, shape: str, count: int, tmp_path: Path) -
         for process in processes:
             answer(process)
 
-    processes = [subprocess.Popen([sys.executable, "-c", PROCESS, str(tmp_path / f"{number}"), shape], text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) for number in range(count)]
+    processes = [subprocess.Popen(
+        [sys.executable, "-c", PROCESS, str(tmp_path / f"{number}"), shape, str(ROWS // 2), "1"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE) for number in range(count)]
     try:
         describe(benchmark, f"wall: {shape}, a process, MB", "hummock" if count == 1 else "two processes",
                  count * ROWS * ROW_BYTES)
