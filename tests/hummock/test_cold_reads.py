@@ -154,3 +154,20 @@ def test_a_file_that_vanished_is_read_on_where_it_is_open_and_missed_where_it_is
             store._sstable_store.object_store.delete([reader.data_path])
         read_all(store, rows, epoch, problems)
         assert problems and all(isinstance(error, HummockError) for error in problems)
+
+
+def test_a_thousand_keys_wait_for_one_read_of_each_file(tmp_path, monkeypatch):
+    rows = rows_of(random.Random(5), 100)
+    with opened(tmp_path, 64 << 20) as store:
+        epoch = fill(store, rows, 1)
+    monkeypatch.setattr(LocalObjectStore, "open_file", lambda store, path: None)
+    with opened(tmp_path, 64 << 20) as store:
+        read = []
+        objects = store._sstable_store.object_store
+        get = objects.get
+        monkeypatch.setattr(objects, "get", lambda path, *part: read.append(path) or get(path, *part))
+        keys = sorted(rows)[:1_000]
+        for _ in range(2):          # the second finds all blocks cached
+            assert store.get_many(pa.array(keys, pa.binary()), epoch).to_arrow().to_pylist() == [
+                rows[key] for key in keys]
+            assert [path.rpartition(".")[2] for path in read] == ["meta", "data"]
