@@ -1,13 +1,17 @@
 """Servers of the tests' own, one of each for a whole run; a test gets a prefix or a schema that nobody else uses."""
 
+import os
 import uuid
 
 import pytest
 
 from hummock.errors import SparkMissing
 from hummock.spark import spark_session
+from hummock.spark.worker import NICENESS
 from tests.suites.postgres_server import running_server
 from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+
+os.environ.setdefault(NICENESS, "0")        # some tests do tasks in this process, which keeps its priority
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from hummock.allocator import return_freed_memory
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
 from hummock.object_store import open_object_store
@@ -23,6 +24,9 @@ from hummock.process import installed_version, prepare_process
 SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
+NICENESS = "HUMMOCK_TASK_NICENESS"      # in an executor's environment: how much its tasks give way to other processes
+TASK_NICENESS = 10
+MAPPED_BYTES = 8 << 20      # a task's buffers below come and go with every chunk: a fifth of its time, if as new pages
 MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
 
 
@@ -38,14 +42,23 @@ def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | N
 
 
 def begin_task(version: str) -> None:
-    """Sets what a process of ours sets, and leaves what is imported out of the collection that Spark's workers make
-    after each task. Raises `ExecutorUnfit` where the driver has another version than is here.
+    """Sets what a process of ours sets, gives way to who serves on the same machine, and leaves what is imported out
+    of the collection that Spark's workers make after each task. Raises `ExecutorUnfit` where the driver has another
+    version than is here.
     """
     if version != installed_version():
         found = f"it has version {installed_version()} of this package, the driver {version}"
         raise ExecutorUnfit("an executor", found, SHIPPING)
     prepare_process()
+    return_freed_memory(MAPPED_BYTES)
+    give_way(int(os.environ.get(NICENESS, TASK_NICENESS)))
     _settle()
+
+
+def give_way(niceness: int) -> None:
+    """This thread, and those that it starts, have `niceness` from here on, or more."""
+    if os.getpriority(os.PRIO_PROCESS, 0) < niceness:
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 def work_of(name: str) -> Callable[[bytes], bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ import pytest
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectNotFound, SparkJobCancelled, SparkJobFailed
 from hummock.object_store import open_object_store
 from hummock.spark import check_executors, jobs, probe, run_job, run_specs, slots
-from hummock.spark.worker import deadline, do_spec, local_directory, shared_url, task_memory, task_store
+from hummock.spark.worker import (
+    deadline,
+    do_spec,
+    give_way,
+    local_directory,
+    shared_url,
+    task_memory,
+    task_store,
+)
 from tests.suites import spark_work
 
 pytestmark = pytest.mark.spark
@@ -207,3 +216,12 @@ def test_files_of_a_task_lie_in_a_directory_that_spark_names_if_it_is_there(monk
     for named, place in (("", None), (f"{tmp_path}/none,", None), (f"{tmp_path}/none,{tmp_path}", str(tmp_path))):
         monkeypatch.setenv("SPARK_LOCAL_DIRS", named)
         assert local_directory() == place
+
+
+def test_a_task_gives_way_and_never_takes_back(monkeypatch):
+    told = []
+    monkeypatch.setattr("hummock.spark.worker.os.getpriority", lambda which, who: 3)
+    monkeypatch.setattr("hummock.spark.worker.os.setpriority", lambda *asked: told.append(asked))
+    for niceness in (0, 3, 10):
+        give_way(niceness)
+    assert told == [(os.PRIO_PROCESS, 0, 10)]
