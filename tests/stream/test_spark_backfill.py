@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -26,6 +27,7 @@ from stream.spark.spec import TaskSpec
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 NESTED = "SELECT c, COUNT(*) AS n FROM (SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS q GROUP BY c"
 ROWS = 20_000
+MANY_ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))   # of the slow form
 pytestmark = pytest.mark.spark
 
 
@@ -56,12 +58,8 @@ def same_as_duckdb(session, query):
 
 def stored(session, view):
     """Key (behind the table's id) -> value of each of the view's tables."""
-    playground = session._playground
-    found = playground.catalog.resolve(ObjectName(view))
-    tables = (found, *playground.catalog.internal_tables(found.id))
     epoch = session.flush()
-    return [{key[4:]: value for key, value in playground.storage.scan(KeyRange.table(table.id), epoch)}
-            for table in tables]
+    return [dict(entries(session, table, epoch)) for table in tables_of(session, view)]
 
 
 def python_workers():
@@ -109,6 +107,59 @@ def test_the_stream_goes_on_and_its_changes_are_in_the_view(session, spark, quer
     assert rows(session, "SELECT * FROM mv") == rows(session, query)
     session.sql(f"CREATE MATERIALIZED VIEW twin AS {query}")
     assert stored(session, "mv") == stored(session, "twin")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_rows_leave_what_the_stream_leaves(spark, tmp_path):
+    """Each state table, key by key and value by value, and what changed meanwhile."""
+    rng = np.random.default_rng(11)
+    with stream.connect(f"file://{tmp_path}", statement_rows=500_000) as session:
+        session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v INT)")
+        for first in range(0, MANY_ROWS, 500_000):
+            keys, values = rng.integers(0, MANY_ROWS // 33, 500_000), rng.integers(-999, 999, 500_000)
+            rows = {"id": np.arange(first, first + 500_000), "k": keys, "v": values.astype(np.int32)}
+            session.table("t").insert(pa.table(rows))
+        session.flush()
+        ended = threading.Event()
+
+        def churn():
+            for number in count():
+                first = number * 1_000
+                session.sql(f"UPDATE t SET v = -v, k = k + 1 WHERE id BETWEEN {first} AND {first + 99}")
+                session.sql(f"DELETE FROM t WHERE id BETWEEN {first + 100} AND {first + 199}")
+                session.sql(f"INSERT INTO t VALUES ({MANY_ROWS + number}, {number}, 7777)")
+                if ended.is_set():
+                    return
+
+        changing = threading.Thread(target=churn)
+        changing.start()
+        try:
+            session.create_materialized_view("mv", session.sql(GROUPS), backfill=spark)
+        finally:
+            ended.set()
+            changing.join()
+        session.flush()
+        same_as_duckdb(session, GROUPS)
+        session.sql(f"CREATE MATERIALIZED VIEW twin AS {GROUPS}")
+        epoch = session.flush()
+        for ours, theirs in zip(tables_of(session, "mv"), tables_of(session, "twin"), strict=True):
+            compared = 0
+            for found, expected in zip(entries(session, ours, epoch), entries(session, theirs, epoch), strict=True):
+                assert found == expected, ours.name
+                compared += 1
+            assert compared > 0
+
+
+def tables_of(session, view):
+    playground = session._playground
+    found = playground.catalog.resolve(ObjectName(view))
+    return (found, *playground.catalog.internal_tables(found.id))
+
+
+def entries(session, table, epoch):
+    """(key behind the table's id, value), one by one."""
+    return ((key[4:], value) for key, value in session._playground.storage.scan(KeyRange.table(table.id), epoch))
 
 
 def test_the_sql_option_takes_the_session_of_this_process(session, spark):
