@@ -318,7 +318,8 @@ class SlateDb(Engine):
 
     async def rows_from(self, start: bytes | None, rows: int) -> pa.Table:
         bounds = self.uniffi.KeyRange(start=start, start_inclusive=True, end=None, end_inclusive=False)
-        iterator, found = await self.db.scan(bounds), []
+        iterator = await self.db.scan(bounds)
+        found: list[tuple[bytes, bytes]] = []
         while len(found) < rows and (batch := await iterator.next_batch(min(8192, rows - len(found)))):
             found += [(row.key, row.value) for row in batch]
         return pairs_table(found)

@@ -2,8 +2,8 @@
 
 The pool keeps freed buffers in one list per size class (four classes to each power of two) up to a total
 limit, at which those of other classes go first; for sizes outside its classes it is malloc and free. Large buffers
-stand on huge pages: files are written from them directly. It is safe from any thread with or without the GIL, so that an
-Arrow release callback may give memory back from wherever it runs.
+stand on huge pages: files are written from them directly. It is safe from any thread with or without the GIL, so that
+an Arrow release callback may give memory back from wherever it runs.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo

@@ -68,7 +68,8 @@ cdef class ReadAhead:
     """Fetches the blocks that may hold user keys of [`start`, `end`), file by file, of each of `runs`.
 
     `runs`: lists of SstableInfo, each ascending and disjoint. At most about `memory_bytes` wait or are consumed.
-    `indexes`: SharedIndexes of other ranges of the same files, if there are any. `serve` is for reader threads; `stop` ends them, and whoever waits for a window, with `error`.
+    `indexes`: SharedIndexes of other ranges of the same files, if there are any. `serve` is for reader threads; `stop`
+    ends them, and whoever waits for a window, with `error`.
     """
 
     def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes, indexes=None):

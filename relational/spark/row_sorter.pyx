@@ -176,7 +176,8 @@ cdef class RowSorter:
         cdef RowColumns* batch = self.batches + (row >> 32)
         cdef Py_ssize_t at = row & ROW_MASK
         cdef Slice out
-        out.data, out.size = batch.value_data + batch.value_ends[at - 1], batch.value_ends[at] - batch.value_ends[at - 1]
+        cdef uint32_t start = batch.value_ends[at - 1]
+        out.data, out.size = batch.value_data + start, batch.value_ends[at] - start
         return out
 
     cdef uint64_t rank_of(self, int64_t row) noexcept nogil:

@@ -1,8 +1,8 @@
 """RowCache: the newest rows of one table under a byte budget, and which keys are known to have none.
 
 Records lie in a ring in the order in which they came; the oldest goes first, unless it was asked for since: then it is
-spared once and moves to the front. Where more rows go than are found again, only every second key, fourth, eighth … is
-kept when it is missed, always the same ones, until they have room. All memory, the table of places included, is of
+spared once and moves to the front. Where more rows go than are found again, only every second key, fourth, eighth …
+is kept when it is missed, always the same ones, until they have room. All memory, the table of places included, is of
 the budget, and it is touched only as it is filled. One thread at a time.
 """
 

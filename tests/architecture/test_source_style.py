@@ -12,6 +12,7 @@ FILES = sorted(path for package in ("hummock", "relational", "stream") for path 
 SOURCES = [path for path in FILES if path.suffix in (".py", ".pyx", ".pxd") and path.read_text().strip()]
 PYTHON = [path for path in SOURCES if path.suffix == ".py"]
 MAX_FILE_LINES = 500
+MAX_LINE = 120
 MAX_FUNCTION_LINES = 60
 DRAWERS = {"utils", "util", "common", "helpers", "misc"}
 
@@ -26,6 +27,7 @@ def test_a_file_fits_and_says_what_it_is(path: Path) -> None:
     assert text.count("\n") <= MAX_FILE_LINES
     assert path.stem not in DRAWERS
     assert text.lstrip().startswith(('"""', 'r"""', "# distutils")), "no module docstring"
+    assert not [number for number, line in enumerate(text.splitlines(), 1) if len(line) > MAX_LINE]
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=name)
