@@ -68,7 +68,7 @@ class BulkBackfill:
 
     def create(self, playground: Playground, draft: TableCatalog) -> TableCatalog:
         """The materialized view, with all rows, running. Raises what creating it in the stream raises, what `tasks`
-        raises, BackfillRefused, Fenced, SnapshotExpired: then nothing of it is left."""
+        raises, BackfillRefused, Fenced, SnapshotExpired, LoadRefused: then nothing of it is left."""
         playground.check_serves()
         view, plan = playground.meta.ddl.plan_history(draft)
         fragments = fragments_of(plan)
