@@ -2,12 +2,10 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 from itertools import count
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,8 +18,6 @@ from hummock.key import KeyRange
 from relational.catalog.names import ObjectName
 from relational.errors import BindError
 from stream.errors import BackfillRefused
-from stream.spark.driver import BulkBackfill
-from stream.spark.job import SparkTasks
 from stream.spark.spec import TaskSpec
 
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
@@ -60,24 +56,6 @@ def stored(session, view):
     """Key (behind the table's id) -> value of each of the view's tables."""
     epoch = session.flush()
     return [dict(entries(session, table, epoch)) for table in tables_of(session, view)]
-
-
-def python_workers():
-    """Processes of Spark's that run Python for it: those below its Java."""
-    parents, names = {}, {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = place.read_text().partition(") ")
-        except OSError:
-            continue
-        number = int(place.parent.name)
-        parents[number], names[number] = int(rest.split()[1]), name.partition("(")[2]
-    below = {number for number in parents if parents.get(parents.get(number)) == java_of(parents, names)}
-    return [number for number in below if names[number].startswith("python")]
-
-
-def java_of(parents, names):
-    return next((number for number, name in names.items() if name == "java" and parents[number] == os.getpid()), -1)
 
 
 TWICE = pytest.param(NESTED, marks=pytest.mark.slow)
@@ -167,22 +145,6 @@ def test_the_sql_option_takes_the_session_of_this_process(session, spark):
     assert rows(session, "SELECT * FROM mv") == rows(session, GROUPS)
     with pytest.raises(BindError, match="backfill"):
         session.sql(f"CREATE MATERIALIZED VIEW other WITH (speed = 'high') AS {GROUPS}")
-
-
-def test_workers_that_are_killed_change_nothing(session, spark):
-    killed = []
-
-    def kill(done, of):
-        if len(killed) < 3:
-            for worker in python_workers():
-                os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
-
-    tasks = SparkTasks(spark, on_progress=kill)
-    session.create_materialized_view("mv", session.sql(GROUPS), backfill=BulkBackfill(tasks, task_rows=2_000))
-    assert killed
-    session.sql(f"CREATE MATERIALIZED VIEW twin AS {GROUPS}")
-    assert stored(session, "mv") == stored(session, "twin")
 
 
 @pytest.mark.slow
