@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.cpus import confined
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Engine, LevelDb, RocksDb
 from hummock.byte_buffer import set_pool_limit
@@ -180,9 +181,9 @@ def test_compaction_on_threads(benchmark: Any, runs: Runs, shape: str, way: str)
     """
     cpus = os.sched_getaffinity(0)
     describe(benchmark, f"wall: {shape} in 2 ranges, MB", way, 2 * ROWS * ROW_BYTES)
-    os.sched_setaffinity(0, {max(cpus)} if way == "one core" else cpus)
-    measure(benchmark, lambda: runs.compact(ranges=2, threads=2 if way == "two threads" else 1), runs.remove_outputs)
-    os.sched_setaffinity(0, cpus)
+    with confined({max(cpus)} if way == "one core" else cpus):
+        measure(benchmark, lambda: runs.compact(ranges=2, threads=2 if way == "two threads" else 1),
+                runs.remove_outputs)
     runs.remove_outputs()
 
 

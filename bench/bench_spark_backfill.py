@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from bench.cpus import confine_executors
 from bench.tree_cpu import measured
 from hummock.spark import spark_session
 
@@ -93,32 +94,9 @@ def who(request: pytest.FixtureRequest) -> Iterator[Any]:
         return
     spark = spark_session(MASTERS[request.param], settings={"spark.ui.enabled": "false"})
     if "pinned" in request.param:
-        pin_executors(2 if "two" in request.param else 1)
+        confine_executors(spark, 2 if "two" in request.param else 1)
     yield spark
     spark.stop()
-
-
-def pin_executors(count: int) -> None:
-    """Each of so many JVMs below this process's own runs on a CPU of its own, and so does what it starts."""
-    found: list[int] = []
-    while len(found) < count:
-        time.sleep(0.2)
-        [driver] = children_of(os.getpid(), "java")
-        found = children_of(driver, "java")
-    for cpu, executor in enumerate(found):
-        for thread in Path(f"/proc/{executor}/task").iterdir():
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(int(thread.name), {cpu})
-
-
-def children_of(process: int, name: str) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            told, _, rest = place.read_text().rpartition(") ")
-            if int(rest.split()[1]) == process and told.partition("(")[2] == name:
-                found.append(int(place.parent.name))
-    return sorted(found)
 
 
 @pytest.mark.parametrize("who", ["in process", *MASTERS], indirect=True)

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 from bench.bench_compaction import ROW_BYTES, mint_name
+from bench.cpus import confine_executors, confined
 from bench.datasets import SEED, keys, values
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.runner import Runner, ThreadRunner
@@ -152,42 +152,18 @@ def test_spark(benchmark: Any, runs: LargeRuns, session: Any) -> None:
 def test_gain(benchmark: Any, runs: LargeRuns, who: str, count: int, where: str) -> None:
     """Of a second thread, and of a second executor of one core, confined to a CPU each or not."""
     benchmark.extra_info["gain"] = f"a second of {who}, {where}", count
-    group, engine, cpus = f"{where}, MB", f"{count} {who}", sorted(os.sched_getaffinity(0))
+    group, engine = f"{where}, MB", f"{count} {who}"
     with ExitStack() as stack:
         if who == "threads":
             runner: Runner = ThreadRunner(runs.store, threads=count, memory_bytes=count * MEMORY_BYTES)
             if where == "on_own_cpus":
-                confine(os.getpid(), set(cpus[:count]))
-                stack.callback(confine, os.getpid(), set(cpus))
+                stack.enter_context(confined(set(sorted(os.sched_getaffinity(0))[:count])))
         else:
             spark = stack.enter_context(session_on(f"local-cluster[{count},1,1024]"))
             runner = SparkRunner(spark, runs.url, memory_bytes=MEMORY_BYTES)
             if where == "on_own_cpus":
-                for executor, cpu in zip(executors_of(spark, count), cpus, strict=False):
-                    confine(executor, {cpu})
+                confine_executors(spark, count)
         measure(benchmark, group, engine, runs, runner)
-
-
-def confine(process: int, cpus: set[int]) -> None:
-    """All threads that it has, and so whatever they begin, to `cpus`."""
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread.name), cpus)
-
-
-def executors_of(spark: Any, count: int) -> list[int]:
-    """The processes of the executors, once there are `count`."""
-    application = spark.sparkContext.applicationId.encode()
-    while True:
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                command = (process / "cmdline").read_bytes()
-                if application in command and b"CoarseGrainedExecutorBackend" in command:
-                    found.append(int(process.name))
-        if len(found) == count:
-            return found
-        time.sleep(0.1)
 
 
 # -- rows through Spark --------------------------------------------------------------------------------------------

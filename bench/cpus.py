@@ -1,0 +1,49 @@
+"""Which CPUs a process, or an executor of Spark, may use: a cluster's manager gives an executor of one core one CPU."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+
+def confine(process: int, cpus: set[int]) -> None:
+    """All threads that it has, and so whatever they begin, to `cpus`."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cpus)
+
+
+@contextmanager
+def confined(cpus: set[int]) -> Iterator[None]:
+    """This process, as long as the block runs."""
+    before = os.sched_getaffinity(0)
+    confine(os.getpid(), cpus)
+    try:
+        yield
+    finally:
+        confine(os.getpid(), before)
+
+
+def confine_executors(spark: Any, count: int) -> None:
+    """Each of so many, once they are there, to a CPU of its own, with what it starts."""
+    for executor, cpu in zip(executors_of(spark, count), sorted(os.sched_getaffinity(0)), strict=False):
+        confine(executor, {cpu})
+
+
+def executors_of(spark: Any, count: int) -> list[int]:
+    """The processes of the executors, once there are `count`."""
+    application = spark.sparkContext.applicationId.encode()
+    while True:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (process / "cmdline").read_bytes()
+                if application in command and b"CoarseGrainedExecutorBackend" in command:
+                    found.append(int(process.name))
+        if len(found) == count:
+            return found
+        time.sleep(0.1)
