@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import LoadRefused
-from hummock.record import is_name
+from hummock.record import NAME_RULE, is_name
 from hummock.sstable.info import SstableInfo
 
 PLACEHOLDER = Epoch(1 << 16)    # under which the entries of a load's files are built
@@ -29,7 +29,7 @@ class LoadedFiles:
 
     def __post_init__(self) -> None:
         if not is_name(self.load_id):
-            raise LoadRefused(self.load_id, "its id is not 1 to 64 letters, digits, '-', '_' or '.'")
+            raise LoadRefused(self.load_id, f"its id is not {NAME_RULE}")
         for info in self.sstables:
             if info.stale_rows:
                 raise LoadRefused(self.load_id, f"file {info.name} holds several versions of a key")

@@ -9,6 +9,7 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Rec
 U64 = 1 << 64
 U32 = 1 << 32
 NAME_CHARACTERS_LIMIT = 64
+NAME_RULE = f"1 to {NAME_CHARACTERS_LIMIT} letters, digits, '-', '_' or '.'"
 
 
 def natural(value: Any, limit: int = U64) -> int:
@@ -19,7 +20,7 @@ def natural(value: Any, limit: int = U64) -> int:
 
 
 def is_name(text: str) -> bool:
-    """Whether it is 1 to 64 letters, digits, `-`, `_` or `.`, as whatever stands in a key of the meta store."""
+    """Whether it is as NAME_RULE says, as whatever stands in a key of the meta store."""
     return 0 < len(text) <= NAME_CHARACTERS_LIMIT and all(
         letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in text)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hummock.errors import SparkJobCancelled
 from hummock.key import KeyRange
 from hummock.load import LoadAnswer, LoadedFiles
-from hummock.record import is_name
+from hummock.record import NAME_RULE, is_name
 from hummock.spark.worker import shared_url
 from hummock.version import HummockVersion
 from relational.catalog.names import ObjectName
@@ -104,8 +104,7 @@ class LoadRequest:
                 words = f"{', '.join(known[:-1])} or {known[-1]}"
                 raise BulkLoadRefused(self.name.name, f"{name} is {words}, not {value!r}")
         if self.load_id and not is_name(self.load_id):
-            raise BulkLoadRefused(self.name.name, f"load_id {self.load_id[:80]!r} is not 1 to 64 letters, digits, '-', "
-                                                  "'_' or '.'")
+            raise BulkLoadRefused(self.name.name, f"load_id {self.load_id[:80]!r} is not {NAME_RULE}")
         if (self.primary_key is not None) != (self.mode == "create"):
             raise BulkLoadRefused(self.name.name, "a primary key is given where the table is created, and only there")
 

@@ -29,7 +29,7 @@ from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.load import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
-from hummock.record import MALFORMED, is_name
+from hummock.record import MALFORMED, NAME_RULE, is_name
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
@@ -177,9 +177,9 @@ def load_key(load_id: str) -> str:
 
 
 def lease_key(node: str) -> str:
-    """Raises `MetaStoreError` for a node whose name is not 1 to 64 letters, digits, `-`, `_` or `.`."""
+    """Raises `MetaStoreError` for a node whose name is not as NAME_RULE says."""
     if not is_name(node):
-        raise MetaStoreError(f"{node!r} is no name of a node")
+        raise MetaStoreError(f"{node!r} is no name of a node: it is not {NAME_RULE}")
     return LEASES + node
 
 
