@@ -89,14 +89,14 @@ class TaskSpec:
     parcels: tuple[Parcel, ...] = ()
 
     def to_bytes(self) -> bytes:
-        names = sorted({parcel.name for parcel in self.parcels})
+        places = {name: at for at, name in enumerate(sorted({parcel.name for parcel in self.parcels}))}
         record = {
             "format": FORMAT,
             "backfill": self.backfill.to_bytes().decode(),
             "fragment": self.fragment,
             "scan": self.scan.hex(),
-            "names": names,
-            "parcels": [[names.index(each.name), each.start, each.size, each.checksum] for each in self.parcels],
+            "names": list(places),
+            "parcels": [[places[each.name], each.start, each.size, each.checksum] for each in self.parcels],
         }
         return json.dumps(record).encode()
 
