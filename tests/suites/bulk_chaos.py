@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hummock.object_store import directory_of
 from relational.spark import load_encoder, load_writer
 from relational.spark.load_spec import LoadSpec
 from stream.spark import job, tasks
 from stream.spark.spec import TaskSpec
+from tests.suites.spark_chaos import plan_of, write_plan
 
 WORKER_FAULTS = ("killed at once", "killed amid its rows", "killed between files", "killed behind its files",
                  "done twice", "store fails")
@@ -33,17 +33,9 @@ BACKFILL_STAGES = ("scan", "arrive 1", "arrive 2")
 Batches = Iterator[pa.RecordBatch]
 
 
-def plan_of(url: str) -> Path:
-    return Path(directory_of(url)).with_suffix(".chaos")
-
-
-def write_plan(url: str, faults: dict[str, str]) -> None:
+def plan_faults(url: str, faults: dict[str, str]) -> None:
     """Tasks, "stage place", go wrong so."""
-    place = plan_of(url)
-    place.mkdir(exist_ok=True)
-    for mark in place.iterdir():
-        mark.unlink()
-    (place / "plan").write_text(json.dumps({"driver": 0, "faults": faults}))
+    write_plan(url, {"driver": 0, "faults": faults})
 
 
 def name_driver(url: str, driver: int) -> None:

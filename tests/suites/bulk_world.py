@@ -126,7 +126,7 @@ class BulkWorld:
         self.rounds += 1
         with self.session(is_maintained=False) as session:
             self._change_rows(session)
-        bulk_chaos.write_plan(self.url, faults)
+        bulk_chaos.plan_faults(self.url, faults)
 
     def _change_rows(self, session: stream.Session) -> None:
         """By statements, which the model follows."""

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from hummock.compaction import assignment
 from hummock.compaction.assignment import Assignment
@@ -21,13 +22,13 @@ def plan_of(url: str) -> Path:
     return Path(directory_of(url)).with_suffix(".chaos")
 
 
-def write_plan(url: str, faults: dict[int, str]) -> None:
-    """Ranges by place go wrong so, each at its first attempt."""
+def write_plan(url: str, told: dict[Any, Any]) -> None:
+    """Of a job by ranges: what goes wrong at the first attempt at each, by place. No mark is left."""
     place = plan_of(url)
     place.mkdir(exist_ok=True)
     for mark in place.iterdir():
         mark.unlink()
-    (place / "plan").write_text(json.dumps(faults))
+    (place / "plan").write_text(json.dumps(told))
 
 
 def carry_out(data: bytes) -> bytes:
