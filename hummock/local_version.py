@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
+from typing import TypeVar
 
 from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
 from hummock.errors import HummockError, MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
@@ -20,6 +21,8 @@ from hummock.version import HummockVersion
 
 POLL_MS = 20            # how often a waiting reader looks at the store
 LEASE_SHARE = 6         # a lease sees that many rounds of the refresher at least
+
+Told = TypeVar("Told")
 
 
 class PinnedVersion:
@@ -90,12 +93,7 @@ class LocalVersionManager:
 
     def pin_snapshot(self, epoch: Epoch | None) -> Epoch:
         """As the client's, for this node; where its lease was lost what was pinned before is marked as lost."""
-        try:
-            return self._client.pin_snapshot(self._node, epoch)
-        except SnapshotExpired:
-            self._lose()
-            self._client.pin_version(self._node)
-            return self._client.pin_snapshot(self._node, epoch)
+        return self._leased(lambda node: self._client.pin_snapshot(node, epoch))
 
     def release(self, pinned: PinnedVersion) -> None:
         """Gives `pinned` back; fine if it was given back before."""
@@ -148,7 +146,7 @@ class LocalVersionManager:
         """Whether the files of `pinned` are still kept, as far as the store can be asked."""
         if not pinned.is_lost and not self._closed.is_set():
             with suppress(MetaStoreError):
-                self._kept(self._client.renew_lease)
+                self._leased(self._client.renew_lease)
         return not pinned.is_lost
 
     def close(self) -> None:
@@ -169,7 +167,7 @@ class LocalVersionManager:
             try:
                 self.refresh()
                 self.settle()
-                self._kept(self._client.keep_lease)
+                self._leased(self._client.keep_lease)
                 self.error = None
             except StoreClosed:
                 return
@@ -179,23 +177,21 @@ class LocalVersionManager:
                 self.error = error
                 raise
 
-    def _kept(self, keep: Callable[[str], None]) -> None:
-        """Prolongs the lease by `keep`; where it had run out, what it protected is marked as lost."""
+    def _leased(self, call: Callable[[str], Told]) -> Told:
+        """What the client says to `call` of this node, under a new lease where the old one had run out: then all that
+        that one protected is marked as lost."""
         try:
-            keep(self._node)
+            return call(self._node)
         except SnapshotExpired:
             self._lose()
             self._client.pin_version(self._node)
+            return call(self._node)
 
     def _advance(self, version: HummockVersion) -> None:
         """Pins and installs the newest version; called for each one, in order, by the client."""
         if self._closed.is_set() or version.id <= self._version.id:
             return
-        try:
-            pinned = self._client.pin_version(self._node)
-        except SnapshotExpired:
-            self._lose()
-            pinned = self._client.pin_version(self._node)
+        pinned = self._leased(self._client.pin_version)
         with self._condition:
             if pinned.id <= self._version.id:
                 return
