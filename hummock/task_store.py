@@ -49,6 +49,7 @@ class TaskStore(ViewReads):
         self._batches: list[SharedBufferBatch] = []     # newest first, as are the runs, which are older
         self._runs: list[SortedRun] = []
         self._waiting_bytes = self._written_bytes = 0
+        self._puts = 0
         self._sealed = NEVER
         self._files: SstableStore | None = None
         self._is_closed = False
@@ -58,6 +59,11 @@ class TaskStore(ViewReads):
     def spilled_runs(self) -> int:
         """How often memory was full."""
         return len(self._runs)
+
+    @property
+    def puts(self) -> int:
+        """Rows that came with a value: as many as `write_out` writes where none came twice, or was deleted."""
+        return self._puts
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -70,6 +76,7 @@ class TaskStore(ViewReads):
         self._batches.insert(0, SharedBufferBatch(batch, epoch))
         self._waiting_bytes += size
         self._written_bytes += size
+        self._puts += len(batch) - batch.values.null_count
         self._view = None
         if self._waiting_bytes > self.options.shared_buffer_bytes:
             self._spill()
@@ -109,7 +116,7 @@ class TaskStore(ViewReads):
 
     def clear_uncommitted(self) -> None:
         self._batches, self._runs, self._view = [], [], None
-        self._waiting_bytes, self._sealed = 0, NEVER
+        self._waiting_bytes, self._puts, self._sealed = 0, 0, NEVER
 
     def close(self) -> None:
         self._end_reads()

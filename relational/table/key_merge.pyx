@@ -12,6 +12,12 @@ from hummock.byte_buffer cimport ByteBuffer
 from hummock.key cimport compare_bytes
 from relational.table.key_order cimport KeyItem, item_of, sort_items
 
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum:
+    BLOCK = 64              # rows whose bytes are asked for, and then gathered, together
+
 
 cdef class BatchWriter:
     """Collects rows; `finish` gives them as a KvBatch and starts again."""
@@ -105,7 +111,7 @@ def rows_until(
 def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=False):
     """The rows [starts[i], ends[i]) of each KvBatch i as one, in order of their keys less `skip` bytes."""
     cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer(), keys = ByteBuffer(), values = ByteBuffer()
-    cdef Py_ssize_t rows = 0, i, row, first, last
+    cdef Py_ssize_t rows = 0, key_bytes = 0, value_bytes = 0, i, row, first, last
     cdef KeyItem* item
     cdef KvBatch batch
     cdef void* column
@@ -124,29 +130,57 @@ def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=Fa
             item[row - first] = item_of(batch.keys.at(row), skip, (<int64_t>i << 32) | row)
         items.size += (last - first) * sizeof(KeyItem)
         rows += last - first
+        key_bytes += batch.keys.offsets[last] - batch.keys.offsets[first]
+        value_bytes += batch.values.offsets[last] - batch.values.offsets[first]
     scratch.reserve(rows * sizeof(KeyItem))
     with nogil:
         sort_items(<KeyItem*>items.data, <KeyItem*>scratch.data, rows, source_key, keys.data, skip)
-    return gathered(<const KeyItem*>items.data, rows, <void**>keys.data, <void**>values.data, reverse)
+    return gathered(<const KeyItem*>items.data, rows, <void**>keys.data, <void**>values.data, key_bytes, value_bytes,
+                    reverse)
 
 
-cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void** values, bint reverse):
-    """The rows that the items number, from the last to the first in reverse."""
+cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void** values, Py_ssize_t key_bytes,
+                      Py_ssize_t value_bytes, bint reverse):
+    """The rows that the items number, from the last to the first in reverse; of so many bytes, about."""
     cdef BatchWriter out = BatchWriter()
-    cdef Py_ssize_t row
-    cdef int64_t number
-    cdef void* column
+    cdef Py_ssize_t row = 0
     with nogil:
-        for row in range(rows):
-            number = items[rows - 1 - row if reverse else row].row
-            column = keys[number >> 32]
-            out.keys.append((<BinaryColumn>column).at(<uint32_t>number))
-            column = values[number >> 32]
-            if (<BinaryColumn>column).is_null(<uint32_t>number):
-                out.values.append_null()
-            else:
-                out.values.append((<BinaryColumn>column).at(<uint32_t>number))
+        out.keys.reserve(rows, key_bytes)
+        out.values.reserve(rows, value_bytes)
+        while row < rows:
+            gather_block(items, row, min(rows - row, <Py_ssize_t>BLOCK), rows, keys, values, reverse, out)
+            row += BLOCK
     return out.finish()
+
+
+cdef int gather_block(const KeyItem* items, Py_ssize_t first, Py_ssize_t count, Py_ssize_t rows, void** keys,
+                      void** values, bint reverse, BatchWriter out) except -1 nogil:
+    """At most BLOCK rows from row `first` of the result on. They lie anywhere, so their memory is asked for in steps:
+    where each begins and ends, then its bytes."""
+    cdef int64_t numbers[BLOCK]
+    cdef Slice keys_at[BLOCK]
+    cdef Slice values_at[BLOCK]
+    cdef void* link
+    cdef Py_ssize_t place
+    for place in range(count):
+        numbers[place] = items[rows - 1 - first - place if reverse else first + place].row
+        prefetch_row(keys[numbers[place] >> 32], <uint32_t>numbers[place])
+        prefetch_row(values[numbers[place] >> 32], <uint32_t>numbers[place])
+    for place in range(count):
+        link = keys[numbers[place] >> 32]
+        keys_at[place] = (<BinaryColumn>link).at(<uint32_t>numbers[place])
+        link = values[numbers[place] >> 32]
+        values_at[place] = (<BinaryColumn>link).at(<uint32_t>numbers[place])
+        if (<BinaryColumn>link).is_null(<uint32_t>numbers[place]):
+            values_at[place].data, values_at[place].size = NULL, 0
+        __builtin_prefetch(keys_at[place].data)
+        __builtin_prefetch(keys_at[place].data + keys_at[place].size)
+        __builtin_prefetch(values_at[place].data)
+    return out.put_block(keys_at, values_at, count)
+
+
+cdef inline void prefetch_row(void* column, Py_ssize_t row) noexcept nogil:
+    __builtin_prefetch((<BinaryColumn>column).offsets + row)
 
 
 def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssize_t skip, bint reverse=False):

@@ -28,6 +28,7 @@ from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.cached_rows import CachedRows, RowCacheCounts
+from relational.table.insert_buffer import InsertBuffer
 from relational.table.key_merge import merged
 from relational.table.mem_table import MemTable
 from relational.table.prefix_scan import all_under, first_under, laid_over
@@ -59,21 +60,28 @@ class StateTable:
         checks: OpChecks = OpChecks(),
         spill_bytes: int = SPILL_BYTES,
         is_replicated: bool = False,
+        is_fresh: bool = False,
         row_cache_bytes: int = ROW_CACHE_BYTES,
     ):
-        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length.
+        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length, and where a fresh
+        table is to look up what is stored.
 
         A write that leaves more than `spill_bytes` in memory hands them to the store. A replicated table follows
         another one of the same id: what it writes is read here until the epoch is committed, and never uploaded.
+        A fresh table has no rows before its first commit and only gets inserts until then, each key once: anything else
+        is a ConsistencyError, at the commit at the latest, and so is a read of what is not committed.
         `row_cache_bytes`: for rows that were read by key, 0: none. A replicated table has none, since its rows are
         also written elsewhere, and a table whose rows go by themselves after some time must have none.
         """
+        if is_fresh and checks.reads_store:
+            raise ValueError(f"the fresh table {catalog.name!r} has nothing to look up")
         self._store = store
         self._cache = RowCache(row_cache_bytes) if row_cache_bytes and not is_replicated else None
         self._lay_out(catalog)
         self._epoch: EpochPair | None = None
         self._mem = MemTable(catalog.name, self.serde.show_key, is_lenient=not checks.raises,
                              keeps_old=self._stored.keeps_old)
+        self._writes = InsertBuffer(catalog.name, self.serde.show_key) if is_fresh else self._mem
         self._vnodes = self._checked_bitmap(vnodes)
         self._checks, self._spill_bytes, self._is_replicated = checks, spill_bytes, is_replicated
         self._watermark: bytes | None = None
@@ -90,7 +98,7 @@ class StateTable:
     @property
     def size_bytes(self) -> int:
         """Memory taken by the writes of this epoch."""
-        return self._mem.size_bytes
+        return self._writes.size_bytes
 
     @property
     def row_cache(self) -> RowCacheCounts | None:
@@ -100,7 +108,7 @@ class StateTable:
     @property
     def is_dirty(self) -> bool:
         """Something was written since the last commit."""
-        return len(self._mem) > 0
+        return len(self._writes) > 0
 
     def init_epoch(self, epoch: EpochPair) -> None:
         """The first barrier came: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
@@ -242,9 +250,12 @@ class StateTable:
             return
         keys, vnodes = self.serde.keys_of(chunk)
         self._check_vnodes(vnodes)
-        present = present_in(self._values_of(keys)) if self._checks.reads_store else None
-        self._mem.write(keys, self.serde.values_of(chunk), chunk.ops, present=present)
-        if self._mem.waiting_bytes > self._spill_bytes and not any(scan.gi_frame for scan in self._scans):
+        values = self.serde.values_of(chunk)
+        if self._checks.reads_store:
+            self._mem.write(keys, values, chunk.ops, present=present_in(self._values_of(keys)))
+        else:
+            self._writes.write(keys, values, chunk.ops)
+        if self._writes.waiting_bytes > self._spill_bytes and not any(scan.gi_frame for scan in self._scans):
             self._hand_over(self.epoch.curr)
             self._has_spilled = True
 
@@ -257,10 +268,12 @@ class StateTable:
 
     @property
     def _read_epoch(self) -> Epoch:
+        if self._writes is not self._mem and self.is_dirty:
+            raise ConsistencyError("a fresh table is read before its first commit", table=self.catalog.name)
         return self.epoch.curr if self._has_spilled else self.epoch.prev
 
     def _hand_over(self, epoch: Epoch) -> None:
-        for batch, old in self._mem.drain():
+        for batch, old in self._writes.drain():
             self._stored.ingest(batch, old, epoch, local_only=self._is_replicated)
 
     def _values_of(self, keys: BinaryColumn) -> BinaryColumn:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.state_store import StateStore
 from relational.chunk import StreamChunk
+from relational.table.state_table import StateTable
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, Message
 from stream.options import StreamOptions
@@ -44,6 +46,9 @@ class _FragmentChain(ExecutorChain):
     def __init__(self, store: StateStore, options: StreamOptions, leaf: Callable[[ExecutorInfo], Executor]) -> None:
         super().__init__(store, replace(options, aggregation_flush_groups=FLUSH_GROUPS))
         self._leaf = leaf
+
+    def state_table(self, catalog: Any) -> StateTable:
+        return StateTable(catalog, self.store, is_fresh=True, row_cache_bytes=0)
 
     def build(self, node: StreamNode) -> Executor:
         if not node.inputs:

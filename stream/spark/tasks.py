@@ -97,6 +97,8 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
                 packer.add(chunk)
         sent, rows_out = (NOTHING, 0) if packer is None else (packer.finish(), packer.rows)
         written = store.write_out(objects, mint, fragment.table_ids)
+        if sum(info.rows for info in written) != store.puts:
+            raise InconsistentStream(fragment.root.identity, f"of {store.puts} rows of a new state some have one key")
     return TaskReport(rows.count, rows_out, written, sent)
 
 

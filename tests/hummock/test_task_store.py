@@ -88,6 +88,17 @@ def test_what_leaves_is_what_a_read_finds_in_files_of_one_table_each(rng):
         assert sum(info.rows for info in infos) == len(found)
 
 
+def test_rows_that_came_once_each_are_as_many_as_leave():
+    batches = [WriteBatch.from_pairs([(user_key(3, 0, bytes([key])), b"v")]) for key in (2, 1, 2)]
+    with closing(open_object_store("memory://")) as objects:
+        for count, left in ((2, 2), (3, 2)):
+            with TaskStore(SMALL) as store:
+                for batch in batches[:count]:
+                    store.ingest_batch(batch, EPOCH)
+                infos = store.write_out(objects, lambda: mint_sstable_name(random.randbytes), (3,))
+                assert (store.puts, sum(info.rows for info in infos)) == (count, left)
+
+
 def test_where_all_was_deleted_nothing_leaves():
     key = user_key(3, 0, b"k")
     with closing(open_object_store("memory://")) as objects, TaskStore(SMALL) as store:

@@ -246,3 +246,52 @@ def test_partitions_together_hold_every_row_once(store, epochs, threads):
     assert len(found) == threads and all(found) and sorted(chain.from_iterable(found)) == rows
     assert sorted(zip(*storage.to_arrow(epoch, threads).to_pydict().values(), strict=True)) == rows
     assert len(storage.partitions(99)) == 16
+
+
+@pytest.mark.parametrize("spill_bytes", [0, 1 << 30])
+def test_a_fresh_table_has_at_its_commit_what_was_inserted(store, epochs, spill_bytes):
+    catalog = table_of(PAIR, [(0, ASC)], [0])
+    table = opened(catalog, store, epochs, is_fresh=True, spill_bytes=spill_bytes)
+    assert list(table.scan_chunks()) == []
+    rng = np.random.default_rng(11)
+    keys = rng.permutation(300).tolist()
+    for first in range(0, 300, 30):
+        rows = "\n".join(f"+ {key} v{key}" for key in keys[first : first + 30])
+        table.write_chunk(StreamChunk.from_pretty(rows, catalog.schema))
+        assert table.is_dirty == (spill_bytes > 0) and (table.size_bytes > 0) == table.is_dirty
+    table.commit(epochs.step())
+    assert list(table.scan()) == [(key, f"v{key}") for key in range(300)]
+    assert list(opened(catalog, store, epochs).scan()) == [(key, f"v{key}") for key in range(300)]
+
+
+@pytest.mark.parametrize("changes", ["- 1 a", "+ 2 b\nU- 1 a\nU+ 1 c", "U+ 1 b"])
+def test_a_fresh_table_takes_inserts_only(store, epochs, changes):
+    catalog = table_of(PAIR, [(0, ASC)], [0])
+    table = opened(catalog, store, epochs, is_fresh=True)
+    with pytest.raises(ConsistencyError, match="no insert") as caught:
+        table.write_chunk(StreamChunk.from_pretty(changes, catalog.schema))
+    assert (caught.value.table, caught.value.key) == ("t", (1,))
+
+
+def test_a_key_that_a_fresh_table_gets_twice_is_named_at_its_commit(store, epochs):
+    table = opened(table_of(PAIR, [(0, ASC)], [0]), store, epochs, is_fresh=True)
+    table.insert_row((5, "a"))
+    table.insert_row((5, "b"))
+    with pytest.raises(ConsistencyError, match="inserted before") as caught:
+        table.commit(epochs.step())
+    assert caught.value.key == (5,)
+
+
+def test_a_fresh_table_is_not_read_while_rows_wait(store, epochs):
+    catalog = table_of(PAIR, [(0, ASC)], [0])
+    table = opened(catalog, store, epochs, is_fresh=True)
+    table.insert_row((5, "a"))
+    for read in (lambda: table.get_row((5,)), lambda: next(table.scan()), lambda: next(table.scan_chunks()),
+                 lambda: table.first_rows(DataChunk.from_rows(Schema(catalog.schema.fields[:1]), [(5,)]))):
+        with pytest.raises(ConsistencyError, match="before its first commit"):
+            read()
+
+
+def test_a_fresh_table_has_nothing_to_look_up(store):
+    with pytest.raises(ValueError, match="nothing to look up"):
+        StateTable(table_of(PAIR, [(0, ASC)], [0]), store, is_fresh=True, checks=STRICT)

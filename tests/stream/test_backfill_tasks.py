@@ -18,6 +18,8 @@ from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
 from relational.catalog.names import ObjectName
 from relational.chunk import StreamChunk
+from relational.errors import ConsistencyError
+from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
@@ -25,7 +27,7 @@ from stream.spark.driver import arrivals_of, scans_of
 from stream.spark.exchange import NOTHING, Packer, unpacked
 from stream.spark.fragments import fragments_of
 from stream.spark.spec import BackfillSpec
-from stream.spark.tasks import TaskReport, checked
+from stream.spark.tasks import TaskReport, checked, task_report
 from tests.suites.local_shuffle import rows_of_files, run_tasks
 
 PATH = Path(__file__).parents[1] / "cases" / "bulk_backfill.txt"
@@ -137,6 +139,26 @@ def test_what_a_task_cannot_run_is_refused_by_name(world):
     plan = world._playground.meta.planner.known_jobs(may_lack_connectors=False)[0].plan
     with pytest.raises(BackfillRefused, match="Dml cannot run in a task"):
         fragments_of(plan)
+
+
+@pytest.mark.parametrize("spills", [False, True])
+def test_a_key_that_comes_twice_into_new_state_ends_the_task(world, monkeypatch, spills):
+    world.sql("CREATE MATERIALIZED VIEW twice AS SELECT id, v + 1 AS w FROM t")
+    try:
+        spec = replace(spec_of(world, "twice", (1,)), memory_bytes=1)
+        storage, leaf = world._playground.storage, spec.fragments[0].leaf
+        if spills:
+            monkeypatch.setitem(StateTable.__init__.__kwdefaults__, "spill_bytes", 0)
+        table = StorageTable(leaf.table, storage, leaf.columns)
+        [told] = scans_of(spec, storage.version, leaf, table.partitions(1))
+        chunks = list(table.scan(spec.epoch))
+        with closing(open_object_store("memory://")) as objects:
+            whole = task_report(told, lambda _: chunks, objects)
+            assert sum(info.rows for info in whole.sstables) == sum(chunk.visible_rows for chunk in chunks)
+            with pytest.raises(InconsistentStream if spills else ConsistencyError):
+                task_report(told, lambda _: [*chunks, chunks[0]], objects)
+    finally:
+        world.sql("DROP MATERIALIZED VIEW twice")
 
 
 SCHEMA = Schema.of(k="bigint", v="varchar")

@@ -1,0 +1,89 @@
+"""InsertBuffer: what one epoch inserts into a table that began with nothing.
+
+What a MemTable is for any change, this is for the history of a new table: the net change of its first epoch is inserts,
+each key once. So there is nothing to fold and nothing to look up: columns wait as they came and are sorted once, when
+they leave. One writer, no locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hummock.binary_column import BinaryColumn
+from hummock.errors import InvalidWriteBatch
+from hummock.write_batch import KvBatch, WriteBatch
+from relational.errors import ConsistencyError
+from relational.table.key_merge import merged
+
+SHARED = 4  # bytes that every key of a table begins with: the table id
+SORT_BYTES = 48  # that sorting takes, a row
+DRAIN_BYTES = 1 << 30  # keys and values of one drained batch, about; Arrow's offsets end at 2 GiB
+
+
+class InsertBuffer:
+    """`name` and `show_key(user key)` serve errors."""
+
+    def __init__(self, name: str, show_key: Callable[[bytes], object]) -> None:
+        self.name = name
+        self._show_key = show_key
+        self.clear()
+
+    def __len__(self) -> int:
+        """Rows since the last drain."""
+        return self._rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by keys and values, and what their sorting will take."""
+        return self._held_bytes + self._rows * SORT_BYTES
+
+    waiting_bytes = size_bytes
+    """Of those, what a drain gives free."""
+
+    def write(self, keys: BinaryColumn, values: BinaryColumn, ops: np.ndarray) -> None:
+        """Takes in rows with `ops`, uint8[rows], all inserts: ConsistencyError names the key of one that is none, and
+        nothing has taken effect."""
+        if ops.any():
+            raise self._error("a change that is no insert, of a table that began with nothing", keys[int(ops.argmax())])
+        self._batches.append(KvBatch(keys, values))
+        self._rows += len(keys)
+        self._held_bytes += keys.held_bytes + values.held_bytes
+
+    def drain(self) -> list[tuple[WriteBatch, None]]:
+        """The rows, in batches of ascending keys, usually one, and forgets them. ConsistencyError names a key that two
+        rows of a batch have."""
+        batches = [(self._sorted(part), None) for part in self._parts()]
+        self.clear()
+        return batches
+
+    def clear(self) -> None:
+        """Forgets every row."""
+        self._batches: list[KvBatch] = []
+        self._rows = self._held_bytes = 0
+
+    def _parts(self) -> Iterator[list[KvBatch]]:
+        """The batches that are sorted together."""
+        part, size = list[KvBatch](), 0
+        for batch in self._batches:
+            more = batch.keys.nbytes + batch.values.nbytes
+            if part and size + more > DRAIN_BYTES:
+                yield part
+                part, size = [], 0
+            part.append(batch)
+            size += more
+        if part:
+            yield part
+
+    def _sorted(self, part: list[KvBatch]) -> WriteBatch:
+        rows = merged(part, [0] * len(part), list(map(len, part)), SHARED)
+        try:
+            return WriteBatch(rows.keys, rows.values)
+        except InvalidWriteBatch as error:
+            if error.row is None or error.row == 0 or rows.keys[error.row] != rows.keys[error.row - 1]:
+                raise
+            raise self._error("insert of a row that was inserted before", rows.keys[error.row]) from error
+
+    def _error(self, message: str, key: bytes) -> ConsistencyError:
+        return ConsistencyError(message, table=self.name, key=self._show_key(key))
