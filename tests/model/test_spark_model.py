@@ -14,7 +14,7 @@ from tests.model.test_hummock_model import run_program
 
 pytestmark = pytest.mark.spark
 TASKS, OPERATIONS = 3, 16
-SLOW_PROGRAMS, SLOW_OPERATIONS = 60, 60
+SLOW_PROGRAMS, SLOW_OPERATIONS, SLOW_PARTS = 60, 60, 10
 
 
 @pytest.fixture
@@ -42,9 +42,11 @@ def test_random_programs_until_spark_has_done_some_tasks(world_on_spark):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
-def test_many_random_programs(world_on_spark):
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(SLOW_PARTS))
+def test_many_random_programs(world_on_spark, part):
     kind, tasks = world_on_spark
-    for seed in range(1_000, 1_000 + SLOW_PROGRAMS):
+    for seed in range(1_000 + part, 1_000 + SLOW_PROGRAMS, SLOW_PARTS):
         run_program(seed, SLOW_OPERATIONS, kind, on_disk=True)
+    print(len(tasks), "tasks")
     assert tasks
