@@ -194,7 +194,9 @@ class StateTable:
         return self._opened(self._rows(laid_over(stored, changes, USER_KEY_PREFIX_BYTES, reverse), limit))
 
     def scan_chunks(self, prefix: Row = ()) -> Iterator[DataChunk]:
-        """The rows whose pk begins with `prefix`, as they are now; in key order within each vnode."""
+        """The rows whose pk begins with `prefix`, as they are now, unless a commit brings a watermark before a vnode's
+        turn; in key order within each vnode.
+        """
         columns = self.serde.prefix_columns(tuple(prefix))
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges(columns)]
         return self._opened(self._chunks(parts, self._read_epoch))

@@ -33,10 +33,15 @@ def concatenated(
     for key_range in reversed(ranges) if reverse else ranges:
         if left is not None and left <= 0:
             return
-        with store.scan(key_range, epoch, reverse=reverse, limit=left) as rows:
-            while (batch := rows.next_batch()) is not None:
-                left = None if left is None else left - len(batch)
-                yield batch
+        for batch in _batches(store.scan(key_range, epoch, reverse=reverse, limit=left)):
+            left = None if left is None else left - len(batch)
+            yield batch
+
+
+def _batches(rows: StateStoreIterator) -> Iterator[KvBatch]:
+    with rows:
+        while (batch := rows.next_batch()) is not None:
+            yield batch
 
 
 def in_key_order(
@@ -47,13 +52,18 @@ def in_key_order(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[KvBatch]:
-    """The rows of all ranges, which lie in different vnodes, in order of the table key behind the vnode."""
-    if len(ranges) == 1:
-        yield from concatenated(store, ranges, epoch, reverse=reverse, limit=limit)
-        return
-    cursors = [_Cursor(store.scan(part, epoch, reverse=reverse, limit=limit)) for part in ranges]
+    """The rows of all ranges, which lie in different vnodes, in order of the table key behind the vnode.
+
+    They are those of the call, whenever the first one is asked for: a later commit may bring a watermark that hides
+    some at this very epoch.
+    """
+    opened = [store.scan(part, epoch, reverse=reverse, limit=limit) for part in ranges]
+    return _batches(opened[0]) if len(opened) == 1 else _merged(opened, reverse, limit)
+
+
+def _merged(opened: Sequence[StateStoreIterator], reverse: bool, left: int | None) -> Iterator[KvBatch]:
+    cursors = [_Cursor(rows) for rows in opened]
     try:
-        left = limit
         while left is None or left > 0:
             batch = _next_merged(cursors, reverse)
             if batch is None:

@@ -182,6 +182,23 @@ def test_rows_below_a_watermark_are_gone_once_it_is_registered(tmp_path, order, 
         assert table.commit(epochs.step()) is None
 
 
+@pytest.mark.parametrize("distribution", [[], [0]])
+def test_a_scan_shows_rows_that_a_later_commit_hides(tmp_path, distribution):
+    """A watermark of a barrier that was no checkpoint comes with the next one: nothing of the scan was read before."""
+    catalog, epochs = table_of(PAIR, [(0, ASC)], distribution), Epochs()
+    with hummock.open(f"file://{tmp_path}", role="writer") as store:
+        table = opened(catalog, store, epochs)
+        for key in (10, 20, 30):
+            table.insert_row((key, "x"))
+        table.update_watermark(30)
+        watermark = table.commit(epochs.step())
+        scan, reverse = table.scan(), table.scan(reverse=True, limit=2)
+        table.commit(epochs.step())
+        store.commit(epochs.pair.prev, tables={catalog.id: TableRules(watermarks=(watermark,))})
+        assert [row[0] for row in scan] == [10, 20, 30] and [row[0] for row in reverse] == [30, 20]
+        assert [row[0] for row in table.scan()] == [30]
+
+
 @pytest.mark.parametrize("order", [OrderType(False, True), OrderType(True, False)])
 def test_a_watermark_that_would_take_null_is_refused(store, epochs, order):
     table = opened(table_of(PAIR, [(0, order)], [0]), store, epochs)
