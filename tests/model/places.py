@@ -144,7 +144,7 @@ class Places:
     def renew(self) -> None:
         """Who lives renews his lease."""
         for store in (self.writer, self.reader):
-            store._local._kept(store.meta_client.renew_lease)
+            store._local._leased(store.meta_client.renew_lease)
         if self.pins:
             self.pinner.renew_lease(NODE)
 
