@@ -8,8 +8,11 @@ and must change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from hummock.compaction.task import CompactTask, RangeResult
+from hummock.compaction.runner import ThreadRunner
+from hummock.compaction.split import cuts_of
+from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import (
     Fenced,
@@ -22,13 +25,11 @@ from hummock.errors import (
 )
 from hummock.key import KeyRange, table_id_of
 from hummock.meta.vacuum import Vacuum
-from hummock.object_store.base import mint_sstable_name
 from hummock.options import VacuumOptions
 from hummock.write_batch import WriteBatch
 from tests.model.places import LEASE_MS, NODE, refused
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of
-from tests.suites.compaction_files import run_ranges
 
 LOCAL = b"local"        # keys of tables that are written locally only
 
@@ -142,8 +143,15 @@ class World(Reads):
                 manager.report_compact_task(task.id, token, results)
 
     def done(self, task: CompactTask, token: str) -> list[RangeResult]:
-        return run_ranges(task, self.objects, lambda: mint_sstable_name(self.rng.randbytes, token[:16]), threads=1,
-                          memory_bytes=1 << 20)
+        """Ranges merge at once or one by one; some get ready, or become durable, beside others."""
+        runner = ThreadRunner(self.objects, threads=self.rng.choice((1, 2)), memory_bytes=1 << 20)
+        return runner.run(self.in_ranges(task), token[:16])
+
+    def in_ranges(self, task: CompactTask) -> list[RangeSpec]:
+        """One or some."""
+        files = [info for part in task.inputs for info in part.sstables]
+        cuts = cuts_of(files, self.objects, max(1, task.input_bytes // self.rng.randint(1, 4)))
+        return replace(task, cuts=cuts).ranges()
 
     def vacuum(self) -> None:
         self.vacuum_all()

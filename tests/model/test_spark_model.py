@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.split import cuts_of
 from tests.model.hummock_world import World
 from tests.model.test_hummock_model import run_program
 
@@ -25,10 +23,7 @@ def world_on_spark(spark):
     class WorldOnSpark(World):
         def done(self, task, token):
             tasks.append(task)
-            files = [info for part in task.inputs for info in part.sstables]
-            cuts = cuts_of(files, self.objects, max(1, task.input_bytes // 3))
-            runner = SparkRunner(spark, self.objects.url, memory_bytes=1 << 20)
-            return runner.run(replace(task, cuts=cuts).ranges(), token[:16])
+            return SparkRunner(spark, self.objects.url, memory_bytes=1 << 20).run(self.in_ranges(task), token[:16])
 
     return WorldOnSpark, tasks
 
