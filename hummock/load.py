@@ -33,6 +33,8 @@ class LoadedFiles:
         for info in self.sstables:
             if info.stale_rows:
                 raise LoadRefused(self.load_id, f"file {info.name} holds several versions of a key")
+            if info.min_epoch != info.max_epoch:
+                raise LoadRefused(self.load_id, f"file {info.name} holds entries of several epochs")
             if info.global_epoch or info.id:
                 raise LoadRefused(self.load_id, f"file {info.name} has an epoch or a number already")
         for left, right in pairwise(self.sstables):

@@ -47,7 +47,9 @@ from hummock.meta.stale import StaleFiles
 from hummock.meta.store import MetaStore
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
+from hummock.record import U64
 from hummock.sstable.block import Block
+from hummock.sstable.block_hash import content_hash_of
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
 from hummock.version import HummockVersion, VersionDelta
@@ -184,13 +186,13 @@ def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes, or
 
 
 class _KeyOrder:
-    """Blocks ascend by full key from the file's smallest user key to its largest, and hold its rows."""
+    """Blocks ascend by full key from the file's smallest user key to its largest, and hold its rows and no others."""
 
     def __init__(self, info: SstableInfo, path: str):
         self._info, self._path = info, path
         self._last: tuple[bytes, int] | None = None         # user key, complement of the epoch
         self._first_key = b""
-        self._rows = 0
+        self._rows = self._hash = 0
 
     def add(self, block: Block, number: int) -> None:
         """Raises `Corruption` where the block does not follow the one before."""
@@ -201,12 +203,14 @@ class _KeyOrder:
             raise Corruption(self._path, f"block {number}", "keys after those of the block before", first_key)
         self._last = (last_key, -last_epoch)
         self._rows += len(block)
+        self._hash = (self._hash + content_hash_of(block)) % U64
 
     def end(self) -> Iterator[str]:
         """What is wrong with the file as a whole."""
         last_key = b"" if self._last is None else self._last[0]
         for where, expected, got in (("smallest key", self._info.smallest, self._first_key),
                                      ("largest key", self._info.largest, last_key),
-                                     ("rows", self._info.rows, self._rows)):
-            if expected != got:
+                                     ("rows", self._info.rows, self._rows),
+                                     ("content hash", self._info.content_hash, self._hash)):
+            if expected is not None and expected != got:
                 yield str(Corruption(self._path, where, expected, got))

@@ -23,9 +23,10 @@ from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.retention import RetentionIterator
 from hummock.compaction.run_iterator import run_iterators
 from hummock.compaction.task import RangeResult, RangeSpec
-from hummock.errors import TaskCancelled
+from hummock.errors import RowsUnaccounted, TaskCancelled
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
+from hummock.record import U64
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
@@ -57,8 +58,8 @@ def execute_range(
     About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
     `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
     it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. `indexes` are
-    those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object, or what
-    the store raises.
+    those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
+    `RowsUnaccounted`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
                       indexes)
@@ -102,7 +103,7 @@ class _RangeWork:
                 self._crew.start(partial(self._timed, self._departure.serve))
             with self._turn:
                 self._check_cancelled()
-                rows = self._timed(run_pipeline, self._kept, self._builder, self._take)
+                self._timed(run_pipeline, self._kept, self._builder, self._take)
             sstables = tuple(output.info for output in self._departure.wait())
         finally:
             self._ahead.stop()
@@ -112,11 +113,14 @@ class _RangeWork:
             self._departure.close()
             self._ahead.close()
             del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
-        rows_read = sum(run.rows_read for run in self._runs)
-        assert rows_read == rows + self._kept.dropped_rows, (rows_read, rows, self._kept.dropped_rows)
         self._tick()
-        return RangeResult(self._spec.place, sstables, rows_read, self._kept.dropped_rows,
-                           self._ahead.bytes_read, self._cpu_seconds)
+        result = RangeResult(
+            self._spec.place, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
+            sum(run.hash_read for run in self._runs) % U64, self._kept.dropped_hash, self._ahead.bytes_read,
+            self._cpu_seconds)
+        if why := result.unaccounted():
+            raise RowsUnaccounted(self._spec.task.id, self._spec.place, why)
+        return result
 
     def _tick(self) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ cdef class RetentionIterator(HummockIterator):
     cdef uint32_t* dropped              # table ids, ascending; owned
     cdef Py_ssize_t dropped_count
     cdef readonly uint64_t dropped_rows # entries passed over so far
+    cdef readonly uint64_t dropped_hash # their content hash
     cdef Entry last                     # the newest entry that was judged; its key is in `key` between two moves
     cdef bint has_last
     cdef bint is_pulled                 # `pull` was called

@@ -12,11 +12,16 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from hummock.content_hash cimport row_hash
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
 from hummock.iterator.row_rules cimport RowRules, is_passed
 from hummock.key cimport SPILL_MASK, Slice, head_of
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+
+
+cdef inline uint64_t hash_of(const Entry* entry) noexcept nogil:
+    return row_hash(entry.user_key.data, entry.user_key.size, entry.value.data, entry.value.size, entry.epoch)
 
 
 cdef class RetentionIterator(HummockIterator):
@@ -75,12 +80,14 @@ cdef class RetentionIterator(HummockIterator):
                 return 0
             self.save_key()
             self.dropped_rows += 1
+            self.dropped_hash += hash_of(&entry)
             self.child.next()
         self.valid = False
         return 0
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         cdef Py_ssize_t count, kept, at
+        cdef uint64_t dropped
         if not self.is_pulled:              # the first one was judged already
             self.is_pulled = True
             return HummockIterator.pull(self, out, most)
@@ -91,13 +98,16 @@ cdef class RetentionIterator(HummockIterator):
             count = self.child.pull(out, most)
             if count == 0:
                 return 0
-            kept = 0
+            kept, dropped = 0, 0
             for at in range(count):
                 if self.stays(&out[at]):
                     out[kept] = out[at]
                     kept += 1
+                else:
+                    dropped += hash_of(&out[at])
             self.save_key()
             self.dropped_rows += count - kept
+            self.dropped_hash += dropped
             if kept > 0:
                 return kept
 

@@ -1,7 +1,7 @@
 """RunIterator: the entries of one run inside a range."""
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from hummock.compaction.read_ahead cimport ReadAhead, Window
 from hummock.iterator.base cimport Columns, HummockIterator, Span
@@ -23,8 +23,10 @@ cdef class RunIterator(HummockIterator):
     cdef Slice start
     cdef Slice stop
     cdef readonly int64_t rows_read     # entries inside the range in the blocks entered so far
+    cdef readonly uint64_t hash_read    # their content hash
 
     cdef int enter(self) except -1 nogil            # goes to the next block that has rows inside the range
     cdef int load(self) except -1 nogil
     cdef int clip(self) except -1 nogil
+    cdef uint64_t hash_here(self) noexcept nogil    # of the rows of the block that are inside the range
     cdef int show(self) noexcept nogil

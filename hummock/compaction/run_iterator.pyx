@@ -1,4 +1,8 @@
-"""RunIterator: the entries of one run inside a range, from windows that others read ahead, without the GIL."""
+"""RunIterator: the entries of one run inside a range, from windows that others read ahead, without the GIL.
+
+What hash the rows ought to have is what their file's builder wrote down, block by block: so all that happened to them
+since is accounted for, and only blocks that a range cuts through are hashed again.
+"""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -8,6 +12,7 @@ from hummock.compaction.read_ahead cimport ReadAhead, slice_of
 from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
 from hummock.key cimport Slice
 from hummock.sstable.block cimport Block
+from hummock.sstable.block_hash cimport block_hash
 from hummock.sstable.index cimport SstableIndex
 
 cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
@@ -86,6 +91,7 @@ cdef class RunIterator(HummockIterator):
             self.load()
         self.rows_read += self.end_row - self.row
         self.source.rows += self.end_row - self.row
+        self.hash_read += self.hash_here()
         self.valid = True
         return self.show()
 
@@ -121,6 +127,12 @@ cdef class RunIterator(HummockIterator):
         if self.window.is_last and self.index == self.window.end - 1 and self.stop.data != NULL:
             self.end_row = (<Block>self.block).lower_bound(self.stop, MAX_EPOCH)
         return 0
+
+    cdef uint64_t hash_here(self) noexcept nogil:
+        cdef void* index = self.window.index
+        if self.row == 0 and self.end_row == (<Block>self.block).rows and (<SstableIndex>index).hashes != NULL:
+            return (<SstableIndex>index).hashes[self.index]
+        return block_hash(<Block>self.block, self.row, self.end_row, self.key)
 
     cdef int show(self) noexcept nogil:
         cdef Slice suffix = (<Block>self.block).suffix_at(self.row)

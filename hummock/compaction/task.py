@@ -15,12 +15,13 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, U64, natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.version import LEVELS_LIMIT
 
 FORMAT = 1
+RESULT_FORMAT = 2
 
 
 class TaskKind(StrEnum):
@@ -96,6 +97,13 @@ class CompactTask:
     def input_rows(self) -> int:
         return sum(info.rows for part in self.inputs for info in part.sstables)
 
+    @property
+    def input_hash(self) -> int | None:
+        """The content hash of all rows; None where a file has none."""
+        hashes = [info.seen_hash for part in self.inputs for info in part.sstables]
+        known = [one for one in hashes if one is not None]
+        return sum(known) % U64 if len(known) == len(hashes) else None
+
     def ranges(self) -> tuple[RangeSpec, ...]:
         """One spec for each range between two cuts; together they cover all keys."""
         bounds = (b"", *self.cuts, None)
@@ -169,28 +177,46 @@ class RangeSpec:
 class RangeResult:
     """What one attempt at one range made: files ascending and disjoint, and where its input rows went.
 
-    Over all ranges of a task `rows_read` is the task's `input_rows`, and of each range
-    `rows_read == rows_dropped + rows of sstables`: a report is refused otherwise.
+    Of each range `rows_read == rows_dropped + rows of sstables`, and over all ranges of a task `rows_read` is the
+    task's `input_rows`; content hashes add up likewise. A report is refused otherwise.
     """
 
     place: int
     sstables: tuple[SstableInfo, ...]
     rows_read: int
     rows_dropped: int
+    hash_read: int                      # content hashes of these rows
+    hash_dropped: int
     bytes_read: int                     # from the object store
     cpu_seconds: float = 0.0
 
+    def unaccounted(self) -> str:
+        """What became of rows that were read and are neither in a file nor dropped; empty where there are none."""
+        kept, kept_hash = sum(info.rows for info in self.sstables), 0
+        for info in self.sstables:
+            if info.content_hash is None:
+                return f"made {info.name} without a content hash"
+            kept_hash += info.content_hash
+        if self.rows_dropped < 0 or self.rows_read != self.rows_dropped + kept:
+            return f"read {self.rows_read} rows, kept {kept} and dropped {self.rows_dropped}"
+        if self.hash_read != (self.hash_dropped + kept_hash) % U64:
+            return (f"read {self.rows_read} rows of content hash {self.hash_read:016x}, kept {kept_hash % U64:016x} "
+                    f"and dropped {self.hash_dropped:016x}")
+        return ""
+
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "place": self.place, "sstables": [info.to_json() for info in self.sstables],
-                "rows_read": self.rows_read, "rows_dropped": self.rows_dropped, "bytes_read": self.bytes_read,
-                "cpu_seconds": self.cpu_seconds}
+        return {"format": RESULT_FORMAT, "place": self.place, "sstables": [info.to_json() for info in self.sstables],
+                "rows_read": self.rows_read, "rows_dropped": self.rows_dropped, "hash_read": self.hash_read,
+                "hash_dropped": self.hash_dropped, "bytes_read": self.bytes_read, "cpu_seconds": self.cpu_seconds}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> RangeResult:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
+            if record["format"] != RESULT_FORMAT:
+                raise ValueError(f"format {record['format']} is not {RESULT_FORMAT}")
             return cls(natural(record["place"]), tuple(map(SstableInfo.from_json, record["sstables"])),
-                       natural(record["rows_read"]), natural(record["rows_dropped"]), natural(record["bytes_read"]),
-                       float(record["cpu_seconds"]))
+                       natural(record["rows_read"]), natural(record["rows_dropped"]), natural(record["hash_read"]),
+                       natural(record["hash_dropped"]), natural(record["bytes_read"]), float(record["cpu_seconds"]))
         except MALFORMED as error:
             raise InvalidTask("result of a compact task", str(error)) from error

@@ -11,6 +11,7 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.errors import TaskRefused
 from hummock.object_store.base import is_sstable_name, name_prefix
+from hummock.record import U64
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 
@@ -22,13 +23,14 @@ def check_results(task: CompactTask, prefixes: frozenset[str],
     if [result.place for result in ordered] != list(range(len(ordered))) or not ordered:
         raise TaskRefused(task.id, f"its ranges are {[result.place for result in ordered]}")
     for result in ordered:
-        kept = sum(info.rows for info in result.sstables)
-        if result.rows_dropped < 0 or result.rows_read != result.rows_dropped + kept:
-            raise TaskRefused(task.id, f"range {result.place} read {result.rows_read} rows, kept {kept} "
-                                       f"and dropped {result.rows_dropped}")
+        if why := result.unaccounted():
+            raise TaskRefused(task.id, f"range {result.place} {why}")
     read = sum(result.rows_read for result in ordered)
     if read != task.input_rows:
         raise TaskRefused(task.id, f"{read} rows were read of {task.input_rows}")
+    content, held = sum(result.hash_read for result in ordered) % U64, task.input_hash
+    if held is not None and content != held:
+        raise TaskRefused(task.id, f"rows of content hash {content:016x} were read where the inputs hold {held:016x}")
     outputs = tuple(info for result in ordered for info in result.sstables)
     _check_outputs(task, prefixes, outputs)
     return outputs

@@ -44,6 +44,9 @@ cdef class SstableBuilder:
     cdef ByteBuffer hashes              # uint64 of each distinct user key and filtered prefix
     cdef ByteBuffer smallest            # the first user key
     cdef readonly Py_ssize_t rows
+    cdef uint64_t content_hash          # of the blocks that are packed
+    cdef uint64_t open_hash             # of the open one
+    cdef ByteBuffer block_hashes        # uint64 of each packed block
     cdef Py_ssize_t stale_rows
     cdef Py_ssize_t tombstones
     cdef uint64_t uncompressed_bytes
@@ -56,6 +59,7 @@ cdef class SstableBuilder:
     cdef void* prefix                   # KeyPrefix of that table: what of its keys is filtered too; NULL: nothing
     cdef uint64_t last_prefix_hash
 
+    cdef uint64_t key_hash              # hash64 of the newest user key
     cdef uint64_t last_high             # head_of the newest user key
     cdef uint64_t last_low              # and of what follows its first 8 bytes
 

@@ -16,6 +16,7 @@ from libc.string cimport memcpy
 from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_take
 from hummock.checksum cimport crc32c, hash64
 from hummock.codec cimport CODEC_NONE, compress, compress_bound
+from hummock.content_hash cimport epoch_weight, row_digest
 from hummock.iterator.base cimport Entry, low_of
 from hummock.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.block_builder cimport BlockBuilder
@@ -74,6 +75,7 @@ cdef class SstableBuilder:
             self.piece_bytes = max(data_bytes - 2 * options.block_bytes, PAGE_BYTES)
         self.block, self.index = BlockBuilder(), IndexBuilder()
         self.data, self.hashes, self.smallest = ByteBuffer(), ByteBuffer(), ByteBuffer()
+        self.block_hashes = ByteBuffer()
         self.min_epoch = <uint64_t>0xFFFFFFFFFFFFFFFF
 
     def __dealloc__(self):
@@ -108,6 +110,7 @@ cdef class SstableBuilder:
         else:
             self.start_key(entry.user_key)
             self.last_high, self.last_low = entry.high, entry.low
+        self.open_hash += row_digest(self.key_hash, entry.value.data, entry.value.size) * epoch_weight(epoch)
         self.rows += 1
         self.tombstones += entry.value.data == NULL
         self.min_epoch = epoch if epoch < self.min_epoch else self.min_epoch
@@ -154,6 +157,7 @@ cdef class SstableBuilder:
         """Collects the hashes of a user key that was not seen before."""
         cdef uint64_t hash = hash64(user_key.data, user_key.size)
         cdef Py_ssize_t prefix_bytes
+        self.key_hash = hash
         if self.hashes.size + 16 > self.hashes.capacity:
             self.hashes.reserve(16)
         memcpy(self.hashes.data + self.hashes.size, &hash, 8)
@@ -197,6 +201,9 @@ cdef class SstableBuilder:
         self.index.add(
             first, first_epoch, self.block.max_epoch, <uint32_t>written, <uint32_t>payload.size,
             crc32c(target, written), <uint32_t>self.block.rows, <uint8_t>codec)
+        self.block_hashes.append(<uint8_t*>&self.open_hash, 8)
+        self.content_hash += self.open_hash
+        self.open_hash = 0
         self.data.size += written
         self.uncompressed_bytes += <uint64_t>payload.size
         self.block.clear()
@@ -275,13 +282,13 @@ cdef class SstableBuilder:
             rows=self.rows, data_bytes=self.left_bytes + self.data.size, uncompressed_bytes=self.uncompressed_bytes,
             table_ids=tuple(tables), min_epoch=self.min_epoch, max_epoch=self.max_epoch,
             stale_rows=self.stale_rows, tombstones=self.tombstones, filter_policy=self.policy.name,
-            codec=CODEC_NAMES[self.codec],
+            codec=CODEC_NAMES[self.codec], content_hash=self.content_hash,
             prefixes=tuple([(table, self.prefix_rules[table]) for table in tables
                             if self.prefix_rules.get(table) is not None]))
         index = self.index.encode()
         filter = self.policy.build(np.frombuffer(self.hashes, np.uint64))
         samples = split_samples(SstableIndex.decode(index, self.name, info.data_bytes, info.rows))
-        meta = encode_meta(info, index, filter, samples)
+        meta = encode_meta(info, index, filter, self.block_hashes.to_bytes(), samples)
         info = replace(info, meta_bytes=len(meta), meta_digest=digest_of(meta))
         return SstableOutput(self.name, self.data, meta, info)
 

@@ -41,6 +41,8 @@ def describe_info(info: SstableInfo) -> Iterator[str]:
     yield f"name           {info.name}  (format {info.format_version})"
     yield f"keys           {shown_key(info.smallest)}  ..  {shown_key(info.largest)}"
     yield f"entries        {info.rows:,}: {info.stale_rows:,} stale, {info.tombstones:,} deletes"
+    if info.content_hash is not None:
+        yield f"content hash   {info.content_hash:016x}"
     yield f"tables         {', '.join(map(str, info.table_ids))}"
     yield f"epochs         {shown_epoch(info.oldest_epoch)}  ..  {shown_epoch(info.newest_epoch)}"
     yield f".data          {info.data_bytes:,} bytes, {info.codec}, {ratio:.2f} to 1"

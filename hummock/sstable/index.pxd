@@ -45,6 +45,8 @@ cdef class SstableIndex:
     cdef const uint32_t* checksums          # crc32c of the stored bytes
     cdef const uint32_t* rows
     cdef const uint8_t* codecs
+    cdef const uint64_t* hashes             # content hash of each block, as it is read; NULL: not at hand
+    cdef ByteBuffer hashes_held
     cdef uint8_t* memory                    # of a slab
     cdef Py_ssize_t memory_bytes
 

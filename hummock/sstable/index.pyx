@@ -18,6 +18,7 @@ from libc.string cimport memcmp, memcpy
 from hummock.byte_buffer cimport ByteBuffer
 from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
+from hummock.content_hash cimport hash_under
 from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
@@ -134,6 +135,23 @@ cdef class SstableIndex:
             self.even.blocks_per_head = (
                 <double>(self.blocks - 1) / <double>(self.heads[self.blocks - 1] - self.heads[0]))
 
+    def take_hashes(self, const uint8_t[::1] data, uint64_t content_hash, str object_name) -> None:
+        """Has the content hash of each block at hand. Corruption unless they are as many, and add up to the file's.
+
+        REQUIRES that nobody else holds the index, and that it stands under its own epochs.
+        """
+        cdef Py_ssize_t block
+        cdef uint64_t total = 0
+        if data.shape[0] != 8 * self.blocks:
+            raise Corruption(object_name, "content hashes", f"{self.blocks} of them", f"{data.shape[0]} bytes")
+        self.hashes_held = ByteBuffer(8 * self.blocks)
+        self.hashes_held.append(&data[0], data.shape[0])
+        self.hashes = <const uint64_t*>self.hashes_held.data
+        for block in range(self.blocks):
+            total += self.hashes[block]
+        if total != content_hash:
+            raise Corruption(object_name, "sum of the content hashes", content_hash, total)
+
     def stand_under(self, uint64_t epoch, str object_name) -> None:
         """Lets `epoch` stand for the epoch of every entry. Corruption unless each block begins with another key.
 
@@ -143,6 +161,8 @@ cdef class SstableIndex:
         for block in range(1, self.blocks):
             if compare_bytes(self.first_key(block - 1), self.first_key(block)) >= 0:
                 raise Corruption(object_name, "block index", "one version of a key under one epoch", block)
+        for block in range(self.blocks if self.hashes != NULL else 0):
+            (<uint64_t*>self.hashes)[block] = hash_under(self.hashes[block], self.max_epochs[block], epoch)
         for block in range(self.blocks):
             (<uint64_t*>self.first_epochs)[block] = (<uint64_t*>self.max_epochs)[block] = epoch
         self.global_epoch = epoch

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from hummock.content_hash import under_epoch
 from hummock.record import U32, natural, word
 from hummock.table_rules import PrefixRule
 
@@ -42,6 +43,7 @@ class SstableInfo:
     meta_bytes: int = 0             # length of `.meta`; 0 inside the `.meta` itself
     meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
     prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # by table id, the rules whose prefixes are in the filter
+    content_hash: int | None = None     # of the entries as they stand in the file; None: written before there was one
 
     @property
     def oldest_epoch(self) -> int:
@@ -53,12 +55,22 @@ class SstableInfo:
         """The greatest epoch that an entry has for a reader."""
         return self.global_epoch or self.max_epoch
 
+    @property
+    def seen_hash(self) -> int | None:
+        """The content hash of the entries as a reader sees them. REQUIRES one epoch of all that have another there."""
+        if self.content_hash is None or not self.global_epoch:
+            return self.content_hash
+        return under_epoch(self.content_hash, self.min_epoch, self.global_epoch)
+
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values: bytes become hex, tuples lists; no prefixes, no such field."""
+        """The record as JSON values: bytes become hex, tuples lists; no prefixes or no hash, no such field."""
         record = asdict(self)
         record["smallest"], record["largest"] = self.smallest.hex(), self.largest.hex()
         record["table_ids"] = list(self.table_ids)
         del record["prefixes"]
+        del record["content_hash"]
+        if self.content_hash is not None:
+            record["content_hash"] = f"{self.content_hash:016x}"
         if self.prefixes:
             record["prefixes"] = [[table_id, rule.to_json()] for table_id, rule in self.prefixes]
         return record
@@ -72,9 +84,19 @@ class SstableInfo:
         known["table_ids"] = tuple(natural(table_id, U32) for table_id in record["table_ids"])
         known["prefixes"] = tuple((natural(table_id, U32), PrefixRule.from_json(rule))
                                   for table_id, rule in record.get("prefixes", ()))
+        if "content_hash" in record:
+            known["content_hash"] = _number_of(record["content_hash"])
         for name, value in known.items():
             if name in INTEGERS:
                 natural(value)
             if name in TEXTS:
                 word(value)
         return cls(**known)
+
+
+def _number_of(digits: str) -> int:
+    """A number of 64 bits from 16 hex digits."""
+    data = bytes.fromhex(digits)
+    if len(data) != 8:
+        raise ValueError(f"{digits[:80]!r} is no number of 16 hex digits")
+    return int.from_bytes(data, "big")

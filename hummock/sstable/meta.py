@@ -35,7 +35,7 @@ SAMPLE = struct.Struct("<QI")
 HEADER_MAGIC, TRAILER_MAGIC = b"HUMMOCKM", b"HUMMOCKE"
 
 REQUIRED = 1
-INFO, INDEX, FILTER, SAMPLES = 1, 2, 3, 4       # tags; 5 is reserved for entry offsets, 6 for entry heads
+INFO, INDEX, FILTER, SAMPLES, HASHES = 1, 2, 3, 4, 7    # tags; 5 is reserved for entry offsets, 6 for entry heads
 MOST_SECTIONS = 1_000
 MOST_SAMPLES = 64
 SAMPLE_KEY_BYTES = 64                           # a split key is cut to this; any bytes part user keys
@@ -74,8 +74,8 @@ class SstableMeta:
 
 
 def decode_index(data: bytes | memoryview, info: SstableInfo, object_name: str) -> SstableIndex:
-    """The index in a `.meta`, which is checked whole as by `SstableMeta.decode`, for who asks no filter."""
-    return _decode(data, info, object_name)[1]
+    """The index in a `.meta`, checked whole as by `SstableMeta.decode`, for who asks no filter but what blocks hold."""
+    return _decode(data, info, object_name, with_hashes=True)[1]
 
 
 def digest_of(data: bytes | memoryview) -> str:
@@ -83,12 +83,13 @@ def digest_of(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def encode_meta(info: SstableInfo, index: bytes, filter: bytes, samples: Sequence[SplitSample]) -> bytes:
-    """The bytes of `.meta`. `info` is as yet without `meta_bytes` and `meta_digest`."""
+def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, samples: Sequence[SplitSample]) -> bytes:
+    """The bytes of `.meta`. `info` is as yet without `meta_bytes` and `meta_digest`; `hashes`: u64 of each block."""
     sections = [
         (INFO, REQUIRED, json.dumps(info.to_json(), sort_keys=True, separators=(",", ":")).encode()),
         (INDEX, REQUIRED, index),
         *([(FILTER, 0, filter)] if filter else []),
+        *([(HASHES, 0, hashes)] if hashes else []),
         (SAMPLES, 0, encode_samples(samples)),
     ]
     parts = [HEADER.pack(HEADER_MAGIC, FORMAT_VERSION, len(sections))]
@@ -120,7 +121,7 @@ def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memor
     sections, at = {}, HEADER.size
     for _ in range(count):
         tag, flags, payload, at = read_section(data, at, len(data) - TRAILER.size, object_name)
-        if tag in sections or (flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES)):
+        if tag in sections or (flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES, HASHES)):
             raise Corruption(object_name, "sections", "known required sections, each once", tag)
         sections[tag] = payload
     if at != len(data) - TRAILER.size:
@@ -178,7 +179,7 @@ def samples_in_tail(tail: bytes, meta_bytes: int, object_name: str) -> list[Spli
 
 
 def _decode(
-    data: bytes | memoryview, info: SstableInfo | None, object_name: str
+    data: bytes | memoryview, info: SstableInfo | None, object_name: str, *, with_hashes: bool = False
 ) -> tuple[SstableInfo, SstableIndex, dict[int, memoryview]]:
     """The record, the index and the payloads of all sections."""
     if info is not None:
@@ -193,6 +194,8 @@ def _decode(
     else:
         info = replace(own, meta_bytes=len(data), meta_digest=digest_of(data))
     index = SstableIndex.decode(sections[INDEX], object_name, info.data_bytes, info.rows)
+    if with_hashes and info.content_hash is not None and HASHES in sections:
+        index.take_hashes(sections[HASHES], info.content_hash, object_name)
     if info.global_epoch:
         index.stand_under(info.global_epoch, object_name)
     return info, index, sections

@@ -34,6 +34,7 @@ BASE_MODULES = [
     "write_batch",
     "codec",
     "checksum",
+    "content_hash",
     "lz4_partial",
 ]
 STORE_MODULES = [

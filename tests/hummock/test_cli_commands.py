@@ -167,7 +167,8 @@ def test_rows_out_of_order_are_found_though_every_checksum_holds(url):
     truth.close()
     meta = objects.get(sstable_meta_path(info.name))
     assert not any(found.damages for found in verify_sstable(info, objects))
-    for wrong in (replace(info, rows=info.rows + 1), replace(info, smallest=b"\0"), replace(info, meta_bytes=7)):
+    for wrong in (replace(info, rows=info.rows + 1), replace(info, smallest=b"\0"), replace(info, meta_bytes=7),
+                  replace(info, content_hash=info.content_hash ^ 1)):
         assert any(found.damages for found in verify_sstable(wrong, objects)), (wrong, len(meta))
 
 

@@ -11,7 +11,8 @@ from hummock.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 
 
 def info(number):
-    return SstableInfo(f"{number:032x}", b"a%d" % number, b"b%d" % number, 10 + number, 100, 200, (1,), 1, 2, id=number)
+    return SstableInfo(f"{number:032x}", b"a%d" % number, b"b%d" % number, 10 + number, 100, 200, (1,), 1, 2, id=number,
+                       content_hash=number << 60)
 
 
 RULES = TableRules(PrefixRule(columns=(KeyColumn(1, 8), KeyColumn(254, 0, True))), 60_000,
@@ -36,7 +37,7 @@ class TestRecords:
         assert tuple(RangeSpec.from_json(through_json(spec.to_json())) for spec in ranges) == ranges
 
     def test_a_result_survives_json(self):
-        result = RangeResult(1, (info(8),), 30, 12, 4_000, 0.25)
+        result = RangeResult(1, (info(8),), 30, 12, 2**64 - 1, 5, 4_000, 0.25)
         assert RangeResult.from_json(through_json(result.to_json())) == result
 
     def test_sums_are_over_all_inputs(self):

@@ -67,7 +67,8 @@ class TestOneTask:
 
     def test_a_task_whose_rows_all_go_leaves_nothing(self, filled):
         task, token = filled.get_compact_task("c")
-        version = filled.report_compact_task(task.id, token, [RangeResult(0, (), task.input_rows, task.input_rows, 9)])
+        gone = RangeResult(0, (), task.input_rows, task.input_rows, task.input_hash, task.input_hash, 9)
+        version = filled.report_compact_task(task.id, token, [gone])
         assert names_of(version) == []
 
     def test_files_of_a_running_task_are_in_no_other(self, filled):
@@ -146,6 +147,14 @@ class TestReports:
         (lambda result: replace(result, rows_read=39, rows_dropped=-1), "rows"),
         (lambda result: replace(result, rows_read=41, rows_dropped=1), "rows were read"),
         (lambda result: replace(result, rows_dropped=1), "dropped"),
+        (lambda result: replace(result, hash_dropped=result.hash_dropped ^ 1), "content hash"),
+        (lambda result: replace(result, hash_read=result.hash_read ^ 1), "content hash"),
+        (lambda result: replace(result, hash_read=result.hash_read ^ 1 << 63,
+                                hash_dropped=result.hash_dropped ^ 1 << 63), "where the inputs hold"),
+        (lambda result: replace(result, sstables=(replace(result.sstables[0], content_hash=0), result.sstables[1])),
+         "content hash"),
+        (lambda result: replace(result, sstables=(replace(result.sstables[0], content_hash=None), result.sstables[1])),
+         "without a content hash"),
         (lambda result: replace(result, place=1), "ranges"),
         (lambda result: replace(result, sstables=result.sstables[::-1]), "ascend"),
         (lambda result: replace(result, sstables=(replace(result.sstables[0], name="0" * 32), result.sstables[1])),

@@ -6,6 +6,8 @@ import pytest
 
 from hummock.errors import Corruption
 from hummock.sstable.dump import describe
+from tests.hummock.oracle_hash import content_hash
+from tests.hummock.test_builder import build
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -20,6 +22,13 @@ def test_the_description_shows_record_blocks_and_entries():
         "1/0/30303033 @ 1  =>  0 bytes",
         "1/0/30303132 @ 4  =>  19 bytes c2606c0ed94fa28b338c32894339da53732170",
         "3 blocks and 299 entries are as written"]
+
+
+def test_the_content_hash_is_shown_where_there_is_one():
+    output = build([(b"a", 1, b"v")])
+    (shown,) = (line for line in describe(output.meta, "m") if line.startswith("content hash"))
+    assert shown.split()[-1] == f"{content_hash([(b'a', 1, b'v')]):016x}"
+    assert not [line for line in describe((GOLDEN / "lz4.meta").read_bytes(), "m") if "content hash" in line]
 
 
 def test_a_damaged_block_is_named():

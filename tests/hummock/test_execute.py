@@ -19,8 +19,10 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.record import U64
 from hummock.sstable.split_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
+from tests.hummock.oracle_hash import content_hash
 from tests.hummock.test_retention import kept_by_the_rule
 from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, run_ranges, task_of
 
@@ -61,8 +63,11 @@ def test_random_runs_become_what_the_rule_keeps(seed):
     found = [entry for result in results for info in result.sstables for entry in entries_in(store, info)]
     assert found == kept_by_the_rule(merged, watermark >> 16, drop_tombstones)
     assert sum(result.rows_read for result in results) == task.input_rows == len(merged)
+    assert sum(result.hash_read for result in results) % U64 == task.input_hash == content_hash(merged)
     for result in results:
-        assert result.rows_read == result.rows_dropped + sum(info.rows for info in result.sstables)
+        assert not result.unaccounted()
+    dropped = [entry for entry in merged if entry not in found]
+    assert sum(result.hash_dropped for result in results) % U64 == content_hash(dropped)
     files = [info for result in results for info in result.sstables]
     assert all(left.largest < right.smallest for left, right in pairwise(files))
 
@@ -77,7 +82,7 @@ def test_a_range_holds_the_keys_from_its_start_to_before_its_end():
         result = execute_range(RangeSpec(task, 0, start, end), store, names("c"), memory_bytes=MEMORY)
         found = [entry for info in result.sstables for entry in entries_in(store, info)]
         assert found == [entry for entry in run if start <= entry[0] and (end is None or entry[0] < end)]
-        assert result.rows_read == len(found)
+        assert (result.rows_read, result.hash_read) == (len(found), content_hash(found))
         for info in result.sstables:
             store.delete([sstable_data_path(info.name), sstable_meta_path(info.name)])
 

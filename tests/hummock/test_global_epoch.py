@@ -19,11 +19,15 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
+from hummock.record import U64
 from hummock.sstable.builder import SstableBuilder
+from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.meta import SstableMeta
+from hummock.sstable.store import SstableStore
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.hummock.oracle_hash import content_hash
 from tests.suites.compaction_files import run_ranges
 
 EVERYTHING = KeyRange(b"", None)
@@ -102,6 +106,10 @@ def test_a_compaction_writes_the_epoch_that_stands_for_them(seed):
     names = count(1)
     (result,) = run_ranges(task, loaded.objects, lambda: f"{next(names):032x}", threads=1, memory_bytes=8 << 20)
     (info,) = result.sstables
+    assert result.hash_read == task.input_hash
+    parts = run_ranges(replace(task, cuts=(b"05", b"101")), loaded.objects, lambda: f"{next(names):032x}", threads=1,
+                       memory_bytes=8 << 20)
+    assert sum(part.hash_read for part in parts) % U64 == task.input_hash
     assert (info.min_epoch, info.max_epoch, info.global_epoch) == (E1, E3, 0)
 
 
@@ -110,6 +118,16 @@ def test_what_a_version_says_of_it_is_its_epoch():
     assert (info.min_epoch, info.max_epoch) == (BUILT, BUILT)
     assert info.oldest_epoch == info.newest_epoch == E2 | SPILL_MASK
     assert replace(info, global_epoch=0).newest_epoch == BUILT
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_its_content_hash_is_that_of_a_scan_under_the_epoch_of_the_commit(seed):
+    loaded = Loaded(seed)
+    (info,) = (info for info in loaded.manager.version.sstables if info.global_epoch)
+    seen = list(ConcatIterator(SstableStore(loaded.objects, loaded.options), [info]).entries())
+    assert [(key, value) for key, _, value in seen] == sorted(loaded.layers[1].items())
+    assert info.seen_hash == content_hash(seen) != info.content_hash
+    assert info.content_hash == content_hash([(key, BUILT, value) for key, _, value in seen])
 
 
 def test_two_versions_of_a_key_cannot_stand_under_one_epoch():

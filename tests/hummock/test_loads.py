@@ -286,6 +286,7 @@ class TestRefusals:
         first, second, *_ = place.built(rows_between(0, 300, b"v")).sstables
         for infos, match in (((second, first), "order"), ((first, first), "order"),
                              ((replace(first, stale_rows=1),), "several versions"),
+                             ((replace(first, max_epoch=first.min_epoch + 1),), "several epochs"),
                              ((replace(first, global_epoch=epoch_of(1)),), "epoch"),
                              ((replace(first, id=7),), "number")):
             with pytest.raises(LoadRefused, match=match):

@@ -129,7 +129,7 @@ def test_a_record_that_is_no_record_is_refused():
                 return record
 
         with pytest.raises(Corruption, match="info"):
-            SstableMeta.decode(encode_meta(Forged(), index, b"", []), None, "m")
+            SstableMeta.decode(encode_meta(Forged(), index, b"", b"", []), None, "m")
 
 
 def test_a_meta_knows_its_digest_and_its_size_in_memory():

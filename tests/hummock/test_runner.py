@@ -20,6 +20,7 @@ from hummock.key import user_key
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.record import U64
 from tests.suites.compaction_files import entries_in, names, put_run, task_of
 
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"
@@ -61,7 +62,7 @@ def runner(request, place):
 
 def content(store, results):
     """All that results say but names and times, and the very bytes of the files' data."""
-    return [(result.place, result.rows_read, result.rows_dropped,
+    return [(result.place, result.rows_read, result.rows_dropped, result.hash_read, result.hash_dropped,
              [(replace(info, name="", meta_digest="", meta_bytes=0), store.get(sstable_data_path(info.name)))
               for info in result.sstables]) for result in results]
 
@@ -73,6 +74,7 @@ def test_every_runner_makes_the_same_files_but_for_their_names(runner, place):
     got = runner.run(specs, PREFIX)
     assert content(store, got) == content(store, expected)
     assert sum(result.rows_read for result in got) == task.input_rows
+    assert sum(result.hash_read for result in got) % U64 == task.input_hash
     made = [info.name for result in got for info in result.sstables]
     assert len(made) > 7 and {name_prefix(name) for name in made} == {PREFIX}
     rows = [entries_in(store, info) for result in got for info in result.sstables]

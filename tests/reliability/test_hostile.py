@@ -91,7 +91,7 @@ def given():
 def test_specs_and_results_of_any_shape_are_invalid_tasks_or_end_typed(given):
     lab, task, _ = given
     (spec,) = task.ranges()[:1]
-    result = RangeResult(0, (), 1, 1, 1)
+    result = RangeResult(0, (), 1, 1, 9, 9, 1)
     valid = 0
     for seed in range(3_000):
         rng = random.Random(seed)

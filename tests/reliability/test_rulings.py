@@ -388,7 +388,7 @@ def test_s18_a_loaded_file_stands_under_the_epoch_of_its_commit_everywhere(lab):
     name = lab.store._registry.mint()
     lab.objects.put(sstable_data_path(name), bytes(output.data))
     record = replace(output.info, name=name, meta_bytes=0, meta_digest="")
-    meta = encode_meta(record, *(bytes(read_sections(output.meta, "m")[tag]) for tag in (2, 3)), [])
+    meta = encode_meta(record, *(bytes(read_sections(output.meta, "m")[tag]) for tag in (2, 3, 7)), [])
     lab.objects.put(sstable_meta_path(name), meta)
     info = replace(record, meta_bytes=len(meta), meta_digest=digest_of(meta))
     lab.manager.commit_epoch(lab.store.session, at(3), (), loads=[LoadedFiles("load", (info,))])

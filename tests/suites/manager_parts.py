@@ -36,7 +36,8 @@ class Files:
     def make(self, number, first=b"a", last=b"z", **fields):
         known = {"name": self._rng.randbytes(16).hex(), "smallest": first, "largest": last, "rows": 10,
                  "data_bytes": 1000, "uncompressed_bytes": 2000, "table_ids": (1,),
-                 "min_epoch": epoch_of(number), "max_epoch": epoch_of(number), "meta_bytes": 100}
+                 "min_epoch": epoch_of(number), "max_epoch": epoch_of(number), "meta_bytes": 100,
+                 "content_hash": self._rng.getrandbits(64)}
         return SstableInfo(**{**known, **fields})
 
 
@@ -57,9 +58,12 @@ def results_of(task, token, *, dropped=0, files=1, rng=None):
     outputs = tuple(
         SstableInfo(token[:16] + rng.randbytes(8).hex(), bounds[2 * place], bounds[2 * place + 1], rows,
                     max(1, task.input_bytes * rows // task.input_rows), 2000, inputs[0].table_ids,
-                    min(info.min_epoch for info in inputs), max(info.max_epoch for info in inputs), meta_bytes=100)
+                    min(info.min_epoch for info in inputs), max(info.max_epoch for info in inputs), meta_bytes=100,
+                    content_hash=rng.getrandbits(64))
         for place, rows in enumerate(shares) if rows)
-    return [RangeResult(0, outputs, task.input_rows, dropped, task.input_bytes)]
+    held = task.input_hash or 0
+    gone = (held - sum(info.content_hash for info in outputs)) % 2**64
+    return [RangeResult(0, outputs, task.input_rows, dropped, held, gone, task.input_bytes)]
 
 
 def names_of(version):
