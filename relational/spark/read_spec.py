@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,10 +20,13 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.key import KeyRange
+from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
 from hummock.record import MALFORMED, natural
 from hummock.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
+from hummock.sstable.info import SstableInfo
+from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
@@ -33,6 +37,7 @@ from relational.types import Schema
 
 FORMAT = 1
 OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=32_768)
+KEPT_READERS = 1_024
 OP_NAMES = pa.array([str(op) for op in Op])
 
 
@@ -123,7 +128,21 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
+class KeptFiles(SstableStore):
+    """Keeps the readers that were asked for last, and with them what is cached of their files: the tasks of one read,
+    which follow each other in a worker, have mostly the same files."""
+
+    def __init__(self, objects: ObjectStore, options: StorageOptions) -> None:
+        super().__init__(objects, options)
+        self._kept: deque[SstableReader] = deque(maxlen=KEPT_READERS)
+
+    def reader(self, info: SstableInfo) -> SstableReader:
+        found = super().reader(info)
+        self._kept.append(found)
+        return found
+
+
 @cache
-def files_of(url: str) -> SstableStore:
-    """The files at `url`, and what is cached of them, kept as long as the worker process lives."""
-    return SstableStore(task_store(url), OPTIONS)
+def files_of(url: str) -> KeptFiles:
+    """The files at `url`, kept as long as the worker process lives."""
+    return KeptFiles(task_store(url), OPTIONS)

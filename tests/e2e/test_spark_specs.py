@@ -6,6 +6,8 @@ import gc
 import json
 import random
 import zlib
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +17,13 @@ from hummock.errors import EpochTooOld, InvalidEpoch, InvalidOption, InvalidTask
 from hummock.key import KeyRange
 from hummock.meta import open_meta_store
 from hummock.meta.records import LEASES
+from hummock.object_store import open_object_store
+from hummock.object_store.base import sstable_meta_path
 from hummock.options import CompactionOptions, VacuumOptions
 from relational.errors import CatalogError, NotFound
 from relational.spark.key_filters import OPERATORS, Condition, key_filter
 from relational.spark.pinned_table import PinnedTable
-from relational.spark.read_spec import ReadSpec, read_batches
+from relational.spark.read_spec import OPTIONS, KeptFiles, ReadSpec, read_batches, read_chunks
 from relational.spark.scan import plan, specs_of
 from tests.suites.shop_store import COLUMNS, Shop
 
@@ -64,6 +68,20 @@ def test_a_part_names_only_files_that_its_ranges_touch(shop, monkeypatch):
             assert named == {info.name for run in table.version.runs for each in part
                              for info in run.overlapping(each.start, each.end)}
         assert sorted(read(table)) == sorted(shop.rows.values())
+
+
+def test_tasks_that_follow_each_other_read_what_they_share_of_files_once(shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", 5_000)
+    with closing(open_object_store(shop.url)) as objects, PinnedTable(shop.url, "items") as table:
+        files, asked = KeptFiles(objects, OPTIONS), []
+        get = objects.get
+        monkeypatch.setattr(objects, "get", lambda path, part=None: asked.append(path) or get(path, part))
+        parts = plan(table, [table.key_range], 4)
+        for told in specs_of(table, (0,), parts, table.epoch, None):
+            assert sum(rows.visible_rows for rows in read_chunks(ReadSpec.from_bytes(told), files)) > 0
+            gc.collect()
+        metas = [path for path in asked if path == sstable_meta_path(Path(path).stem)]
+        assert len(parts) > 3 and len(metas) == len(set(metas)) > 0
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 20, 3_000])
