@@ -21,7 +21,7 @@ cdef inline Py_ssize_t plain_row(CachePlace* place, Py_ssize_t guess, Slice key,
     if not may_be_plain(place, key, newest):
         return ELSEWHERE
     head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(place.heads, place.rows, head, guess)
+    row = near_row(place, head, guess)
     return row if row == place.rows else plain_match(place, row, head, key)
 
 
@@ -32,13 +32,20 @@ cdef inline Py_ssize_t inner_row(CachePlace* place, Py_ssize_t guess, Slice key,
     if not may_be_plain(place, key, newest):
         return ELSEWHERE
     head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(place.heads, place.rows, head, guess)
+    row = near_row(place, head, guess)
     return plain_match(place, row, head, key) if 0 < row < place.rows else ELSEWHERE
 
 
 cdef inline bint may_be_plain(CachePlace* place, Slice key, uint64_t newest) noexcept nogil:
     return place.is_plain and key.size == place.prefix_size + <Py_ssize_t>place.each_suffix and (
         place.epoch <= newest and same_bytes(key.data, place.prefix, place.prefix_size))
+
+
+cdef inline Py_ssize_t near_row(CachePlace* place, uint64_t head, Py_ssize_t guess) noexcept nogil:
+    """`row_near`; where a head is all of a key the row before may stay far away."""
+    if place.each_suffix <= 8 and place.heads[guess] == head:
+        return guess
+    return row_near(place.heads, place.rows, head, guess)
 
 
 cdef inline Py_ssize_t plain_match(CachePlace* place, Py_ssize_t row, uint64_t head, Slice key) noexcept nogil:
