@@ -54,7 +54,7 @@ master, what, part, seed = "local-cluster[2,1,1024]", sys.argv[2], int(sys.argv[
 session = spark_session(master, settings=SPARK)
 world = BulkWorld(session, Path(sys.argv[1]), seed, master)
 run_rounds(world, what, part, with_executors=True)
-print("all is well,", world.overtaken, "attempts were overtaken", flush=True)
+print("all is well", flush=True)
 session.stop()
 """
 
@@ -63,7 +63,7 @@ session.stop()
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("what", ["load", "backfill"])
-def test_executors_are_killed_and_speculation_does_tasks_twice(tmp_path, what, part):
+def test_executors_are_killed(tmp_path, what, part):
     done = subprocess.run([sys.executable, "-c", CLUSTER, str(tmp_path), what, str(part), str(SEED + part)],
                           capture_output=True, text=True, cwd=ROOT, timeout=1_700,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -51,7 +51,7 @@ import random, sys
 from pathlib import Path
 from hummock.compaction import spark as on_spark
 from hummock.spark import spark_session
-from tests.suites.spark_chaos import EXECUTOR_FAULTS, WORK, WORKER_FAULTS
+from tests.suites.spark_chaos import WORK, WORKER_FAULTS
 from tests.suites.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
 on_spark.WORK = WORK
 on_spark.range_bytes_for = lambda total, slots: max(1, total // RANGES)
@@ -62,7 +62,7 @@ session = spark_session("local-cluster[2,1,1024]", settings={
 rng, world = random.Random(int(sys.argv[3])), SparkWorld(session, Path(sys.argv[1]), int(sys.argv[3]))
 for number in range(int(sys.argv[2])):
     faults = {place: rng.choice(WORKER_FAULTS) for place in range(RANGES) if rng.random() < 0.3}
-    faults[rng.randrange(RANGES)] = EXECUTOR_FAULTS[number % 2]
+    faults[rng.randrange(RANGES)] = "executor killed"
     driver = DRIVER_FAULTS[number % len(DRIVER_FAULTS)]
     print(number, driver, faults, flush=True)
     world.round(driver, faults)
@@ -73,7 +73,7 @@ session.stop()
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-def test_executors_are_killed_and_speculation_does_ranges_twice(tmp_path):
+def test_executors_are_killed(tmp_path):
     done = subprocess.run([sys.executable, "-c", CLUSTER, str(tmp_path), "18", str(SEED)], capture_output=True,
                           text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=1_500)
     assert "all is well" in done.stdout, done.stdout[-2_000:] + done.stderr[-4_000:]

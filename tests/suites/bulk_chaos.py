@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -21,13 +20,13 @@ from relational.spark import load_encoder, load_writer
 from relational.spark.load_spec import LoadSpec
 from stream.spark import job, tasks
 from stream.spark.spec import TaskSpec
-from tests.suites.spark_chaos import plan_of, write_plan
+from tests.suites.spark_chaos import plan_of, under_way, wait_for_another, write_plan
 
 WORKER_FAULTS = ("killed at once", "killed amid its rows", "killed between files", "killed behind its files",
                  "done twice", "store fails")
-EXECUTOR_FAULTS = ("executor killed", "executor killed behind its files", "slow", "slow behind its files")
+EXECUTOR_FAULTS = ("executor killed", "executor killed behind its files")
+SLOW_FAULTS = ("slow", "slow behind its files")     # for clusters of two hosts: until another attempt has begun
 DRIVER_FAULTS = ("driver killed", "driver killed behind its files")
-OTHER_ATTEMPT_SECONDS = 30      # that a slow task waits for the one that overtakes it
 LOAD_STAGES = ("encode", "write")
 BACKFILL_STAGES = ("scan", "arrive 1", "arrive 2")
 Batches = Iterator[pa.RecordBatch]
@@ -65,16 +64,20 @@ def install(patch: Callable[[object, str, object], None]) -> None:
 
 def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
     url = LoadSpec.from_bytes(spec).url
-    return _Task(url, "encode").run(lambda rows: _load_encoder(version, spec, rows), batches)
+    with under_way(url):
+        yield from _Task(url, "encode").run(lambda rows: _load_encoder(version, spec, rows), batches)
 
 
 def write_rows(spec: bytes, batches: Iterable[pa.RecordBatch]) -> Batches:
-    return _Task(LoadSpec.from_bytes(spec).url, "write").run(lambda rows: _load_writer(spec, rows), batches)
+    url = LoadSpec.from_bytes(spec).url
+    with under_way(url):
+        yield from _Task(url, "write").run(lambda rows: _load_writer(spec, rows), batches)
 
 
 def run_task(told: bytes) -> bytes:
     spec = TaskSpec.from_bytes(told)
-    return _Task(spec.backfill.url, BACKFILL_STAGES[spec.fragment]).answer(told)
+    with under_way(spec.backfill.url):
+        return _Task(spec.backfill.url, BACKFILL_STAGES[spec.fragment]).answer(told)
 
 
 _load_encoder, _load_writer = load_encoder.encode_rows, load_writer.write_rows
@@ -143,14 +146,9 @@ class _Task:
         elif self._fault.startswith("executor killed"):
             os.kill(_parent_of(os.getppid()), signal.SIGKILL)   # and this worker goes on for a while
         elif self._fault.startswith("slow"):
-            self._wait_for_another()
+            wait_for_another(self._place / f"{self._name} again")
         else:
             _die()
-
-    def _wait_for_another(self) -> None:
-        until = time.monotonic() + OTHER_ATTEMPT_SECONDS
-        while time.monotonic() < until and not (self._place / f"{self._name} again").exists():
-            time.sleep(0.02)
 
     def _mark(self, name: str) -> bool:
         try:

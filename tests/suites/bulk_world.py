@@ -51,6 +51,7 @@ from tests.suites.bulk_driver import (
     is_last,
     open_session,
 )
+from tests.suites.spark_chaos import wait_for_attempts
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE = CompactionOptions(sstable_bytes=SSTABLE_BYTES, block_bytes=BLOCK_BYTES)
@@ -71,7 +72,6 @@ class BulkWorld:
         self.url, self.place, self.spark, self.master = f"file://{place}/store", place, spark, master
         self.rng, self.model, self.rounds = random.Random(seed), {}, 0
         self.drivers: list[int] = []
-        self.overtaken = 0
         with self.session() as session:
             session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, n BIGINT, v VARCHAR)")
             session.sql("CREATE TABLE u (id BIGINT PRIMARY KEY)")
@@ -286,7 +286,7 @@ class BulkWorld:
     def check(self) -> None:
         """When nobody works any more: no file too many, none too few, none damaged; and the rows are those."""
         self._wait_for_processes()
-        self.overtaken += sum(mark.endswith("again") for mark in bulk_chaos.marks_of(self.url))
+        wait_for_attempts(self.spark, self.url)
         self._finish_tasks()
         while self._vacuum(LATER_MS):
             pass

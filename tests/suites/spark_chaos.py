@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hummock.compaction import assignment
 from hummock.compaction.assignment import Assignment
 from hummock.object_store import directory_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 WORK = "tests.suites.spark_chaos:carry_out"
 WORKER_FAULTS = ("killed before", "killed between files", "killed behind its journal", "done twice", "store fails")
-EXECUTOR_FAULTS = ("executor killed", "slow")
+SLOW_FAULTS = ("slow",)         # for clusters of two hosts: until another attempt has begun
+OTHER_ATTEMPT_SECONDS = 120     # that a slow task waits for it
 
 
 def plan_of(url: str) -> Path:
@@ -31,9 +38,38 @@ def write_plan(url: str, told: dict[Any, Any]) -> None:
     (place / "plan").write_text(json.dumps(told))
 
 
+@contextmanager
+def under_way(url: str) -> Iterator[None]:
+    """Of an attempt at a task; it ends with its process too."""
+    with _attempts_of(url).open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        yield
+
+
+def wait_for_attempts(spark: SparkSession, url: str) -> None:
+    """None goes on: neither one that was overtaken, nor one whose executor died."""
+    tracker = spark.sparkContext._jsc.sc().statusTracker()      # type: ignore[union-attr]
+    while any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
+        time.sleep(0.05)
+    with _attempts_of(url).open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+
+def wait_for_another(mark: Path) -> None:
+    """Until another attempt has left its mark."""
+    until = time.monotonic() + OTHER_ATTEMPT_SECONDS
+    while time.monotonic() < until and not mark.exists():
+        time.sleep(0.02)
+
+
 def carry_out(data: bytes) -> bytes:
     """As the compactor's own, or as the plan says."""
     asked = Assignment.decode(data)
+    with under_way(asked.url):
+        return _carried_out(data, asked)
+
+
+def _carried_out(data: bytes, asked: Assignment) -> bytes:
     fault = _fault_of(asked)
     if fault == "killed before":
         _die()
@@ -43,7 +79,7 @@ def carry_out(data: bytes) -> bytes:
         daemon = os.getppid()
         os.kill(int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
     if fault == "slow":
-        time.sleep(5)
+        wait_for_another(plan_of(asked.url) / f"{asked.spec.place} again")
     if fault == "killed between files":
         names, mint = [], assignment.mint_sstable_name
 
@@ -66,8 +102,13 @@ def _fault_of(asked: Assignment) -> str | None:
     try:
         (place / f"{asked.spec.place}").touch(exist_ok=False)
     except FileExistsError:
+        (place / f"{asked.spec.place} again").touch()
         return None
     return fault
+
+
+def _attempts_of(url: str) -> Path:
+    return Path(directory_of(url)).with_suffix(".attempts")
 
 
 def _die() -> str:

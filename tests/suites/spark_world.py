@@ -22,7 +22,7 @@ from hummock.options import VacuumOptions
 from hummock.write_batch import WriteBatch
 from tests.hummock.test_compactor import OPTIONS, Store
 from tests.suites.manager_parts import epoch_of, open_manager
-from tests.suites.spark_chaos import write_plan
+from tests.suites.spark_chaos import wait_for_attempts, write_plan
 
 LARGE = replace(OPTIONS, large_task_bytes=1, l0_base_bytes=1, task_lease_ms=1_000, task_stall_ms=60_000, task_tries=9)
 RANGES = 6
@@ -100,6 +100,7 @@ class SparkWorld(Store):
                 pass
 
     def check(self) -> None:
+        wait_for_attempts(self.spark, self.url)
         assert self.rows() == sorted((key, value) for key, value in self.model.items() if value is not None)
         assert not self.manager.running_tasks()
         self.manager.lift_leases()
