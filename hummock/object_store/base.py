@@ -57,7 +57,7 @@ class ObjectWriter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """The object is there and durable. Raises `ObjectExists` where another one has taken the path.
+        """The object is there, durable unless it is scratch. Raises `ObjectExists` where another has taken the path.
 
         Called again after an error it recognises an object that an earlier call made; after success it does nothing.
         """
@@ -82,7 +82,9 @@ class ObjectWriter(ABC):
 
 
 class ObjectStore(ABC):
-    """Whole immutable objects by path. Writes are atomic and durable when `put` or a writer's `close` returns."""
+    """Whole immutable objects by path. Writes are atomic, and durable unless of a scratch object, when `put` or a
+    writer's `close` returns.
+    """
 
     creates_exclusively = True          # of several creators of one path at most one wins
 
@@ -98,6 +100,12 @@ class ObjectStore(ABC):
     def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
         """A writer of the object. A taken path may be found here or only at its `close`."""
         return BufferedObjectWriter(self, path, if_absent)
+
+    def create_scratch(self, path: str) -> ObjectWriter:
+        """As `create`, but a power loss may take the object back, or a part of it: for whoever can tell, and soon
+        has no use for it. A store for which that is no cheaper keeps it as any other.
+        """
+        return self.create(path)
 
     @abstractmethod
     def get(self, path: str, byte_range: range | None = None) -> bytes:

@@ -11,10 +11,11 @@ cdef class FileWriter:
     cdef int descriptor                 # -1: not open
     cdef Py_ssize_t size                # bytes taken
     cdef Py_ssize_t appended            # of them by `append`, not yet accounted for
+    cdef bint is_durable
     cdef bint has_failed                # the file may be longer than what was taken
     cdef bint is_direct
     cdef bint may_be_direct
-    cdef bint is_synced
+    cdef bint is_synced                 # or closed, which is all that one that is not durable needs
     cdef int sync_failure               # stands: a kernel may have dropped the pages and call another try a success
     cdef bint is_published
 
@@ -27,5 +28,6 @@ cdef class FileWriter:
     cdef void sync_ahead(self) noexcept nogil
     # REQUIRES that all of it was taken: `finish` then need not wait, and says what failed here
     cdef int sync(self) noexcept nogil
+    cdef int close(self) noexcept nogil
     cdef int publish(self, const char* target, bint if_absent) noexcept nogil
     cdef void release(self) noexcept nogil

@@ -58,12 +58,13 @@ STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync
 cdef class FileWriter:
     """The file at `temporary`, made by the first write. Every step of its end is done once, however often it is tried.
 
-    Used by one thread at a time. Large pieces pass the page cache by where the file system lets them.
+    Used by one thread at a time. Large pieces pass the page cache by where the file system lets them. One that is not
+    durable is never synced and leaves all to the page cache.
     """
 
-    def __cinit__(self, bytes temporary not None):
-        self.temporary, self.path = temporary, temporary
-        self.descriptor, self.may_be_direct = -1, O_DIRECT != 0
+    def __cinit__(self, bytes temporary not None, bint is_durable):
+        self.temporary, self.path, self.is_durable = temporary, temporary, is_durable
+        self.descriptor, self.may_be_direct = -1, is_durable and O_DIRECT != 0
 
     def __dealloc__(self):
         self.release()
@@ -102,7 +103,7 @@ cdef class FileWriter:
                 step, failure = 1, self.sync()
             if failure == 0:
                 step, failure = 2, self.publish(path, if_absent)
-            if failure == 0:
+            if failure == 0 and self.is_durable:
                 step, failure = 3, sync_directory(parent)
         return None if failure == 0 else (STEPS[step], failure)
 
@@ -188,11 +189,17 @@ cdef class FileWriter:
         if failure == 0 and self.has_failed and calls.ftruncate(self.descriptor, self.size) != 0:
             failure = errno
         if failure == 0:
-            failure = self.sync_failure = sync_file(self.descriptor)
+            failure = self.sync_failure = sync_file(self.descriptor) if self.is_durable else self.close()
         if failure == 0:
             self.is_synced = True
             self.release()
         return failure
+
+    cdef int close(self) noexcept nogil:
+        """A network file system may say only here that it took nothing."""
+        cdef int closed = calls.close(self.descriptor)
+        self.descriptor = -1
+        return 0 if closed == 0 or errno == EINTR else errno
 
     cdef void sync_ahead(self) noexcept nogil:
         self.sync()

@@ -84,6 +84,10 @@ class InstrumentedObjectStore(ObjectStore):
         writer = self.call("create", path, lambda left: self._store.within(left).create(path, if_absent=if_absent))
         return _RetriedWriter(self, path, writer)
 
+    def create_scratch(self, path: str) -> ObjectWriter:
+        writer = self.call("create", path, lambda left: self._store.within(left).create_scratch(path))
+        return _RetriedWriter(self, path, writer)
+
     def get(self, path: str, byte_range: range | None = None) -> bytes:
         data = self.call("get", path, lambda left: self._store.within(left).get(path, byte_range))
         self._read.inc(len(data))

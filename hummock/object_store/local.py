@@ -4,6 +4,7 @@ A writer fills a temporary file, syncs it, publishes it under its name in one st
 `rename` where it may replace, `link` where it must not. A process killed in between leaves only a file under
 `.temporary/`, which no listing shows and a later opening removes. Large pieces pass the page cache by where the
 file system lets them: a fresh page of it costs more than the write, and most files are read much later or never.
+A scratch object is published without a sync, and stays in the page cache: removed soon, it never reaches the disk.
 """
 
 from __future__ import annotations
@@ -67,9 +68,16 @@ class LocalObjectStore(ObjectStore):
             raise ObjectStoreError(path, error.reason) from error
 
     def create(self, path: str, *, if_absent: bool = True) -> _LocalWriter:
+        return self._writer(path, if_absent, is_durable=True)
+
+    def create_scratch(self, path: str) -> _LocalWriter:
+        return self._writer(path, True, is_durable=False)
+
+    def _writer(self, path: str, if_absent: bool, *, is_durable: bool) -> _LocalWriter:
         check_path(path)
         with _typed(path):
-            return _LocalWriter(self, path, self._temporary / self._random_bytes(16).hex(), if_absent)
+            temporary = self._temporary / self._random_bytes(16).hex()
+            return _LocalWriter(self, path, temporary, if_absent, is_durable)
 
     def get(self, path: str, byte_range: range | None = None) -> bytes:
         with self._opened(path) as descriptor:
@@ -189,18 +197,20 @@ class LocalObjectStore(ObjectStore):
 
 
 class _LocalWriter(ObjectWriter):
-    """A temporary file that `close` syncs, publishes under its name and removes, each step done once.
+    """A temporary file that `close` syncs if it is to be durable, publishes under its name and removes, each step done
+    once.
 
     A file that could not be synced is lost: a kernel may have dropped the pages and call a second fsync a success.
     """
 
     file: FileWriter
 
-    def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool):
+    def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool,
+                 is_durable: bool):
         self._store, self._path, self._temporary, self._if_absent = store, path, temporary, if_absent
         self._target = store.locate(path, create=True)
         self._has_ended = False
-        self.file = FileWriter(os.fsencode(temporary))
+        self.file = FileWriter(os.fsencode(temporary), is_durable)
 
     def write(self, data: Buffer) -> None:
         if self._has_ended or self.file.was_synced:
@@ -233,7 +243,7 @@ class _LocalWriter(ObjectWriter):
         except ObjectStoreError as error:
             if step == SYNC:
                 self.abort()
-                raise UploadLost(self._path, f"could not be synced: {os.strerror(number)}") from error
+                raise UploadLost(self._path, f"its file could not be ended: {os.strerror(number)}") from error
             if step == PUBLISH and number == errno.EEXIST:
                 self._recognise(error)
                 return

@@ -46,6 +46,9 @@ class DiskCachedObjectStore(ObjectStore):
     def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
         return self._store.create(path, if_absent=if_absent)
 
+    def create_scratch(self, path: str) -> ObjectWriter:
+        return self._store.create_scratch(path)
+
     def get(self, path: str, byte_range: range | None = None) -> bytes:
         name = sstable_name_of(path)
         if name is None or not is_sstable_name(name):

@@ -96,21 +96,24 @@ class BulkBackfill:
             return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
 
     def _run(self, spec: BackfillSpec, scans: Sequence[TaskSpec]) -> tuple[SstableInfo, ...]:
-        """What the tasks of all fragments wrote, fragment by fragment, ascending. No parcel is left."""
+        """What the tasks of all fragments wrote, ascending. Parcels go as soon as their receivers are done."""
         files: list[SstableInfo] = []
-        sent: list[str] = []
         specs, reports = scans, list[TaskReport]()
-        try:
-            for number in range(len(spec.tasks)):
-                if number > 0:
-                    specs = arrivals_of(spec, number, [report.sent for report in reports])
-                reports = checked(self.tasks.run(spec.view.name, specs), reports)
-                sent += [sstable_data_path(report.sent.name) for report in reports if report.sent.name]
-                files += [info for report in reports for info in report.sstables]
-        finally:
-            with suppress(ObjectStoreError):        # vacuum finds what is left
-                self.tasks.delete(spec.url, sent)
+        for number in range(len(spec.tasks)):
+            if number > 0:
+                specs = arrivals_of(spec, number, [report.sent for report in reports])
+            try:
+                received = checked(self.tasks.run(spec.view.name, specs), reports)
+            finally:
+                self._delete(spec.url, reports)
+            reports = received
+            files += [info for report in reports for info in report.sstables]
         return tuple(sorted(files, key=lambda info: info.smallest))
+
+    def _delete(self, url: str, reports: Sequence[TaskReport]) -> None:
+        """What their tasks sent. Vacuum finds what is left."""
+        with suppress(ObjectStoreError):
+            self.tasks.delete(url, [sstable_data_path(report.sent.name) for report in reports if report.sent.name])
 
     def _counts(self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
         """How many tasks each fragment gets: all slots have one, and none much more than its share of rows."""

@@ -4,7 +4,8 @@ All state that a bulk backfill begins with is empty, so the net change of its on
 is sent once, as it is in the end. A task parts its rows by the vnode of a key and writes one object, parcel behind
 parcel, each an Arrow message with a checksum; whoever starts the receivers tells them where theirs are, in the order of
 the senders. So what a receiver computes depends on what was sent alone, whatever ran first or twice, and no row passes
-through what runs the tasks. Objects of an attempt that does not count are left to vacuum.
+through what runs the tasks. The objects are scratch, as a lost one fails the job, and go as soon as all receivers are
+done; those of an attempt that does not count are left to vacuum.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Packer:
             self._pack()
 
     def finish(self) -> Sent:
-        """All is durable. No object where nothing was sent."""
+        """All of it can be read. No object where nothing was sent."""
         if self._waiting_rows:
             self._pack()
         if self._writer is not None:
@@ -111,7 +112,7 @@ class Packer:
         batch = pa.RecordBatch.from_arrays(rows.take(order).arrays, schema=self._schema)
         if self._writer is None:
             self._name = self._mint_name()
-            self._writer = self._objects.create(sstable_data_path(self._name))
+            self._writer = self._objects.create_scratch(sstable_data_path(self._name))
         ends = np.cumsum(np.bincount(targets, minlength=self._parts)).tolist()
         for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
             if end > start:

@@ -87,6 +87,27 @@ class ObjectStoreSuite:
             writer.write(b"2")
         assert store.get("a") == b"1"
 
+    def test_a_scratch_object_is_as_others_are(self, store):
+        with store.create_scratch("sst/a") as writer:
+            for part in (b"one", bytearray(b"two"), b"x" * 100_000):
+                writer.write(part)
+                assert list(store.list()) == []
+        writer.close()
+        assert store.get("sst/a") == b"onetwo" + b"x" * 100_000
+        with pytest.raises(ObjectExists), store.create_scratch("sst/a") as other:
+            other.write(b"second")
+        with pytest.raises(ZeroDivisionError), store.create_scratch("b") as broken:
+            broken.write(b"x")
+            raise ZeroDivisionError
+        for ended in (writer, broken):
+            with pytest.raises(StoreClosed):
+                ended.write(b"more")
+        with store.create_scratch("empty"):
+            pass
+        assert [(found.path, found.size_bytes) for found in store.list()] == [("empty", 0), ("sst/a", 100_006)]
+        store.delete(["sst/a"])
+        store.put("sst/a", b"free", if_absent=True)
+
     def test_a_writer_never_replaces_unless_told(self, store):
         store.put("a", b"first")
         with pytest.raises(ObjectExists) as caught, store.create("a") as writer:
@@ -212,7 +233,7 @@ class ObjectStoreSuite:
     def test_a_path_that_names_nothing_inside_is_refused(self, store, path):
         for call in (lambda: store.put(path, b""), lambda: store.get(path), lambda: store.head(path),
                      lambda: store.delete([path]), lambda: store.put(path, b"", if_absent=True),
-                     lambda: store.create(path)):
+                     lambda: store.create(path), lambda: store.create_scratch(path)):
             with pytest.raises(InvalidPath):
                 call()
         assert list(store.list()) == []
