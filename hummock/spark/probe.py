@@ -7,17 +7,18 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hummock.errors import ExecutorUnfit, HummockError
+from hummock.errors import ExecutorUnfit, HummockError, InvalidOption
 from hummock.object_store import open_object_store
 from hummock.object_store.base import PROBE_PREFIX
 from hummock.process import installed_version
 from hummock.spark.jobs import run_job, slots
-from hummock.spark.worker import SHIPPING, shared_url, task_store
+from hummock.spark.worker import NICENESS, SHIPPING, shared_url, task_niceness, task_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOT_SHARED = "give executors the store at this very URL: a directory that all machines mount, a bucket, credentials"
+SETTING = f"set spark.executorEnv.{NICENESS}, or let the environment of executors name none"
 
 
 def check_executors(spark: SparkSession, url: str) -> int:
@@ -47,7 +48,11 @@ def probe(url: str, driver_path: str) -> dict[str, Any]:
     """In a task: what this worker has and can do."""
     import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
 
-    found = {"version": installed_version(), "store": ""}
+    found = {"version": installed_version(), "setting": "", "store": ""}
+    try:
+        task_niceness()
+    except InvalidOption as error:
+        found["setting"] = str(error)
     path = f"{PROBE_PREFIX}{os.urandom(16).hex()}"
     try:
         store = task_store(url)
@@ -67,6 +72,8 @@ def _judge(answer: dict[str, Any]) -> None:
     if answer["version"] != installed_version():
         raise ExecutorUnfit(answer["host"], f"it has version {answer['version']} of this package, the driver "
                             f"{installed_version()}", SHIPPING)
+    if answer["setting"]:
+        raise ExecutorUnfit(answer["host"], answer["setting"], SETTING)
     if answer["store"]:
         raise ExecutorUnfit(answer["host"], answer["store"], NOT_SHARED)
 

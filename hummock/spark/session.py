@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hummock.errors import InvalidOption, SparkMissing
+from hummock.spark.worker import NICENESS, NICENESS_WANTED, is_niceness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,6 +131,7 @@ def size_of(text: str, unit: str = "m") -> int:
 ASKED: dict[str, tuple[Callable[[str], bool], str]] = {
     "spark.executor.pyspark.memory": (
         lambda value: not 0 < size_of(value) < LEAST_WORKER_BYTES, "384m or more, or not set"),
+    f"spark.executorEnv.{NICENESS}": (is_niceness, f"{NICENESS_WANTED}, or not set"),
 }
 """What our jobs fail under: a setting, whether a value of it does, and what is wanted."""
 

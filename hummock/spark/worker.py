@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ SHIPPING = ("install the driver's wheel of this package in the executors' image,
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
 NICENESS = "HUMMOCK_TASK_NICENESS"      # in an executor's environment: how much its tasks give way to other processes
 TASK_NICENESS = 10
+NICENESS_WANTED = "a whole number from 0 to 19"
 MAPPED_BYTES = 8 << 20      # a task's buffers below come and go with every chunk: a fifth of its time, if as new pages
 MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
 
@@ -51,8 +53,20 @@ def begin_task(version: str) -> None:
         raise ExecutorUnfit("an executor", found, SHIPPING)
     prepare_process()
     return_freed_memory(MAPPED_BYTES)
-    give_way(int(os.environ.get(NICENESS, TASK_NICENESS)))
+    give_way(task_niceness())
     _settle()
+
+
+def task_niceness() -> int:
+    """What the environment says. Raises `InvalidOption`."""
+    text = os.environ.get(NICENESS, str(TASK_NICENESS))
+    if not is_niceness(text):
+        raise InvalidOption(NICENESS, text, NICENESS_WANTED)
+    return int(text)
+
+
+def is_niceness(text: str) -> bool:
+    return re.fullmatch("1?[0-9]", text) is not None
 
 
 def give_way(niceness: int) -> None:

@@ -160,9 +160,17 @@ def test_an_executor_that_sees_another_directory_says_so(spark, tmp_path):
         probe._judge({"host": "worker-3", "error": "", **found})
 
 
+def test_an_executor_whose_tasks_are_told_no_niceness_says_so_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setenv("HUMMOCK_TASK_NICENESS", "ten")
+    found = probe.probe(f"file://{tmp_path}", "spark/probe-of-a-driver-elsewhere")
+    with pytest.raises(ExecutorUnfit, match=r"worker-3 .*TASK_NICENESS is 'ten'.*set spark\.executorEnv"):
+        probe._judge({"host": "worker-3", "error": "", **found})
+    assert do_spec(VERSION, work("backwards"), b"")[1].startswith("InvalidOption: option HUMMOCK_TASK_NICENESS")
+
+
 @pytest.mark.parametrize(("answer", "said"), [
     ({"error": "ModuleNotFoundError: No module named 'hummock'"}, "worker-3 .*No module named 'hummock'.*venv-pack"),
-    ({"error": "", "version": "0.0.1", "store": ""}, "worker-3 .*0.0.1.*venv-pack")])
+    ({"error": "", "version": "0.0.1", "setting": "", "store": ""}, "worker-3 .*0.0.1.*venv-pack")])
 def test_an_executor_without_this_package_is_told_with_its_remedy(answer, said):
     with pytest.raises(ExecutorUnfit, match=said):
         probe._judge({"host": "worker-3", **answer})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -79,17 +80,19 @@ def test_the_package_imports_no_pyspark():
 class Session:
     """What is asked of a session, of which only settings matter."""
 
-    def __init__(self, version="4.3.0", **settings):
-        self.version, self.conf = version, {name.replace("_", "."): value for name, value in settings.items()}
+    def __init__(self, settings=None, version="4.3.0"):
+        self.version, self.conf = version, settings or {}
 
 
 def test_a_session_under_which_tasks_would_fail_is_refused_by_the_settings_name():
     pytest.importorskip("pyspark")
     check_session(Session())
-    check_session(Session(spark_executor_pyspark_memory="512m"))
-    check_session(Session(spark_executor_pyspark_memory=f"{LEAST_WORKER_BYTES}b"))
-    with pytest.raises(InvalidOption, match=r"spark\.executor\.pyspark\.memory"):
-        check_session(Session(spark_executor_pyspark_memory="100m"))
+    memory, niceness = "spark.executor.pyspark.memory", "spark.executorEnv.HUMMOCK_TASK_NICENESS"
+    for name, value in ((memory, "512m"), (memory, f"{LEAST_WORKER_BYTES}b"), (niceness, "0"), (niceness, "19")):
+        check_session(Session({name: value}))
+    for name, value in ((memory, "100m"), (niceness, "20"), (niceness, "-1"), (niceness, "ten"), (niceness, "")):
+        with pytest.raises(InvalidOption, match=re.escape(name)):
+            check_session(Session({name: value}))
     with pytest.raises(InvalidOption, match="pyspark"):
         check_session(Session(version="3.5.1"))
 
