@@ -29,6 +29,7 @@ from hummock.spark import spark_session
 
 ROWS = int(os.environ.get("HUMMOCK_BENCH_ROWS", "10000000"))
 GROUPS, BATCH = 300_000, 500_000
+WARM_TURNS, QUIET_SECONDS = 6, 5
 SEED = 20130101
 QUERY = "SELECT k, COUNT(*) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 MASTERS = {"two threads": "local[2]", "one executor": "local-cluster[1,1,1024]",
@@ -82,10 +83,6 @@ def flushing(session: stream.Session) -> Iterator[list[float]]:
         thread.join()
 
 
-def percentile(taken: list[float], share: int) -> float:
-    return float(np.percentile(taken, share)) if taken else float("nan")
-
-
 @pytest.fixture
 def who(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The Spark session of a benchmark's parameter; None for the stream's own executors."""
@@ -126,15 +123,23 @@ def test_history(benchmark: Any, session: stream.Session, who: Any, rounds: int,
 
 @pytest.mark.parametrize("who", ["in process", "two threads", "one executor, pinned"], indirect=True)
 def test_flushes_meanwhile(session: stream.Session, who: Any, request: Any) -> None:
-    """The first time, and when it is warm. A pinned executor leaves a CPU to this process."""
+    """The first time, and all later turns together. A pinned executor leaves a CPU to this process."""
     query = session.sql(QUERY)
-    for turn in ("first", "second", "third"):
-        with flushing(session) as alone:
-            time.sleep(5)
-        with flushing(session) as beside:
-            session.create_materialized_view("mv", query, backfill=who)
-        session.drop("mv")
-        told = [f"median {percentile(each, 50) * 1e3:.0f} ms, p99 {percentile(each, 99) * 1e3:.0f} ms"
-                for each in (alone, beside)]
+    for turns, when in ((1, "cold"), (WARM_TURNS, "warm")):
+        alone: list[float] = []
+        beside: list[float] = []
+        for _ in range(turns):
+            with flushing(session) as taken:
+                time.sleep(QUIET_SECONDS)
+            alone += taken
+            with flushing(session) as taken:
+                session.create_materialized_view("mv", query, backfill=who)
+            beside += taken
+            session.drop("mv")
         engine = request.node.callspec.params["who"]
-        print(f"\n{engine}, {turn}: a flush takes {told[1]}; with nothing else to do {told[0]}")
+        print(f"\n{engine}, {when}: a flush takes {latencies(beside)}; with nothing else to do {latencies(alone)}")
+
+
+def latencies(taken: list[float]) -> str:
+    median, high = np.percentile(taken, [50, 99]) * 1e3 if taken else (np.nan, np.nan)
+    return f"median {median:.1f} ms, p99 {high:.1f} ms ({len(taken)} times)"
