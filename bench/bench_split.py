@@ -21,10 +21,10 @@ FILES = 40_000
 @pytest.mark.benchmark(timer=time.process_time)
 def test_plan_of_ten_terabytes(benchmark: Any) -> None:
     world = SplitWorld(random.Random(1), FILES)
+    benchmark.group = "plan of 10 TB, files"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = benchmark.pedantic(lambda: split_of(world.files, RANGE_BYTES, world.read), rounds=3, warmup_rounds=1)
     sizes = world.sizes(found.cuts)
     megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    benchmark.group = "plan of 10 TB, files"
     benchmark.extra_info.update(engine="hummock", rows=FILES, settings=(
         f"{len(sizes)} ranges, the largest {max(sizes) * len(sizes) / sum(sizes):.3f} of the mean, {megabytes} MB"))
