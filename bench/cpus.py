@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+START_SECONDS = 60      # that executors may take
+
 
 def confine(process: int, cpus: set[int]) -> None:
     """All threads that it has, and so whatever they begin, to `cpus`."""
@@ -35,9 +37,9 @@ def confine_executors(spark: Any, count: int) -> None:
 
 
 def executors_of(spark: Any, count: int) -> list[int]:
-    """The processes of the executors, once there are `count`."""
-    application = spark.sparkContext.applicationId.encode()
-    while True:
+    """The processes of the executors, once there are `count`. Raises TimeoutError."""
+    application, until = spark.sparkContext.applicationId.encode(), time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -47,3 +49,4 @@ def executors_of(spark: Any, count: int) -> list[int]:
         if len(found) == count:
             return found
         time.sleep(0.1)
+    raise TimeoutError(f"after {START_SECONDS} s there are {len(found)} of {count} executors")
