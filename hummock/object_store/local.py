@@ -205,8 +205,7 @@ class _LocalWriter(ObjectWriter):
 
     file: FileWriter
 
-    def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool,
-                 is_durable: bool):
+    def __init__(self, store: LocalObjectStore, path: str, temporary: Path, if_absent: bool, is_durable: bool):
         self._store, self._path, self._temporary, self._if_absent = store, path, temporary, if_absent
         self._target = store.locate(path, create=True)
         self._has_ended = False
