@@ -23,6 +23,7 @@ cdef class LeavingFile(PieceSink):
     cdef object writer                  # ObjectWriter; the serving thread's
     cdef FileWriter file                # of `writer`, or None; the serving thread's
     cdef bint has_file                  # the same, readable without the GIL
+    cdef bint has_refused               # it did not take the first of what waits; the serving thread's
     cdef Piece* first                   # waiting, oldest first
     cdef Piece* last
     cdef void* following                # LeavingFile, begun after this one

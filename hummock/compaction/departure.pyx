@@ -252,6 +252,7 @@ cdef class Departure:
                     file.file.sync_ahead()
                 return not file.is_built
             if file.file.append(piece.data, piece.size) != 0:
+                file.has_refused = True
                 pthread_mutex_lock(&self.lock)
                 piece.following, file.first = file.first, piece
                 if file.last == NULL:
@@ -275,18 +276,23 @@ cdef class Departure:
         pthread_mutex_unlock(&self.lock)
 
     cdef int write_pieces(self, LeavingFile file) except -1:
-        """Writes what waits through the writer, which tries again and names what fails."""
+        """Writes what waits; what a file refused, and what goes elsewhere, by the writer, which tries again and names
+        what fails.
+        """
         cdef Piece* piece
         if file.writer is None and file.first != NULL:
             file.writer = self.store.create(sstable_data_path(file.name))
             file.file, file.has_file = file.writer.file, file.writer.file is not None
-            if file.has_file:
+        while True:
+            if file.has_file and not file.has_refused:
                 with nogil:
                     self.append_pieces(file)
-        while True:
+                if not file.has_refused:
+                    return 0
             piece = self.shift(file)
             if piece == NULL:
                 return 0
+            file.has_refused = False
             view = PyMemoryView_FromMemory(<char*>piece.data, piece.size, PyBUF_READ)
             try:
                 file.writer.write(view)

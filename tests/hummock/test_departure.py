@@ -129,6 +129,55 @@ def test_a_piece_that_a_file_refused_is_written_by_the_store_which_tries_again(t
     assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
 
 
+class Written(LocalObjectStore):
+    """Counts the pieces of files that a writer is given, and that no file took without one."""
+
+    written = 0
+
+    def create(self, path, *, if_absent=True):
+        writer = super().create(path, if_absent=if_absent)
+        write = writer.write
+
+        def counted(data):
+            self.written += 1
+            write(data)
+
+        writer.write = counted
+        return writer
+
+
+def test_only_the_piece_that_a_file_refused_is_written_by_the_store(tmp_path):
+    """Whatever waits behind it is taken without the GIL again, of which each call of a writer takes turns."""
+    store, calls, built = Written(tmp_path), [], threading.Event()
+
+    def refuse_one(name, real, *arguments):
+        if name == "pwrite":
+            calls.append(arguments[2])
+            if len(calls) == 1:
+                assert built.wait(60), "building waited for the first piece"
+                return -errno.EIO
+        return real(*arguments)
+
+    departure, crew = Departure(store, 1 << 30), Crew()
+    builder = SplitSstableBuilder(StorageOptions(block_bytes=1_000, codec="none"), BlockedBloomPolicy(), names(),
+                                  data_bytes=12_000, sink_of=departure.file)
+    builder.hand_over_to(departure.finish)
+    with between(refuse_one):
+        crew.start(departure.serve)
+        try:
+            for entry in ENTRIES:
+                builder.put(*entry)
+            built.set()
+            builder.finish()
+            info, = (output.info for output in departure.wait())
+        finally:
+            departure.stop()
+            crew.join()
+            departure.close()
+    assert entries_in(store, info) == ENTRIES
+    assert len(calls) > 10 and store.written == 1
+
+
 @pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("skip", range(4))
 def test_a_store_that_fails_ends_the_building_and_leaves_no_half_file(skip, is_served):
