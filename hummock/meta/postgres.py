@@ -50,7 +50,7 @@ CREATION_LOCK = 0x48554D4D              # of the server's advisory locks: one op
 DAMAGE = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected,
         psycopg.errors.SerializationFailure)
-LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+LOST = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 Result = TypeVar("Result")
 
 

@@ -122,6 +122,22 @@ def test_a_lost_connection_is_made_again(url, admin):
     store.close()
 
 
+def test_a_transaction_in_which_its_process_was_frozen_is_done_again(url, admin, monkeypatch):
+    store, write, frozen = PostgresMetaStore(url, busy_timeout_ms=2_000), PostgresMetaStore._write, []
+
+    def write_late(self, connection, *arguments):
+        while not frozen and admin.execute("SELECT pg_sleep(0.01) FROM pg_stat_activity WHERE pid = %s",
+                                           (connection.info.backend_pid,)).fetchone():
+            pass            # until the server gives it up
+        frozen.append(connection)
+        return write(self, connection, *arguments)
+
+    monkeypatch.setattr(PostgresMetaStore, "_write", write_late)
+    store.transaction(put(a=b"1"))
+    assert store.get("a") == b"1" and store.verify() == 1 and len(frozen) == 2
+    store.close()
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_commit_whose_answer_was_lost_is_of_unknown_outcome(url, admin, monkeypatch, moment):
     store = PostgresMetaStore(url)
