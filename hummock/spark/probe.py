@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hummock.errors import ExecutorUnfit, HummockError, InvalidOption
 from hummock.object_store import open_object_store
-from hummock.object_store.base import PROBE_PREFIX
+from hummock.object_store.base import PROBE_PREFIX, ObjectStore
 from hummock.process import installed_version
 from hummock.spark.jobs import run_job, slots
 from hummock.spark.worker import NICENESS, SHIPPING, shared_url, task_niceness, task_store
@@ -27,18 +27,19 @@ def check_executors(spark: SparkSession, url: str) -> int:
     Every slot that is free is asked, twice on average; an executor that comes later is found out by its first task.
     Raises `ExecutorUnfit` naming the machine, the reason and the remedy.
     """
-    driver_path = f"{PROBE_PREFIX}{os.urandom(16).hex()}"
     asked = 2 * slots(spark)
-    ask = _asking(shared_url(url), driver_path)
+    paths = [_probe_path()]
+    ask = _asking(shared_url(url), paths[0])
     store = open_object_store(url)
     try:
-        store.put(driver_path, b"driver", if_absent=True)
+        _put(store, paths[0], b"driver")
         frame = spark.range(0, asked, 1, asked).mapInArrow(ask, "answer string")
         rows = run_job(spark, frame.collect, name="hummock: check of the executors")
+        answers = [json.loads(row.answer) for row in rows]
+        paths += [answer["path"] for answer in answers if "path" in answer]
     finally:
-        store.delete([driver_path])
+        store.delete(paths)
         store.close()
-    answers = [json.loads(row.answer) for row in rows]
     for answer in answers:
         _judge(answer)
     return len({answer["executor"] for answer in answers})
@@ -48,22 +49,31 @@ def probe(url: str, driver_path: str) -> dict[str, Any]:
     """In a task: what this worker has and can do."""
     import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
 
-    found = {"version": installed_version(), "setting": "", "store": ""}
+    path = _probe_path()
+    found = {"version": installed_version(), "setting": "", "store": "", "path": path}
     try:
         task_niceness()
     except InvalidOption as error:
         found["setting"] = str(error)
-    path = f"{PROBE_PREFIX}{os.urandom(16).hex()}"
     try:
         store = task_store(url)
-        store.put(path, b"executor", if_absent=True)
+        _put(store, path, b"executor")
         read = store.get(path), store.get(driver_path)
-        store.delete([path])
         if read != (b"executor", b"driver"):
             found["store"] = f"it read {read!r}"
     except HummockError as error:
         found["store"] = f"{type(error).__name__}: {error}"
     return found
+
+
+def _probe_path() -> str:
+    return f"{PROBE_PREFIX}{os.urandom(16).hex()}"
+
+
+def _put(store: ObjectStore, path: str, data: bytes) -> None:
+    """Without a sync where the store can: beside others that wait for theirs."""
+    with store.create_scratch(path) as writer:
+        writer.write(data)
 
 
 def _judge(answer: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from hummock.spark.worker import (
     task_store,
 )
 from tests.suites import spark_work
+from tests.suites.file_calls import between
 
 pytestmark = pytest.mark.spark
 VERSION = jobs.installed_version()
@@ -158,6 +159,14 @@ def test_an_executor_that_sees_another_directory_says_so(spark, tmp_path):
     assert "ObjectNotFound" in found["store"] and "elsewhere" in found["store"]
     with pytest.raises(ExecutorUnfit, match=r"worker-3 cannot .*elsewhere.*directory that all machines mount"):
         probe._judge({"host": "worker-3", "error": "", **found})
+
+
+def test_what_a_check_puts_is_never_synced(tmp_path):
+    url, calls = f"file://{tmp_path}", set()
+    task_store(url).put("spark/probe-of-a-driver", b"driver")
+    with between(lambda name, real, *arguments: (calls.add(name), real(*arguments))[1]):
+        assert probe.probe(url, "spark/probe-of-a-driver")["store"] == ""
+    assert "pwrite" in calls and "fsync" not in calls
 
 
 def test_an_executor_whose_tasks_are_told_no_niceness_says_so_before_any_work(tmp_path, monkeypatch):
