@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -134,11 +134,14 @@ class KeptFiles(SstableStore):
 
     def __init__(self, objects: ObjectStore, options: StorageOptions) -> None:
         super().__init__(objects, options)
-        self._kept: deque[SstableReader] = deque(maxlen=KEPT_READERS)
+        self._kept: OrderedDict[SstableReader, None] = OrderedDict()    # the one that was asked for last stands last
 
     def reader(self, info: SstableInfo) -> SstableReader:
         found = super().reader(info)
-        self._kept.append(found)
+        self._kept[found] = None
+        self._kept.move_to_end(found)
+        if len(self._kept) > KEPT_READERS:
+            self._kept.popitem(last=False)
         return found
 
 

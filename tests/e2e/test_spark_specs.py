@@ -84,6 +84,17 @@ def test_tasks_that_follow_each_other_read_what_they_share_of_files_once(shop, m
         assert len(parts) > 3 and len(metas) == len(set(metas)) > 0
 
 
+def test_a_file_that_is_asked_for_often_pushes_no_other_out(shop, monkeypatch):
+    monkeypatch.setattr("relational.spark.read_spec.KEPT_READERS", 2)
+    with closing(open_object_store(shop.url)) as objects, PinnedTable(shop.url, "items") as table:
+        files, infos = KeptFiles(objects, OPTIONS), list(table.version.sstables)[:3]
+        for asked, kept in (((0, 1, 1, 1), {0, 1}), ((0, 2), {0, 2})):
+            for number in asked:
+                files.reader(infos[number])
+            gc.collect()
+            assert {number for number, info in enumerate(infos) if files.is_read(info.name)} == kept
+
+
 @pytest.mark.parametrize("part_bytes", [1 << 20, 3_000])
 def test_a_snapshot_and_its_changes_are_the_later_snapshot(shop, monkeypatch, part_bytes):
     monkeypatch.setattr("relational.spark.scan.LEAST_PART_BYTES", part_bytes)
