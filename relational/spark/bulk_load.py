@@ -22,12 +22,12 @@ from relational.spark.frame_columns import FrameColumns
 from relational.spark.load_encoder import MESSAGES, PARTITION, encode_rows
 from relational.spark.load_spec import LoadPart, LoadSpec
 from relational.spark.load_writer import ANSWER, write_rows
+from relational.spark.row_sorter import SHOWN_KEYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as DataFrame
 
 OnProgress = Callable[[int, int], None]
-SHOWN_KEYS = 10
 PARTITION_BYTES = 256 << 20         # that one task sorts, about
 UNLIKELY_BYTES = 1 << 55            # an estimate beyond is none
 

@@ -6,6 +6,9 @@ from hummock.iterator.base cimport HummockIterator
 from hummock.key cimport Slice
 from relational.table.key_order cimport KeyItem
 
+cpdef enum:
+    SHOWN_KEYS = 10             # of rows that meet others of their key
+
 cdef struct RowColumns:         # one message as it came; the sorter holds it
     const uint32_t* key_ends    # the end of the row before stands at -1
     const uint8_t* key_data

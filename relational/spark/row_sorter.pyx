@@ -27,7 +27,6 @@ cdef extern from * nogil:
     void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
 cdef enum:
-    SHOWN_KEYS = 10             # of duplicates
     AHEAD = 12                  # rows whose bytes are fetched before they are asked for
 cdef int64_t ROW_MASK = 0xFFFFFFFF
 cdef uint64_t PLACE_HOLDER = PLACEHOLDER

@@ -2,9 +2,7 @@
 
 from hummock.iterator.base cimport FORWARD, HummockIterator
 from hummock.key cimport Slice, compare_bytes
-
-cdef enum:
-    SHOWN_KEYS = 10
+from relational.spark.row_sorter cimport SHOWN_KEYS
 
 
 cdef class UnderOneEpoch(HummockIterator):
