@@ -10,41 +10,22 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t*, void*) noexcept
-    int pthread_mutex_lock(pthread_mutex_t*) noexcept
-    int pthread_mutex_unlock(pthread_mutex_t*) noexcept
+from hummock.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
 
 cdef extern from * nogil:
-    """
-    #include <stddef.h>
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #endif
-    static inline void hummock_ask_huge_pages(void *memory, size_t bytes) {
-    #if defined(MADV_HUGEPAGE)
-        madvise(memory, bytes, MADV_HUGEPAGE);      /* advice: an error changes nothing */
-    #else
-        (void)memory; (void)bytes;
-    #endif
-    }
-    """
-    void hummock_ask_huge_pages(void* memory, size_t bytes) noexcept
     int __builtin_clzll(unsigned long long) noexcept
 
 cdef enum:
     LINE = 64
     PAGE = 4096
     SMALLEST = 1024
-    HUGE_EXPONENT = 21          # 2 MiB: what is at least as large has huge pages, and is kept
+    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: what is at least as large has huge pages, and is kept
     CLASSES = (34 - HUGE_EXPONENT) * 4      # of kept memory, four to each power of two
 
-cdef Py_ssize_t HUGE_PAGE = <Py_ssize_t>1 << HUGE_EXPONENT
 cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # the most that stands ready
 
 cdef struct FreeMemory:         # what kept memory holds in its first bytes
@@ -65,9 +46,9 @@ def kept_record_bytes() -> int:
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
     """The class of memory for `size` bytes; -1 where it is not kept."""
     cdef int exponent, index
-    if size < HUGE_PAGE:
+    if size < HUGE_PAGE_BYTES:
         return -1
-    size = max(size, HUGE_PAGE + 1) - 1
+    size = max(size, HUGE_PAGE_BYTES + 1) - 1
     exponent = 63 - __builtin_clzll(<unsigned long long>size)
     index = 4 * (exponent - HUGE_EXPONENT) + <int>((size >> (exponent - 2)) & 3)
     return index if index < CLASSES else -1
@@ -123,10 +104,10 @@ cdef uint8_t* take(Py_ssize_t capacity) noexcept nogil:
     cdef void* made = <void*>take_kept(index) if index >= 0 else NULL
     if made != NULL:
         return <uint8_t*>made
-    if posix_memalign(&made, LINE if capacity < HUGE_PAGE else PAGE, <size_t>capacity) != 0:
+    if posix_memalign(&made, LINE if capacity < HUGE_PAGE_BYTES else PAGE, <size_t>capacity) != 0:
         return NULL
-    if capacity >= HUGE_PAGE:
-        hummock_ask_huge_pages(made, <size_t>capacity)
+    if capacity >= HUGE_PAGE_BYTES:
+        ask_huge(made, <size_t>capacity)
     return <uint8_t*>made
 
 
