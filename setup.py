@@ -1,6 +1,6 @@
 """Builds every compiled room: one extension per `.pyx`, one set of Cython directives for all.
 
-HUMMOCK_CYTHON_DEBUG=1     turns bounds, wraparound and initialisation checks on and asserts in C
+HUMMOCK_CYTHON_DEBUG=1     turns bounds, wraparound and initialisation checks on and asserts in C; --force turns back
 HUMMOCK_CYTHON_ANNOTATE=1  writes the `cython -a` page of each room beside its source
 """
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent
 PACKAGES = ("hummock", "relational", "stream")
 DEBUG = os.environ.get("HUMMOCK_CYTHON_DEBUG") == "1"
 ANNOTATE = os.environ.get("HUMMOCK_CYTHON_ANNOTATE") == "1"
+GENERATED = "build/cython-debug" if DEBUG else "build/cython"     # C is made anew for newer sources alone
 WORKERS = os.cpu_count() or 1
 
 DIRECTIVES = {
@@ -54,7 +55,7 @@ if __name__ == "__main__":
             nthreads=WORKERS,
             annotate=ANNOTATE,
             compiler_directives=DIRECTIVES,
-            build_dir="build/cython",
+            build_dir=GENERATED,
         ),
         options={"build_ext": {"parallel": WORKERS}},
     )
