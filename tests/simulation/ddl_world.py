@@ -149,6 +149,15 @@ class World:
         """The truth as somebody sees it who does not die."""
         return ObjectLogMetaStore(self.objects) if self.is_log else self.rows
 
+    @classmethod
+    def after(cls, statements: Sequence[str]) -> World:
+        """A world in which they were executed, and then their process ended."""
+        world = cls()
+        with world.open() as session:
+            for statement in statements:
+                session.sql(statement)
+        return world
+
     def meta_of(self, objects: ObjectStore, fate: Fate) -> MetaStore:
         """The truth as a process sees it."""
         return MortalMeta(ObjectLogMetaStore(objects) if self.is_log else self.rows, fate, self)

@@ -24,11 +24,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def base():
-    world = World()
-    with world.open() as session:
-        for statement in BASE:
-            session.sql(statement)
-    return world
+    return World.after(BASE)
 
 
 def backfill(name, meanwhile=()):

@@ -26,11 +26,7 @@ LOADS = {
 
 @pytest.fixture(scope="module")
 def base():
-    world = World()
-    with world.open() as session:
-        for statement in BASE:
-            session.sql(statement)
-    return world
+    return World.after(BASE)
 
 
 def load(name, world):
