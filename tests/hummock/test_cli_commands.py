@@ -243,8 +243,8 @@ def test_a_process_serves_metrics_here_only_and_ends_when_it_is_told(url, comman
         text = urllib.request.urlopen(place[0], timeout=30).read().decode()
         assert "hummock_object_store_seconds" in text and "hummock_vacuum_files" in text
         child.send_signal(signal.SIGTERM)
-        output, errors = child.communicate(timeout=60)
-        assert child.returncode == 0 and errors == "", errors
+        output, errors = child.stdout.read(), child.stderr.read()   # `communicate` loses what came with the line
+        assert child.wait(60) == 0 and errors == "", errors
         assert ("live" if command == "vacuum" else "tasks done") in output
     finally:
         child.kill()
