@@ -89,7 +89,8 @@ def every_call(calls):
     return [(at, when) for at, letter in enumerate(calls, 1) for when in When if when != When.TORN or letter == "w"]
 
 
-@pytest.mark.parametrize("first", [1, 4], ids=["a new store", "a store in use"])
+@pytest.mark.parametrize("first", [pytest.param(1, id="a new store"),
+                                   pytest.param(4, id="a store in use", marks=pytest.mark.slow)])
 def test_a_kill_at_any_file_call_loses_no_acknowledged_epoch(children, first):
     assert sweep(children, 11, first, first, every_call, recover_each=5) > 100
 
