@@ -36,6 +36,12 @@ cdef extern from * nogil:
     bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
     # without a call where they are few, as prefixes are
 
+    const uint64_t MAX_EPOCH "UINT64_MAX"   # a seek to it finds the newest operation on its key
+    const uint64_t NOWHERE "UINT64_MAX"     # no place: those are the first 48 bits of a user key, as a number
+
+cpdef enum:
+    TABLE_ID_BYTES = 4          # that every user key of a table begins with
+
 cdef enum:
     SPILL_MASK = 0xFFFF         # the bits of a stored epoch that count flushes; epoch.py says how
 
@@ -43,6 +49,12 @@ cdef enum:
 cdef struct Slice:              # borrowed bytes; who hands one out says who owns them and until when
     const uint8_t* data
     Py_ssize_t size
+
+
+cdef inline Slice slice_of(bytes data):
+    cdef Slice out
+    out.data, out.size = <const uint8_t*><const char*>data, len(data)
+    return out
 
 
 cdef inline int compare_bytes(Slice a, Slice b) noexcept nogil:

@@ -16,14 +16,14 @@ MAX_VNODE = 0xFFFF
 def user_key(table_id, vnode, key) -> bytes:    # an argument that is declared int would take 1.5 for 1
     """`table_id u32 BE | vnode u16 BE | key`. InvalidKey where a part is not of its kind or does not fit."""
     try:
-        return table_id.to_bytes(4, "big") + vnode.to_bytes(2, "big") + key
+        return table_id.to_bytes(TABLE_ID_BYTES, "big") + vnode.to_bytes(2, "big") + key
     except (AttributeError, OverflowError, TypeError):
         raise InvalidKey(table_id, vnode, key) from None
 
 
 def table_id_of(key: bytes) -> int:
     """The table id that a user key begins with; a shorter key counts as padded with zeros."""
-    return int.from_bytes(key[:4].ljust(4, b"\0"), "big")
+    return int.from_bytes(key[:TABLE_ID_BYTES].ljust(TABLE_ID_BYTES, b"\0"), "big")
 
 
 def vnode_of(key: bytes) -> int:
@@ -48,7 +48,7 @@ class KeyRange:
     @classmethod
     def table(cls, table_id) -> KeyRange:
         """Every key of a table."""
-        return cls.prefix(user_key(table_id, 0, b"")[:4])
+        return cls.prefix(user_key(table_id, 0, b"")[:TABLE_ID_BYTES])
 
     @classmethod
     def vnode(cls, table_id, vnode) -> KeyRange:

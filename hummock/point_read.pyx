@@ -15,7 +15,7 @@ from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.checksum cimport hash64
 from hummock.cold_probes cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
-from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
@@ -31,7 +31,6 @@ cdef extern from "Python.h":
     void hold_reference "Py_INCREF"(PyObject*) noexcept
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
-cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t SLICE_KEYS = 1024   # keys that walk together, and wait for one round of reads; a search takes 0.2 ms
 
 

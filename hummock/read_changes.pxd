@@ -22,7 +22,7 @@ cdef class ChangeReader:
     cdef ChangeWalk walk_of(self, bytes start, bytes end, bint reads_all)
     cdef HummockIterator child_of(self, source, bytes start, bytes end, bint reads_all)
     cdef bint is_read(self, info)       # whether the file may hold what became of a key
-    cdef bint finds_changes(self, BinaryColumn keys, BinaryColumn new) except -1
+    cdef int find_changes(self, BinaryColumn keys, BinaryColumn new) except -1
 
 
 cdef BinaryColumn values_of(ReadView view, BinaryColumn keys, epoch, options)

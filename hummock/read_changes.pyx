@@ -60,7 +60,7 @@ cdef class ChangeReader:
             if len(keys) == 0:
                 self.walk = None
             else:
-                self.finds_changes(keys, new)
+                self.find_changes(keys, new)
         return self.found.pop()
 
     def close(self):
@@ -114,7 +114,7 @@ cdef class ChangeReader:
         cdef uint64_t newest = info.newest_epoch
         return newest > self.since or (self.first_expiring <= newest and info.oldest_epoch < self.end_expiring)
 
-    cdef bint finds_changes(self, BinaryColumn keys, BinaryColumn new) except -1:
+    cdef int find_changes(self, BinaryColumn keys, BinaryColumn new) except -1:
         """Puts what changed of these keys to what is ready; in halves where the values before are too large."""
         cdef Py_ssize_t half = keys.rows >> 1
         try:
@@ -124,12 +124,12 @@ cdef class ChangeReader:
         except OverflowError:
             if half == 0:
                 raise
-            self.finds_changes(keys.slice(half, keys.rows - half), new.slice(half, keys.rows - half))
-            return self.finds_changes(keys.slice(0, half), new.slice(0, half))
+            self.find_changes(keys.slice(half, keys.rows - half), new.slice(half, keys.rows - half))
+            return self.find_changes(keys.slice(0, half), new.slice(0, half))
         changed = changed_rows(keys, old, new)
         if len(changed) > 0:
             self.found.append(changed)
-        return len(changed) > 0
+        return 0
 
 
 cdef BinaryColumn values_of(ReadView view, BinaryColumn keys, epoch, options):

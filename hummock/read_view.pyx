@@ -19,7 +19,9 @@ from hummock.iterator.merge cimport MergeIterator
 from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport RowRules
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.key cimport (
+    MAX_EPOCH, SPILL_MASK, TABLE_ID_BYTES, Slice, begins_with, compare_bytes, head_of, slice_of,
+)
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.key_prefix cimport KeyPrefix
@@ -28,9 +30,6 @@ from hummock.sstable.sstable_iterator cimport SstableIterator
 
 cdef extern from "Python.h":
     uint64_t number_of "PyLong_AsUnsignedLongLong"(object) noexcept
-
-cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
-cdef Py_ssize_t TABLE_ID_BYTES = 4
 
 
 cdef class SortedRun:
@@ -102,10 +101,10 @@ cdef class SortedRun:
         cdef Slice bound
         cdef SstableReader reader
         cdef list found = []
-        bound.data, bound.size = <const uint8_t*><const char*>start, len(start)
+        bound = slice_of(start)
         position = self.file_from(bound)
         if end is not None:
-            bound.data, bound.size = <const uint8_t*><const char*>end, len(end)
+            bound = slice_of(end)
         while position < self.count and (
                 end is None or compare_bytes(self.files[position].smallest, bound) < 0):
             reader = <SstableReader>self.files[position].reader
@@ -253,10 +252,10 @@ cdef inline uint64_t head_behind(Slice key, Slice prefix) noexcept nogil:
 cdef bint is_within(SharedBufferBatch batch, bytes start, bytes end, uint64_t newest):
     """Whether the batch may hold a version up to `newest` of a key of [start, end)."""
     cdef Slice bound
-    bound.data, bound.size = <const uint8_t*><const char*>start, len(start)
+    bound = slice_of(start)
     if batch.epoch > newest or compare_bytes(batch.largest, bound) < 0:
         return False
     if end is None:
         return True
-    bound.data, bound.size = <const uint8_t*><const char*>end, len(end)
+    bound = slice_of(end)
     return compare_bytes(batch.smallest, bound) < 0

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hummock.epoch import SPILL_MASK, to_unix_ms
+from hummock.key import USER_KEY_PREFIX_BYTES, table_id_of, vnode_of
 
 PIPE_COLUMNS = 240          # width of tables that no terminal limits
-USER_KEY_HEADER = 6         # table id u32 | vnode u16
 SHOWN_KEY_BYTES = 16
 UNBROKEN = ("name", "id", "run", "newest row", "node")      # columns that are copied from the screen
 
@@ -78,12 +78,11 @@ def printable(text: str) -> str:
 
 def shown_key(key: bytes) -> str:
     """`table/vnode/` and the rest in hex, cut."""
-    if len(key) < USER_KEY_HEADER:
+    if len(key) < USER_KEY_PREFIX_BYTES:
         return key.hex()
-    table_id, vnode = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:6], "big")
-    rest = key[USER_KEY_HEADER:]
+    rest = key[USER_KEY_PREFIX_BYTES:]
     cut = "..." if len(rest) > SHOWN_KEY_BYTES else ""
-    return f"{table_id}/{vnode}/{rest[:SHOWN_KEY_BYTES].hex()}{cut}"
+    return f"{table_id_of(key)}/{vnode_of(key)}/{rest[:SHOWN_KEY_BYTES].hex()}{cut}"
 
 
 def shown_epoch(epoch: int) -> str:

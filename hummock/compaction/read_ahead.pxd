@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from hummock.key cimport Slice
 from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
 
 cdef enum:
@@ -73,6 +72,3 @@ cdef class ReadAhead:
     cdef void hand_over(self, Window* window) noexcept nogil
     cdef int open_file(self, RunFiles files) except -1
     cdef int raise_stopped(self) except -1 with gil
-
-
-cdef Slice slice_of(bytes data)

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_give, pool_take
-from hummock.key cimport Slice
+from hummock.key cimport MAX_EPOCH, slice_of
 from hummock.object_store.open_files cimport OpenFile
 from hummock.pthread cimport (
     pthread_cond_broadcast,
@@ -35,7 +35,6 @@ from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import decode_index
 
-cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20
 cdef Py_ssize_t SMALLEST_WINDOW = 64 << 10
 cdef Py_ssize_t BITES_BYTES = 512 << 10         # of all runs: as much as stays in a core's cache beside the rest
@@ -50,12 +49,6 @@ cdef int NONE_NOW = -3
 FILE_READERS = 4                                # threads
 STORE_READERS = 8                               # a remote store answers many at once
 READERS_OF_A_RUN = 3                            # as many windows as wait while one is consumed
-
-
-cdef Slice slice_of(bytes data):
-    cdef Slice out
-    out.data, out.size = <const uint8_t*><const char*>data, len(data)
-    return out
 
 
 cdef class RunFiles:

@@ -15,9 +15,7 @@ from libc.string cimport memcpy
 from hummock.content_hash cimport row_hash
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
 from hummock.iterator.row_rules cimport RowRules, is_passed
-from hummock.key cimport SPILL_MASK, Slice, head_of
-
-cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+from hummock.key cimport NOWHERE, SPILL_MASK, Slice, head_of
 
 
 cdef inline uint64_t hash_of(const Entry* entry) noexcept nogil:

@@ -4,18 +4,15 @@ What hash the rows ought to have is what their file's builder wrote down, block 
 since is accounted for, and only blocks that a range cuts through are hashed again.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
 
-from hummock.compaction.read_ahead cimport ReadAhead, slice_of
+from hummock.compaction.read_ahead cimport ReadAhead
 from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
-from hummock.key cimport Slice
+from hummock.key cimport MAX_EPOCH, Slice, slice_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_hash cimport block_hash
 from hummock.sstable.index cimport SstableIndex
-
-cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
 
 
 def run_iterators(ReadAhead source not None) -> list:
@@ -99,8 +96,7 @@ cdef class RunIterator(HummockIterator):
         """Decodes block `index` and finds its rows inside the range."""
         cdef void* index = self.window.index
         cdef const uint64_t* offsets = (<SstableIndex>index).offsets
-        cdef Py_ssize_t at = self.index, wanted
-        cdef uint8_t* grown
+        cdef Py_ssize_t at = self.index
         (<Block>self.block).load(
             self.window.data + (offsets[at] - offsets[self.window.held]),
             <Py_ssize_t>(offsets[at + 1] - offsets[at]), (<SstableIndex>index).codecs[at],
@@ -109,15 +105,7 @@ cdef class RunIterator(HummockIterator):
             (<Block>self.block).corrupt(at, "rows", (<SstableIndex>index).rows[at], (<Block>self.block).rows)
         if (<SstableIndex>index).global_epoch > 0:
             (<Block>self.block).stand_under((<SstableIndex>index).global_epoch, at)
-        wanted = (<Block>self.block).prefix.size + (<Block>self.block).longest_suffix
-        if wanted > self.key_capacity:
-            grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))
-            if grown == NULL:
-                with gil:
-                    raise MemoryError
-            self.key, self.key_capacity = grown, 2 * wanted
-        if (<Block>self.block).prefix.size > 0:
-            memcpy(self.key, (<Block>self.block).prefix.data, <size_t>(<Block>self.block).prefix.size)
+        (<Block>self.block).begin_key(&self.key, &self.key_capacity)
         return self.clip()
 
     cdef int clip(self) except -1 nogil:
@@ -135,13 +123,7 @@ cdef class RunIterator(HummockIterator):
         return block_hash(<Block>self.block, self.row, self.end_row, self.key)
 
     cdef int show(self) noexcept nogil:
-        cdef Slice suffix = (<Block>self.block).suffix_at(self.row)
-        cdef Py_ssize_t prefix = (<Block>self.block).prefix.size
-        if prefix == 0:
-            self.user_key = suffix
-        else:
-            memcpy(self.key + prefix, suffix.data, <size_t>suffix.size)
-            self.user_key.data, self.user_key.size = self.key, prefix + suffix.size
+        self.user_key = (<Block>self.block).key_at(self.row, self.key)
         self.epoch = (<Block>self.block).epoch_at(self.row)
         self.value = (<Block>self.block).value_at(self.row)
         return 0

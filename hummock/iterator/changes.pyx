@@ -13,10 +13,7 @@ from hummock.iterator.collect cimport append_keys, append_values, rows_that_fit
 from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules, VnodeRule
 from hummock.iterator.saved cimport same, save
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport SPILL_MASK, Slice, compare_bytes, head_of
-
-cdef uint64_t MAX_EPOCH = 0xFFFFFFFFFFFFFFFF
-cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of
 
 
 cdef class ChangeWalk:

@@ -5,6 +5,7 @@ The bytes are specified in FORMAT.md and on top of block_layout.pxd; block_build
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from hummock.iterator.base cimport Span
 from hummock.key cimport Slice
@@ -85,6 +86,17 @@ cdef class Block:
         out.data = self.suffixes + self.suffix_offsets[row]
         out.size = self.suffix_offsets[row + 1] - self.suffix_offsets[row]
         return out
+
+    cdef inline Slice key_at(self, Py_ssize_t row, uint8_t* key) noexcept nogil:
+        """The user key of a row: a suffix where it is all of it, else put together in `key`, which was begun."""
+        cdef Slice out = self.suffix_at(row)
+        if self.prefix.size > 0:
+            memcpy(key + self.prefix.size, out.data, <size_t>out.size)
+            out.data, out.size = key, self.prefix.size + out.size
+        return out
+
+    cdef int begin_key(self, uint8_t** key, Py_ssize_t* capacity) except -1 nogil
+    # puts `prefix` there, with room for any suffix behind it; `key` is malloc's and moves where it is too small
 
     cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil
     # of what a search for the row reads, and of its value; `row` may be a guess up to `rows`

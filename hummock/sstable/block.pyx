@@ -5,6 +5,7 @@ The bytes are specified on top of block_layout.pxd and, with an example, in FORM
 
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
 from libc.string cimport memcmp, memcpy
 
 from hummock.checksum cimport crc32c
@@ -91,6 +92,19 @@ cdef class Block:
         with nogil:
             block.load(&data[0], data.shape[0], codec, raw_size, checksum, index)
         return block
+
+    cdef int begin_key(self, uint8_t** key, Py_ssize_t* capacity) except -1 nogil:
+        cdef Py_ssize_t wanted = self.prefix.size + self.longest_suffix
+        cdef uint8_t* grown
+        if wanted > capacity[0]:
+            grown = <uint8_t*>realloc(key[0], <size_t>(2 * wanted))
+            if grown == NULL:
+                with gil:
+                    raise MemoryError
+            key[0], capacity[0] = grown, 2 * wanted
+        if self.prefix.size > 0:
+            memcpy(key[0], self.prefix.data, <size_t>self.prefix.size)
+        return 0
 
     cdef void drop(self) noexcept nogil:
         slab_give(self.memory, self.memory_bytes)

@@ -11,7 +11,7 @@ from hummock.sstable.block cimport Block
 cdef class BlockIterator(HummockIterator):
     cdef readonly Block block
     cdef Py_ssize_t row                 # of the current entry
-    cdef uint8_t* key                   # pooled; the block's prefix, then the suffix of the current entry
-    cdef Py_ssize_t key_bytes           # what `key` was taken with
+    cdef uint8_t* key                   # the current user key, put together; owned
+    cdef Py_ssize_t key_capacity
 
     cdef int stand(self, Py_ssize_t row) noexcept nogil     # on that row, or on none when there is no such row

@@ -3,10 +3,9 @@
 The user key of an entry is put together in memory of the iterator, values are read where they lie in the block.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
 
-from hummock.byte_buffer cimport pool_give, pool_take
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
@@ -17,15 +16,10 @@ cdef class BlockIterator(HummockIterator):
 
     def __cinit__(self, Block block not None, int direction=FORWARD):
         self.block, self.direction = block, <Direction>direction
-        self.key_bytes = block.prefix.size + block.longest_suffix
-        self.key = pool_take(self.key_bytes)
-        if self.key == NULL:
-            raise MemoryError(f"no memory for a key of {self.key_bytes} bytes")
-        if block.prefix.size > 0:
-            memcpy(self.key, block.prefix.data, <size_t>block.prefix.size)
+        block.begin_key(&self.key, &self.key_capacity)
 
     def __dealloc__(self):
-        pool_give(self.key, self.key_bytes)
+        free(self.key)
 
     cdef int rewind(self) except -1 nogil:
         return self.stand(0 if self.direction == FORWARD else self.block.rows - 1)
@@ -42,14 +36,11 @@ cdef class BlockIterator(HummockIterator):
         return self.stand(self.row + <int>self.direction)
 
     cdef int stand(self, Py_ssize_t row) noexcept nogil:
-        cdef Slice suffix
         self.row = row
         self.valid = 0 <= row < self.block.rows
         if not self.valid:
             return 0
-        suffix = self.block.suffix_at(row)
-        memcpy(self.key + self.block.prefix.size, suffix.data, <size_t>suffix.size)
-        self.user_key.data, self.user_key.size = self.key, self.block.prefix.size + suffix.size
+        self.user_key = self.block.key_at(row, self.key)
         self.epoch = self.block.epoch_at(row)
         self.value = self.block.value_at(row)
         return 0

@@ -9,12 +9,11 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from hummock.checksum cimport hash64
-from hummock.key cimport Slice
+from hummock.key cimport TABLE_ID_BYTES, Slice, slice_of
 
 from hummock.key import USER_KEY_PREFIX_BYTES, successor_of_prefix
 
 cdef enum:
-    TABLE_ID_BYTES = 4
     GROUP_BYTES = 8                     # of a string, each followed by a byte
     MORE_FOLLOWS = 9                    # that byte, unless the group is the last
     KEPT_RULES = 1024
@@ -74,10 +73,8 @@ cdef class KeyPrefix:
         return at if at <= user_key.size else 0
 
     cdef object hash_around(self, bytes start, bytes end):
-        cdef Slice first
-        cdef Py_ssize_t size
-        first.data, first.size = <const uint8_t*><const char*>start, len(start)
-        size = self.length_of(first)
+        cdef Slice first = slice_of(start)
+        cdef Py_ssize_t size = self.length_of(first)
         if size < TABLE_ID_BYTES or end is None:
             return None
         after = successor_of_prefix(start[:size])
@@ -87,9 +84,7 @@ cdef class KeyPrefix:
 
     def length(self, bytes user_key not None) -> int:
         """Bytes of the key's prefix; 0: it has none."""
-        cdef Slice key
-        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
-        return self.length_of(key)
+        return self.length_of(slice_of(user_key))
 
 
 @lru_cache(KEPT_RULES)

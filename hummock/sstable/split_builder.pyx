@@ -9,6 +9,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from hummock.iterator.base cimport Entry
+from hummock.key cimport NOWHERE
 from hummock.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
@@ -23,8 +24,6 @@ from hummock.sstable.builder cimport SstableBuilder, fill_entry
 
 from hummock.errors import without_frames
 from hummock.sstable.filter_policy import FilterPolicy
-
-cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 
 
 cdef class SplitSstableBuilder:

@@ -48,7 +48,6 @@ cdef class SstableIterator(HummockIterator):
     cdef int read_stored(self, Py_ssize_t first, Py_ssize_t last) except -1
     cdef bint enters_source(self) except -1
     cdef int leave_source(self) except -1
-    cdef int take_prefix(self) except -1 nogil
     cdef int fetch(self, Py_ssize_t index) except -1                # moves the window to block `index`
     cdef bint take_cached(self, Py_ssize_t index) except -1         # to cached blocks alone, if that one is
     cdef int read_window(self, Py_ssize_t index) except -1

@@ -11,8 +11,7 @@ comes to a file of this machine: what is not cached is then read without the GIL
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free
 
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
@@ -126,13 +125,7 @@ cdef class SstableIterator(HummockIterator):
         return index
 
     cdef int show(self) noexcept nogil:
-        cdef Slice suffix = (<Block>self.block).suffix_at(self.row)
-        cdef Py_ssize_t prefix = (<Block>self.block).prefix.size
-        if prefix == 0:
-            self.user_key = suffix
-        else:
-            memcpy(self.key + prefix, suffix.data, <size_t>suffix.size)
-            self.user_key.data, self.user_key.size = self.key, prefix + suffix.size
+        self.user_key = (<Block>self.block).key_at(self.row, self.key)
         self.epoch = (<Block>self.block).epoch_at(self.row)
         self.value = (<Block>self.block).value_at(self.row)
         self.valid = True
@@ -155,23 +148,7 @@ cdef class SstableIterator(HummockIterator):
                 self.scratch_index = index
             self.block = <void*>self.scratch
         self.block_index = index
-        self.take_prefix()
-        return 0
-
-    cdef int take_prefix(self) except -1 nogil:
-        """Puts the block's prefix in front of the key that is put together, and makes room for any suffix."""
-        cdef Slice prefix = (<Block>self.block).prefix
-        cdef Py_ssize_t wanted = prefix.size + (<Block>self.block).longest_suffix
-        cdef uint8_t* grown
-        if wanted > self.key_capacity:
-            grown = <uint8_t*>realloc(self.key, <size_t>(2 * wanted))
-            if grown == NULL:
-                with gil:
-                    raise MemoryError
-            self.key, self.key_capacity = grown, 2 * wanted
-        if prefix.size > 0:
-            memcpy(self.key, prefix.data, <size_t>prefix.size)
-        return 0
+        return (<Block>self.block).begin_key(&self.key, &self.key_capacity)
 
     cdef int fetch(self, Py_ssize_t index) except -1:
         """Moves the window so that it begins, my way, with block `index`."""

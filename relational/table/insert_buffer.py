@@ -13,11 +13,11 @@ import numpy as np
 
 from hummock.binary_column import BinaryColumn
 from hummock.errors import InvalidWriteBatch
+from hummock.key import TABLE_ID_BYTES
 from hummock.write_batch import KvBatch, WriteBatch
 from relational.errors import ConsistencyError
 from relational.table.key_merge import merged
 
-SHARED = 4  # bytes that every key of a table begins with: the table id
 SORT_BYTES = 48  # that sorting takes, a row
 DRAIN_BYTES = 1 << 30  # keys and values of one drained batch, about; Arrow's offsets end at 2 GiB
 
@@ -77,7 +77,7 @@ class InsertBuffer:
             yield part
 
     def _sorted(self, part: list[KvBatch]) -> WriteBatch:
-        rows = merged(part, [0] * len(part), list(map(len, part)), SHARED)
+        rows = merged(part, [0] * len(part), list(map(len, part)), TABLE_ID_BYTES)
         try:
             return WriteBatch(rows.keys, rows.values)
         except InvalidWriteBatch as error:

@@ -51,7 +51,7 @@ cdef class MemTable:
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first place >= key; REQUIRES all sorted
     cdef Slice key_at(self, Py_ssize_t place) noexcept nogil
     cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil
-    # a sorted key, in `room` (SHARED + ITEM_BYTES of them) where its item holds all of it: no read of the arena
+    # a sorted key, in `room` (TABLE_ID_BYTES + ITEM_BYTES of them) where its item holds all of it: no read of the arena
     cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil
     cdef int copy_block(self, Py_ssize_t place, Py_ssize_t rows, bint with_vanished,
                         BatchWriter out) except -1 nogil                # at most BLOCK rows from `place` on

@@ -13,7 +13,7 @@ cimport cython
 from libc.string cimport memcpy, memset
 
 from hummock.binary_column cimport BinaryColumnBuilder
-from hummock.key cimport compare_bytes
+from hummock.key cimport TABLE_ID_BYTES, compare_bytes, slice_of
 from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
 from relational.table.operation cimport (
@@ -30,7 +30,6 @@ cdef extern from * nogil:
 cdef enum:
     AHEAD = 16              # rows between asking for memory and using it
     BLOCK = 64              # rows whose bytes are asked for, and then gathered, together
-    SHARED = 4              # bytes that every key of a table begins with: the table id
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
     KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
 
@@ -308,9 +307,9 @@ cdef class MemTable:
         items = <KeyItem*>self.order.data
         with nogil:
             for row in range(self.sorted_rows, count):
-                items[row] = item_of(self.index.key(row), SHARED, row)
+                items[row] = item_of(self.index.key(row), TABLE_ID_BYTES, row)
             sort_items(items + self.sorted_rows, <KeyItem*>scratch.data, fresh, entry_key, <void*>self.index,
-                       SHARED)
+                       TABLE_ID_BYTES)
             if self.sorted_rows > 0:
                 self.merge_fresh(<KeyItem*>scratch.data)
         self.sorted_rows = count
@@ -324,7 +323,7 @@ cdef class MemTable:
         memcpy(scratch, items + self.sorted_rows, fresh * sizeof(KeyItem))
         while new >= 0:
             if old >= 0 and compare_items(
-                    items + old, scratch + new, entry_key, <void*>self.index, SHARED) > 0:
+                    items + old, scratch + new, entry_key, <void*>self.index, TABLE_ID_BYTES) > 0:
                 items[place] = items[old]
                 old -= 1
             else:
@@ -342,7 +341,7 @@ cdef class MemTable:
                         BatchWriter out) except -1 nogil:
         cdef Slice keys[BLOCK]
         cdef Slice values[BLOCK]
-        cdef uint8_t room[BLOCK * (SHARED + ITEM_BYTES)]
+        cdef uint8_t room[BLOCK * (TABLE_ID_BYTES + ITEM_BYTES)]
         cdef const KeyItem* items = <const KeyItem*>self.order.data + place
         cdef const Entry* entries = <const Entry*>self.entries.data
         cdef const Entry* entry
@@ -353,7 +352,7 @@ cdef class MemTable:
             entry = entries + items[row].row
             if entry.state == UNTOUCHED or (entry.state == VANISHED and not with_vanished):
                 continue
-            keys[count] = self.key_of(items + row, room + count * (SHARED + ITEM_BYTES))
+            keys[count] = self.key_of(items + row, room + count * (TABLE_ID_BYTES + ITEM_BYTES))
             values[count] = self.value(entry)
             if entry.state != INSERTED and entry.state != UPDATED:
                 values[count].data = NULL
@@ -367,10 +366,10 @@ cdef class MemTable:
     cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil:
         cdef Slice key
         key.size = self.index.key_bytes
-        if not SHARED <= key.size <= SHARED + ITEM_BYTES:
+        if not TABLE_ID_BYTES <= key.size <= TABLE_ID_BYTES + ITEM_BYTES:
             return self.index.key(item.row)
-        memcpy(room, self.index.arena.data, SHARED)
-        write_bytes(item, room + SHARED)
+        memcpy(room, self.index.arena.data, TABLE_ID_BYTES)
+        write_bytes(item, room + TABLE_ID_BYTES)
         key.data = room
         return key
 
@@ -384,13 +383,6 @@ cdef class MemTable:
             else:
                 high = middle
         return low
-
-
-cdef Slice slice_of(bytes key):
-    cdef Slice out
-    out.data = <const uint8_t*><const char*>key
-    out.size = len(key)
-    return out
 
 
 cdef int append_or_null(BinaryColumnBuilder out, BinaryColumn source, Py_ssize_t row) except -1 nogil:
