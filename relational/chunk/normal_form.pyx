@@ -32,7 +32,9 @@ cdef inline uint64_t mixed(uint64_t hash, uint64_t word) noexcept nogil:
 
 
 cdef inline uint64_t hash_of_bytes(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Of short ones, which most are, without a call: both ends, which overlap."""
+    """Of short ones, which most are, without a call: both ends, which overlap, from where the size is spread over
+    every bit, so that no byte of them makes up for another size.
+    """
     cdef uint64_t head = 0, tail = 0
     if size > 16:
         return hash64(data, size)
@@ -42,7 +44,7 @@ cdef inline uint64_t hash_of_bytes(const uint8_t* data, Py_ssize_t size) noexcep
         head, tail = load32(data), load32(data + size - 4)
     elif size > 0:
         head = data[0] | (<uint64_t>data[size >> 1] << 8) | (<uint64_t>data[size - 1] << 16)
-    return mixed(mixed(<uint64_t>size, head), tail)
+    return mixed(mixed(<uint64_t>size * SPREAD, head), tail)
 
 
 cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil:

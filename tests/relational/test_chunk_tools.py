@@ -1,5 +1,7 @@
 """ChunkBuilder, grouping and net changes."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ from relational.chunk import DataChunk, Op, StreamChunk
 from relational.chunk.chunk_builder import ChunkBuilder
 from relational.chunk.grouping import group_rows, hash_rows
 from relational.chunk.net_changes import net_changes
-from relational.types import Schema
+from relational.types import DataType, Schema
 from tests.relational.random_rows import TYPES, columns_of, random_rows, sql_row
 
 SCHEMA = Schema.of(id="bigint", name="varchar")
@@ -82,6 +84,13 @@ def test_rows_are_grouped_as_sql_groups_them(rng):
         for row, told in zip(rows, hash_rows(chunk.columns, len(rows)).tolist(), strict=True):
             assert by_key.setdefault(sql_row(row), told) == told
         assert len(set(by_key.values())) == len(by_key)
+
+
+def test_short_texts_that_are_almost_the_same_have_hashes_of_their_own():
+    texts = ["".join(letters) for size in range(8) for letters in itertools.product("ab`c", repeat=size)]
+    texts += [letter * size for letter in "ab`c\0" for size in range(8, 40)]
+    column, = columns_of([DataType.VARCHAR], [(text,) for text in texts])
+    assert len(set(hash_rows([column], len(texts)).tolist())) == len(texts)
 
 
 def test_many_groups_and_few_are_numbered_in_order_of_appearance():
