@@ -4,7 +4,7 @@ Of the entries between the epochs the newest one of each key decides. Where many
 passed over, or taken, all at once. What the earlier reader saw is asked for elsewhere, of the keys that are found.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
@@ -13,7 +13,7 @@ from hummock.iterator.collect cimport append_keys, append_values, rows_that_fit
 from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules, VnodeRule
 from hummock.iterator.saved cimport same, save
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of
+from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 
 
 cdef class ChangeWalk:
@@ -26,10 +26,10 @@ cdef class ChangeWalk:
         assert source.direction == FORWARD
         self.source, self.since, self.until = source, since | SPILL_MASK, until | SPILL_MASK
         self.bounds = (start, end)
-        self.start.data, self.start.size = <const uint8_t*><const char*>start, len(start)
+        self.start = slice_of(start)
         self.end.data, self.end.size = NULL, 0
         if end is not None:
-            self.end.data, self.end.size = <const uint8_t*><const char*>end, len(end)
+            self.end = slice_of(end)
         self.rules, self.has_rules = rules, rules.count > 0
         self.before.place = self.after.place = NOWHERE
         self.keys, self.values = BinaryColumnBuilder(), BinaryColumnBuilder()

@@ -7,7 +7,7 @@ tables are gone for readers from then on, whether or not a compaction has droppe
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.key cimport SPILL_MASK, Slice, head_of
+from hummock.key cimport SPILL_MASK, Slice, head_of, slice_of
 
 from hummock.table_rules import TableRules
 
@@ -112,7 +112,7 @@ cdef class RowRules:
         """Whether readers at `epoch` no longer see a row of `user_key` that was written at `written`."""
         cdef Slice key
         cdef VnodeRule rule
-        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
+        key = slice_of(user_key)
         rule = self.rule_of(head_of(key.data, key.size) >> 16, epoch)
         return hides(&rule, key, written)
 

@@ -13,7 +13,7 @@ from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules
 from hummock.iterator.saved cimport same, save
-from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of
+from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 
 
 cdef class UserIterator(HummockIterator):
@@ -31,10 +31,10 @@ cdef class UserIterator(HummockIterator):
         self.newest = read_epoch | SPILL_MASK
         self.oldest = min_epoch
         self.rules, self.has_rules, self.held.place = rules, rules is not None and rules.count > 0, NOWHERE
-        low.data, low.size = <const uint8_t*><const char*>start, len(start)
+        low = slice_of(start)
         high.data, high.size = NULL, 0
         if end is not None:
-            high.data, high.size = <const uint8_t*><const char*>end, len(end)
+            high = slice_of(end)
         self.narrow(low, high, (start, end))
 
     def __dealloc__(self):

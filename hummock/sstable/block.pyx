@@ -12,7 +12,7 @@ from hummock.checksum cimport crc32c
 from hummock.codec cimport can_hold, decompress
 from hummock.coding cimport get_u16, get_u32, get_u64
 from hummock.iterator.base cimport Span
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, slice_of
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.early_lines cimport Lines, ask, want, want_value
@@ -350,7 +350,7 @@ cdef class Block:
     def find(self, bytes user_key, uint64_t epoch) -> int:
         """The row of the first entry at or after (user_key, epoch); `rows` when there is none."""
         cdef Slice target
-        target.data, target.size = <const uint8_t*><const char*>user_key, len(user_key)
+        target = slice_of(user_key)
         return self.lower_bound(target, epoch)
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ from libc.string cimport memcpy, memmove, memset
 from hummock.byte_buffer cimport pool_capacity, pool_give, pool_grow, pool_take
 from hummock.coding cimport put_u32
 from hummock.iterator.base cimport copy_key
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, slice_of
 from hummock.sstable.block_layout cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
 cdef enum:
@@ -183,7 +183,7 @@ cdef class BlockBuilder:
         """Adds one entry; `value` None deletes. REQUIRES a full key after all before it."""
         cdef Slice key, payload
         cdef bytes held = value if value is not None else b""
-        key.data, key.size = <const uint8_t*><const char*>user_key, len(user_key)
+        key = slice_of(user_key)
         payload.data = NULL if value is None else <const uint8_t*><const char*>held
         payload.size = len(held)
         self.add(key, epoch, payload)

@@ -18,7 +18,7 @@ from hummock.checksum cimport crc32c, hash64
 from hummock.codec cimport CODEC_NONE, compress, compress_bound
 from hummock.content_hash cimport epoch_weight, row_digest
 from hummock.iterator.base cimport Entry, low_of
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.key cimport Slice, compare_bytes, head_of, slice_of
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
 from hummock.sstable.key_prefix cimport KeyPrefix
@@ -295,7 +295,7 @@ cdef class SstableBuilder:
 
 cdef int fill_entry(Entry* entry, bytes user_key, uint64_t epoch, bytes value, bint deletes) except -1:
     """The entry as C sees it, for as long as the caller holds both."""
-    entry.user_key.data, entry.user_key.size = <const uint8_t*><const char*>user_key, len(user_key)
+    entry.user_key = slice_of(user_key)
     entry.value.data = NULL if deletes else <const uint8_t*><const char*>value
     entry.value.size, entry.epoch = len(value), epoch
     entry.high = head_of(entry.user_key.data, entry.user_key.size)

@@ -1,10 +1,9 @@
 """ConcatIterator: files with disjoint user keys, one after the other, each opened when the walk reaches it."""
 
-from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, slice_of
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 
@@ -12,7 +11,6 @@ cdef class ConcatIterator(HummockIterator):
     """Invariant: while `valid`, the entry is that of `current`, which walks file `position`."""
 
     def __cinit__(self, store, infos, int direction=FORWARD, options=None):
-        cdef bytes key
         self.store, self.options, self.infos = store, options, tuple(infos)
         self.direction = <Direction>direction
         self.files, self.position = len(self.infos), -1
@@ -20,9 +18,7 @@ cdef class ConcatIterator(HummockIterator):
         if self.largest == NULL:
             raise MemoryError
         for position, info in enumerate(self.infos):
-            key = info.largest
-            self.largest[<Py_ssize_t>position].data = <const uint8_t*><const char*>key
-            self.largest[<Py_ssize_t>position].size = len(key)
+            self.largest[<Py_ssize_t>position] = slice_of(info.largest)
 
     def __dealloc__(self):
         free(self.largest)

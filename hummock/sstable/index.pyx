@@ -19,7 +19,7 @@ from hummock.byte_buffer cimport ByteBuffer
 from hummock.codec cimport CODEC_ZSTD
 from hummock.coding cimport get_u32
 from hummock.content_hash cimport hash_under
-from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes
+from hummock.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
 from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_layout cimport MAX_RAW_BYTES
 from hummock.sstable.head_search cimport row_near
@@ -215,7 +215,7 @@ cdef class SstableIndex:
     def find(self, bytes user_key, uint64_t epoch) -> int:
         """The last block whose first full key is at or before (user_key, epoch), or 0."""
         cdef Slice target
-        target.data, target.size = <const uint8_t*><const char*>user_key, len(user_key)
+        target = slice_of(user_key)
         return self.find_block(target, epoch)
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import SstableMeta
 
 from hummock.checksum cimport hash64
-from hummock.key cimport Slice, head_of
+from hummock.key cimport Slice, head_of, slice_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CachePlace, CacheShelf
@@ -88,8 +88,8 @@ cdef class SstableReader:
         self.metas = CacheShelf(meta_cache, 1)
         self.meta_place = self.metas.places
         self.flights = {}
-        self.smallest.data, self.smallest.size = <const uint8_t*><const char*>info.smallest, len(info.smallest)
-        self.largest.data, self.largest.size = <const uint8_t*><const char*>info.largest, len(info.largest)
+        self.smallest = slice_of(info.smallest)
+        self.largest = slice_of(info.largest)
         self.min_epoch, self.max_epoch = info.oldest_epoch, info.newest_epoch
         if info.prefixes and info.filter_policy != "none":
             self.prefixes = {table_id: key_prefix(rule) for table_id, rule in info.prefixes}
@@ -115,7 +115,7 @@ cdef class SstableReader:
     cdef bint rules_out(self, bytes start, bytes end) except -1:
         cdef KeyPrefix prefix
         cdef Slice first
-        first.data, first.size = <const uint8_t*><const char*>start, len(start)
+        first = slice_of(start)
         prefix = self.prefix_for(first)
         hash = None if prefix is None else prefix.hash_around(start, end)
         return hash is not None and not self.opened().may_contain(hash)

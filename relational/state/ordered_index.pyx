@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.byte_buffer cimport ByteBuffer
-from hummock.key cimport Slice, compare_bytes
+from hummock.key cimport Slice, compare_bytes, slice_of
 from relational.state.key_leaves cimport ASKED, KeyLeaves, KeyPlace, Leaf, Spot
 
 from relational.errors import ConsistencyError
@@ -124,7 +124,7 @@ cdef class OrderedIndex(KeyLeaves):
         """What lies at `bound` or behind it is not held from now on; None: everything is."""
         self.bound, self.bound_slice.data = bound, NULL
         if bound is not None:
-            self.bound_slice.data, self.bound_slice.size = <const uint8_t*><const char*>self.bound, len(bound)
+            self.bound_slice = slice_of(self.bound)
 
     cdef Py_ssize_t change(self, BinaryColumn keys, BinaryColumn values, const uint8_t* ops) except -2 nogil:
         cdef Py_ssize_t row

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from hummock.byte_buffer cimport ByteBuffer
-from hummock.key cimport compare_bytes
+from hummock.key cimport compare_bytes, slice_of
 from relational.table.key_order cimport KeyItem, item_of, sort_items
 
 cdef extern from * nogil:
@@ -98,7 +98,7 @@ def rows_until(
     cdef Py_ssize_t low = start, high = batch.keys.rows, middle
     cdef Slice limit
     cdef int sign = -1 if reverse else 1
-    limit.data, limit.size = <const uint8_t*><const char*>bound, len(bound)
+    limit = slice_of(bound)
     while low < high:
         middle = (low + high) >> 1
         if compare_tails(batch.keys.at(middle), limit, skip) * sign <= 0:

@@ -14,7 +14,7 @@ import numpy as np
 from hummock.binary_column cimport BinaryColumnBuilder
 from hummock.byte_buffer cimport pool_give, pool_take
 from hummock.checksum cimport hash64
-from hummock.key cimport begins_with, compare_bytes
+from hummock.key cimport begins_with, compare_bytes, slice_of
 from hummock.write_batch cimport KvBatch
 
 cdef extern from * nogil:
@@ -152,7 +152,7 @@ cdef class RowCache:
         """
         further = min if is_descending else max
         self.mark, self.is_descending = mark if self.mark is None else further(mark, self.mark), is_descending
-        self.passed.data, self.passed.size = <const uint8_t*><const char*>self.mark, len(self.mark)
+        self.passed = slice_of(self.mark)
 
     def clear(self):
         """Nothing is known any more; the watermark stays."""
