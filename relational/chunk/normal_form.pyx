@@ -7,6 +7,7 @@ from relational.chunk.column cimport ColumnView, DOUBLE, INTERVAL, LIST, NUMERIC
 from relational.chunk.scalar cimport double_of_ordered64, load32, load64, ordered64_of_double, uint128_t
 
 cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
+cdef uint64_t WORD_SPREAD = <uint64_t>0xE7037ED1A0B428DB
 cdef uint64_t NULL_HASH = <uint64_t>0xD1B54A32D192ED03
 
 
@@ -26,15 +27,15 @@ cdef bint equal_nested(
 
 
 cdef inline uint64_t mixed(uint64_t hash, uint64_t word) noexcept nogil:
-    """Folds a word into a hash by one full multiplication."""
-    cdef uint128_t product = <uint128_t>(hash ^ word) * (SPREAD ^ (word >> 32))
-    return <uint64_t>product ^ <uint64_t>(product >> 64) ^ SPREAD
+    """Folds a word into a hash by one full multiplication, as wyhash does. Each side has a constant of its own: zeros,
+    and words that equal the hash, are common.
+    """
+    cdef uint128_t product = <uint128_t>(hash ^ SPREAD) * (word ^ WORD_SPREAD)
+    return <uint64_t>product ^ <uint64_t>(product >> 64)
 
 
 cdef inline uint64_t hash_of_bytes(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Of short ones, which most are, without a call: both ends, which overlap, from where the size is spread over
-    every bit, so that no byte of them makes up for another size.
-    """
+    """Of short ones, which most are, without a call: both ends, which overlap."""
     cdef uint64_t head = 0, tail = 0
     if size > 16:
         return hash64(data, size)
@@ -44,7 +45,7 @@ cdef inline uint64_t hash_of_bytes(const uint8_t* data, Py_ssize_t size) noexcep
         head, tail = load32(data), load32(data + size - 4)
     elif size > 0:
         head = data[0] | (<uint64_t>data[size >> 1] << 8) | (<uint64_t>data[size - 1] << 16)
-    return mixed(mixed(<uint64_t>size * SPREAD, head), tail)
+    return mixed(mixed(<uint64_t>size, head), tail)
 
 
 cdef uint64_t hash_of(const ColumnView* view, Py_ssize_t row, uint64_t hash) noexcept nogil:

@@ -93,6 +93,14 @@ def test_short_texts_that_are_almost_the_same_have_hashes_of_their_own():
     assert len(set(hash_rows([column], len(texts)).tolist())) == len(texts)
 
 
+@pytest.mark.parametrize("names", list(itertools.product(["BIGINT", "NUMERIC(9, 0)", "DOUBLE", "BYTEA"], repeat=3)))
+def test_rows_of_small_values_have_hashes_of_their_own(names):
+    small = {"BYTEA": [None, b"", *(bytes([byte]) * size for size in (1, 2, 4) for byte in range(3))]}
+    rows = list(itertools.product(*(small.get(name, [None, -1, *range(8)]) for name in names)))
+    columns = columns_of([DataType.parse(name) for name in names], rows)
+    assert len(set(hash_rows(columns, len(rows)).tolist())) == len(rows)
+
+
 def test_many_groups_and_few_are_numbered_in_order_of_appearance():
     rng = np.random.default_rng(5)
     for keys in (rng.permutation(50_000) << 20, rng.integers(0, 7, 50_000), rng.integers(0, 20_000, 50_000) - 10_000):
