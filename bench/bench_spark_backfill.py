@@ -3,9 +3,10 @@
 GROUP BY with count, sum, avg and retractable min and max over ten million rows (HUMMOCK_BENCH_ROWS), 300,000 groups.
 Told are wall seconds and CPU seconds per row of the process and all below it, Java included, after the session's start,
 of the first round, in which a JVM and its workers are cold, and of the best; and how long a flush takes meanwhile,
-beside one with nothing else to do. An executor that is "pinned" has one CPU for its JVM and its workers, as a cluster's
-manager gives it. HUMMOCK_BENCH_STORE names a directory in which the table is kept from one run to the next. `-k "two
-executors"` and the like choose who runs.
+beside one with nothing else to do. The session is one that carries no rows, as `hummock backfill` begins it. An
+executor that is "pinned" has one CPU for its JVM and its workers, as a cluster's manager gives it. HUMMOCK_BENCH_STORE
+names a directory in which the table is kept from one run to the next. `-k "two executors"` and the like choose who
+runs.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def who(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "in process":
         yield None
         return
-    spark = spark_session(MASTERS[request.param], settings={"spark.ui.enabled": "false"})
+    spark = spark_session(MASTERS[request.param], settings={"spark.ui.enabled": "false"}, carries_rows=False)
     if "pinned" in request.param:
         confine_executors(spark, 2 if "two" in request.param else 1)
     yield spark

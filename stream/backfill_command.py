@@ -35,7 +35,7 @@ def backfill(url: str, view: str, query: str, master: str, meta: str | None) -> 
             selected = session.sql(query)
             if not isinstance(selected, Relation):
                 raise click.UsageError("QUERY is a SELECT")
-            spark = spark_session(master, name=f"hummock backfill {view}")
+            spark = spark_session(master, name=f"hummock backfill {view}", carries_rows=False)
             try:
                 bar = progress.add_task("", total=None)
                 tasks = SparkTasks(spark, on_progress=lambda done, of: progress.update(bar, completed=done, total=of))

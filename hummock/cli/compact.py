@@ -99,7 +99,7 @@ def _on_spark(store: OpenStore, master: str | None, memory_bytes: int,
     if master is None:
         yield None
         return
-    spark = spark_session(master, name="hummock compact")
+    spark = spark_session(master, name="hummock compact", carries_rows=False)
     try:
         executors = check_executors(spark, store.object_store.url)
         store.output.line(f"Spark {spark.version} on {master}: {executors} executors answered, {slots(spark)} slots")

@@ -24,6 +24,7 @@ TASK_MEMORY_MB = 512            # of a Python worker, one for each core
 LEAST_WORKER_BYTES = 384 << 20  # with which a worker imports what it needs and does a task
 HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters whose workers run on this machine
 PYTHON = "PYSPARK_PYTHON"
+QUICK_JVM = "-XX:TieredStopAtLevel=1"   # of one that passes no rows: its compilers took a tenth of all CPU, else
 UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 SETTINGS = {
@@ -46,13 +47,17 @@ SETTINGS = {
 }
 
 
-def spark_settings(master: str, *, archive: str | None = None, cores: int | None = None) -> dict[str, str]:
+def spark_settings(master: str, *, archive: str | None = None, cores: int | None = None,
+                   carries_rows: bool = True) -> dict[str, str]:
     """The settings under which our jobs run well on `master`.
 
     `archive`: a packed environment with this package and its Python, as `venv-pack` makes it, which executors unpack;
-    None: they have it installed. `cores`: of an executor, where the master lets one choose.
+    None: they have it installed. `cores`: of an executor, where the master lets one choose. `carries_rows`: whether
+    rows pass through Spark; those of a backfill or a compaction do not.
     """
     settings = dict(SETTINGS)
+    if not carries_rows and HERE.fullmatch(master):
+        settings |= {f"spark.{process}.defaultJavaOptions": QUICK_JVM for process in ("driver", "executor")}
     if archive is not None:
         settings |= {"spark.archives": f"{archive}#hummock", "spark.pyspark.python": "./hummock/bin/python"}
     elif HERE.fullmatch(master):
@@ -65,8 +70,9 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
     return settings
 
 
-def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A new session on `master`; `settings` stand above `spark_settings(master)`.
+def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, str] | None = None,
+                  carries_rows: bool = True) -> SparkSession:
+    """A new session on `master`; `settings` stand above `spark_settings(master, carries_rows=carries_rows)`.
 
     As "submitted" it is on what spark-submit was told, whose settings stand above ours too.
 
@@ -79,7 +85,7 @@ def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, 
 
     if SparkSession.getActiveSession() is not None:
         raise InvalidOption("master", master, "asked for where no session is active: give that one instead")
-    chosen = spark_settings(master)
+    chosen = spark_settings(master, carries_rows=carries_rows)
     builder = SparkSession.builder.appName(name)
     if master == SUBMITTED:
         given = SparkConf()

@@ -57,8 +57,8 @@ class SparkTasks:
 
 
 class OwnSpark:
-    """The Spark session of this process; where it has none one on `master`, begun when first asked for. One thread at
-    a time."""
+    """The Spark session of this process; where it has none one on `master`, which carries no rows, begun when first
+    asked for. One thread at a time."""
 
     def __init__(self, master: str) -> None:
         self._master = master
@@ -74,7 +74,7 @@ class OwnSpark:
             return active
         if not self._master:
             raise BackfillRefused(view, "the session has no option spark_master, and this process no Spark session")
-        self._own = spark_session(self._master, name="hummock")
+        self._own = spark_session(self._master, name="hummock", carries_rows=False)
         return self._own
 
     def close(self) -> None:
