@@ -1,7 +1,6 @@
 """Freed memory goes back to the system where a process asks for that."""
 
 import ctypes
-import platform
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -9,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from hummock.allocator import return_freed_memory
+from tests.suites.process_memory import has_gnu_malloc
 
 PIECES = """
 from hummock.allocator import return_freed_memory
-from tests.suites.slow_store_child import status
+from tests.suites.process_memory import status
 assert return_freed_memory()
 before = status("VmRSS")
 for _ in range(3):
@@ -26,7 +26,7 @@ print(held, status("VmRSS") - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the GNU allocator")
+@pytest.mark.skipif(not has_gnu_malloc(), reason="needs the GNU allocator")
 def test_freed_pieces_go_back_to_the_system():
     done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,6 @@ The slow sweeps flip every bit of one `.data` and of one `.meta` object, each of
 from __future__ import annotations
 
 import random
-import resource
 
 import pytest
 
@@ -22,12 +21,13 @@ from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.process_memory import peak_growth
 
 SEED = 20261121
 EPOCH = Epoch(1 << 16)
 ROWS = 640
 SMALLEST_OBJECT = 64 << 10
-MOST_MEMORY = 2 << 30
+MOST_MEMORY = 512 << 20
 
 
 class DamagedObjectStore(MemoryObjectStore):
@@ -66,8 +66,9 @@ def stored():
 
 @pytest.fixture(autouse=True)
 def memory_is_bounded():
+    growth = peak_growth()
     yield
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_MEMORY
+    assert growth() < MOST_MEMORY
 
 
 def flips_of_data(stored, step):

@@ -1,6 +1,5 @@
 """What state structures say they hold is what they took from malloc."""
 
-import ctypes
 import gc
 
 import numpy as np
@@ -15,32 +14,24 @@ from relational.state.join_index import JoinIndex
 from relational.state.ordered_index import OrderedIndex
 from relational.state.record_buffer import kept_record_bytes
 from relational.types import DataType
+from tests.suites.process_memory import has_gnu_malloc, malloc_counts
 
 POOL_BYTES = 256 << 20  # the pool's own limit
 HUGE_PAGE_BYTES = 2 << 20
 ROWS = 300_000
-FIELDS = (
-    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-)  # fmt: skip
-
-
-class Mallinfo(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
 
 
 @pytest.fixture
 def in_use():
     """Asks how many bytes malloc has given out that do not stand ready, and of how many mappings of their own; the pool
     keeps none meanwhile."""
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallinfo2"):
-        pytest.skip("this C library does not count")
-    libc.mallinfo2.restype = Mallinfo
+    if not has_gnu_malloc():
+        pytest.skip("nobody counts what malloc gives")
 
     def count():
         gc.collect()
-        told = libc.mallinfo2()
-        return told.uordblks + told.hblkhd - kept_record_bytes(), told.hblks
+        held, mappings = malloc_counts()
+        return held - kept_record_bytes(), mappings
 
     set_pool_limit(0)
     yield count

@@ -30,9 +30,10 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, VacuumOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.process_memory import status
 from tests.suites.slow_object_store import MIB, SlowStore
 from tests.suites.slow_store_child import OPTIONS as STORE_OPTIONS
-from tests.suites.slow_store_child import POOL_BYTES, status
+from tests.suites.slow_store_child import POOL_BYTES
 
 OPTIONS = replace(STORE_OPTIONS, shared_buffer_bytes=12 * MIB, sstable_bytes=2 * MIB)
 SHAPE = CompactionOptions(l0_runs=4, l0_runs_slowdown=8, l0_runs_limit=24, l0_base_bytes=24 * MIB, history_ms=0,

@@ -7,7 +7,6 @@ import random
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
+from tests.suites.process_memory import status
 from tests.suites.slow_object_store import MIB, SlowStore
 
 OPTIONS = StorageOptions(
@@ -38,11 +38,6 @@ BUDGET = (OPTIONS.shared_buffer_bytes + OPTIONS.upload_bytes + OPTIONS.block_cac
           + POOL_BYTES + MAKING_BYTES)  # fmt: skip
 ROWS, VALUE_BYTES = 2_000, 100
 BATCHES = 10 * OPTIONS.shared_buffer_bytes // (ROWS * (VALUE_BYTES + 24))
-
-
-def status(field: str) -> int:
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field)]
-    return int(line.split()[1]) * 1024
 
 
 def write(store: HummockStorage, writer: int, writers: int, stalls: list[float]) -> None:
