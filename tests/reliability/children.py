@@ -53,7 +53,8 @@ class Children:
     """Each call of `run` is one child; they run one after another."""
 
     def __init__(self, library: Path):
-        environment = {**os.environ, "LD_PRELOAD": str(library)}
+        preloaded = f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()      # a sanitizer stays first
+        environment = {**os.environ, "LD_PRELOAD": preloaded}
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.reliability.fork_server"], cwd=ROOT, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
