@@ -32,6 +32,7 @@ cdef struct Probe:                      # one key on its way
     double row_share                    # how much of the block stands before the key, as the index lets it seem
     int source                          # the first of the view's sources that is not ruled out
     ProbeState state
+    bint is_likely                      # its likely row is looked at now
     bint is_admitted                    # the block is to be cached, as its door said already
 
 
@@ -50,6 +51,8 @@ cdef struct Lane:                       # one search inside a block
 cdef class PointReader:
     """One call's work on one view. What values point into lives as long as this does."""
     cdef ReadView view
+    cdef Probe* probes                  # of the caller
+    cdef Py_ssize_t count               # that were started
     cdef uint64_t newest                # entries with a greater epoch are not seen
     cdef ColdProbes cold                # whose blocks are not to be cached; None before the first
     cdef list pins                      # opened files and fetched blocks that probes point into
@@ -58,18 +61,21 @@ cdef class PointReader:
     cdef Py_ssize_t held_capacity
     cdef bint is_borrowing              # some blocks are the cache's alone: it must not give the GIL away before `hold`
 
-    cdef int start(self, Probe* probe, Slice key) noexcept nogil
+    cdef void begin(self, Probe* probes) noexcept nogil                     # which last until the last call
+    cdef int start(self, Slice key) noexcept nogil                          # the next of them
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
+    cdef bint run_in_memory(self, Probe* probes, Py_ssize_t count) except -1
     cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil    # answers that a table's rules hide
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
-    cdef bint may_hold(self, Probe* probes, Py_ssize_t count, OpenedSstable opened, uint64_t hash) except -1
+    cdef bint may_hold(self, OpenedSstable opened, uint64_t hash) except -1
     cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1
     cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
     cdef int hold(self, Probe* probe) except -1         # from here on its block stays without the GIL
-    cdef int hold_found(self, Probe* probes, Py_ssize_t count) except -1
+    cdef int hold_found(self) except -1
+    cdef Py_ssize_t pin_cached(self, Probe* probes, Py_ssize_t count) noexcept
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil

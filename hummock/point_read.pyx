@@ -1,9 +1,11 @@
 """Point reads: many keys at once, compiled from filter to value.
 
 Each key walks down the sources, newest first, past batches and files whose key range or filter says no, to
-the first block that may hold it. All keys that got that far have their blocks fetched together, then all are
-searched; the few that a filter misled walk on. So a call costs one read for each file's missing blocks,
-whatever the number of keys.
+the first block that may hold it; where keys of late were found in a run, its likely row is looked at before the
+filter, as a single get does. Keys go so in small groups as far as memory goes, and their values are copied while
+they are near. All keys of a thousand that need a file or a block have these fetched together, then all are searched;
+the few that a filter misled walk on. So a call costs one read for each file's missing blocks, whatever the number
+of keys.
 """
 
 cimport cython
@@ -16,12 +18,13 @@ from hummock.checksum cimport hash64
 from hummock.cold_probes cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.likely_probes cimport answer_likely
 from hummock.read_view cimport ReadView, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
+from hummock.single_get cimport EXPECTED, SURE
 from hummock.sstable.block_cache cimport want_rows
 from hummock.sstable.early_lines cimport Lines, ask, prefetch_line, want
-from hummock.sstable.cache_door cimport CacheDoor
 from hummock.sstable.index cimport even_place
 from hummock.sstable.head_search cimport row_at, row_near
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
@@ -31,7 +34,8 @@ cdef extern from "Python.h":
     void hold_reference "Py_INCREF"(PyObject*) noexcept
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
-cdef Py_ssize_t SLICE_KEYS = 1024   # keys that walk together, and wait for one round of reads; a search takes 0.2 ms
+cdef Py_ssize_t SLICE_KEYS = 1024   # keys that wait for one round of reads; a search takes 0.2 ms
+cdef Py_ssize_t GROUP_KEYS = 128    # keys that walk together: the processor remembers the pages of so many rows
 
 
 @cython.freelist(8)
@@ -41,13 +45,18 @@ cdef class PointReader:
         self.newest = view.checked(epoch) | SPILL_MASK
         self.view, self.pins = view, []
 
+    cdef void begin(self, Probe* probes) noexcept nogil:
+        self.probes, self.count = probes, 0
+
     def __dealloc__(self):
         cdef Py_ssize_t position
         for position in range(self.held_count):
             drop_reference(self.held[position])
         free(self.held)
 
-    cdef int start(self, Probe* probe, Slice key) noexcept nogil:
+    cdef int start(self, Slice key) noexcept nogil:
+        cdef Probe* probe = &self.probes[self.count]
+        self.count += 1
         probe.key, probe.hash = key, hash64(key.data, key.size)
         probe.value.data, probe.value.size, probe.block, probe.place = NULL, 0, NULL, NULL
         probe.source, probe.state, probe.is_admitted = 0, SEEKING, False
@@ -63,15 +72,29 @@ cdef class PointReader:
             left = 0
             for position in range(count):
                 left += probes[position].state != DONE
-        if self.view.rules.count > 0:
-            self.hide(probes, count)
+        self.hide(probes, count)
         return 0
+
+    cdef bint run_in_memory(self, Probe* probes, Py_ssize_t count) except -1:
+        """Goes on until each is DONE or waits for a file or a block to be read; whether all are DONE."""
+        cdef Py_ssize_t position, walking = count, waiting = 0
+        while walking > 0:
+            self.walk(probes, count)
+            self.pin_cached(probes, count)
+            self.search(probes, count)
+            walking = waiting = 0
+            for position in range(count):
+                walking += probes[position].state == SEEKING or probes[position].state == SEEKING_NEXT
+                waiting += probes[position].state == NEEDS_META or probes[position].state == NEEDS_BLOCK
+        if waiting == 0:
+            self.hide(probes, count)
+        return waiting == 0
 
     cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil:
         cdef Py_ssize_t position
         cdef uint64_t place, last = NOWHERE
         cdef VnodeRule rule
-        for position in range(count):
+        for position in range(count if self.view.rules.count > 0 else 0):
             if probes[position].value.data != NULL:
                 place = head_of(probes[position].key.data, probes[position].key.size) >> 16
                 if place != last:
@@ -111,17 +134,20 @@ cdef class PointReader:
                     probes[position].epoch = (<SharedBufferBatch>batch).epoch
                     probes[position].state = DONE
         if searched > 0:
-            self.hold_found(probes, count)
+            self.hold_found()
             (<SharedBufferBatch>batch).count_probes(searched)
         return 0
 
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1:
         cdef Probe* probe
         cdef PyObject* opened
-        cdef Py_ssize_t position, hits = 0
+        cdef Py_ssize_t position, hits = 0, passed = 0
         cdef Lines lines
         if (<SortedRun>run).min_epoch > self.newest:
             return 0
+        if count > 1 and (<SortedRun>run).found >= EXPECTED:
+            if answer_likely(run, number, probes, count, self.newest) > 0:
+                self.is_borrowing = True
         lines.count = 0
         for position in range(count):           # first ask for the lines of the filters, then look at them
             probe = &probes[position]
@@ -144,22 +170,24 @@ cdef class PointReader:
                 hits += 1
                 if probe.state == SEEKING_NEXT:
                     self.enter_next(probe, <OpenedSstable>opened)
-                elif self.may_hold(probes, count, <OpenedSstable>opened, probe.hash):
-                    probe.state = SEEKING_BLOCK
+                elif self.may_hold(<OpenedSstable>opened, probe.hash):
+                    probe.state, passed = SEEKING_BLOCK, passed + 1
                     probe.block_index = <Py_ssize_t>even_place(&(<OpenedSstable>opened).index.even, probe.key)
                     want(&lines, (<OpenedSstable>opened).index.heads + probe.block_index)
                     want(&lines, (<SstableReader>probe.reader).shelf.places + probe.block_index)
                 else:
                     probe.state, probe.source = SEEKING, number + 1
         (<SstableReader>(<SortedRun>run).files[0].reader).door.meta_hits += hits
+        if 2 * passed > count > 1:
+            (<SortedRun>run).found = SURE
         ask(&lines)
         self.find_blocks(probes, count)
         return 0
 
-    cdef bint may_hold(self, Probe* probes, Py_ssize_t count, OpenedSstable opened, uint64_t hash) except -1:
+    cdef bint may_hold(self, OpenedSstable opened, uint64_t hash) except -1:
         if opened.bloom is not None:
             return opened.bloom.may_contain(hash)
-        self.hold_found(probes, count)
+        self.hold_found()
         return opened.may_contain(hash)
 
     cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1:
@@ -194,7 +222,7 @@ cdef class PointReader:
         cdef Py_ssize_t position
         for position in range(count):
             if probes[position].state == NEEDS_META:
-                self.hold_found(probes, count)
+                self.hold_found()
                 self.pins.append((<SstableReader>probes[position].reader).opened())
                 probes[position].state = SEEKING
         return 0
@@ -212,23 +240,22 @@ cdef class PointReader:
         probe.place = NULL
         return 0
 
-    cdef int hold_found(self, Probe* probes, Py_ssize_t count) except -1:
+    cdef int hold_found(self) except -1:
         """Holds the blocks that are still the cache's alone, before anything gives the GIL away."""
         cdef Py_ssize_t position
         if self.is_borrowing:
-            for position in range(count):
-                if probes[position].place != NULL:
-                    self.hold(&probes[position])
+            for position in range(self.count):
+                if self.probes[position].place != NULL:
+                    self.hold(&self.probes[position])
             self.is_borrowing = False
         return 0
 
-    cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
+    cdef Py_ssize_t pin_cached(self, Probe* probes, Py_ssize_t count) noexcept:
+        """Gives the blocks that are cached to the probes that need them; how many need others."""
         cdef Probe* probe
+        cdef void* reader = NULL
         cdef PyObject* found
-        cdef Py_ssize_t position
-        cdef Py_ssize_t hits = 0, misses = 0
-        cdef CacheDoor door = None
-        cdef dict missing
+        cdef Py_ssize_t position, hits = 0, misses = 0
         cdef Lines lines
         lines.count = 0
         for position in range(count):           # first ask for blocks and rows, then look
@@ -241,28 +268,31 @@ cdef class PointReader:
             probe = &probes[position]
             if probe.state != NEEDS_BLOCK:
                 continue
-            door = (<SstableReader>probe.reader).door
             found = (<SstableReader>probe.reader).shelf.peek(probe.block_index)
             if found != NULL:
                 probe.block, probe.state = <void*>found, IN_BLOCK
                 probe.place = &(<SstableReader>probe.reader).shelf.places[probe.block_index]
-                hits += 1
+                reader, hits = probe.reader, hits + 1
             else:
                 misses += 1
-                if self.cold is None:
-                    self.cold = ColdProbes()
-                self.cold.take(probe)
-            door = (<SstableReader>probe.reader).door
-        if hits + misses == 0:
+        if hits > 0:
+            self.is_borrowing = True
+            (<SstableReader>reader).door.hits += hits
+        return misses
+
+    cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1:
+        cdef Py_ssize_t position
+        cdef dict missing = {}
+        if self.pin_cached(probes, count) == 0:
             return 0
-        door.hits += hits
-        door.misses += misses
-        self.is_borrowing = self.is_borrowing or hits > 0
-        if misses == 0:
-            return 0
-        self.hold_found(probes, count)
+        if self.cold is None:
+            self.cold = ColdProbes()
+        for position in range(count):
+            if probes[position].state == NEEDS_BLOCK:
+                (<SstableReader>probes[position].reader).door.misses += 1
+                self.cold.take(&probes[position])
+        self.hold_found()
         self.cold.run(self.newest)
-        missing = {}
         for position in range(count):
             if probes[position].state == NEEDS_BLOCK:
                 missing.setdefault(<SstableReader>probes[position].reader, set()).add(probes[position].block_index)
@@ -360,7 +390,7 @@ def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
     A null key has no value. Raises what `read_one` raises, and OverflowError when the values pass 2 GiB.
     """
     cdef BinaryColumnBuilder values = BinaryColumnBuilder()
-    cdef Py_ssize_t first = 0, count, row
+    cdef Py_ssize_t first = 0, count, done
     cdef Probe* probes = <Probe*>malloc(sizeof(Probe) * <size_t>min(keys.rows + 1, SLICE_KEYS))
     cdef PointReader reader
     if probes == NULL:
@@ -370,16 +400,32 @@ def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
         while first < keys.rows:
             count = min(SLICE_KEYS, keys.rows - first)
             reader = PointReader(view, epoch)
-            for row in range(count):
-                reader.start(&probes[row], keys.at(first + row))
-                if keys.is_null(first + row):
-                    probes[row].state = DONE
-            reader.run(probes, count)
-            append_values(values, probes, count)
+            reader.begin(probes)
+            done = read_near(reader, keys, first, count, values)
+            if done < count:
+                reader.run(probes + done, count - done)
+                append_values(values, probes + done, count - done)
             first += count
     finally:
         free(probes)
     return values.finish()
+
+
+cdef Py_ssize_t read_near(
+    PointReader reader, BinaryColumn keys, Py_ssize_t first, Py_ssize_t count, BinaryColumnBuilder values
+) except -1:
+    """Reads `count` keys as far as memory goes, and copies the values of the first of them that are DONE; how many."""
+    cdef Py_ssize_t row, begin, done = 0
+    while reader.count < count:
+        begin = reader.count
+        for row in range(begin, min(begin + GROUP_KEYS, count)):
+            reader.start(keys.at(first + row))
+            if keys.is_null(first + row):
+                reader.probes[row].state = DONE
+        if reader.run_in_memory(reader.probes + begin, reader.count - begin) and done == begin:
+            append_values(values, reader.probes + begin, reader.count - begin)
+            done = reader.count
+    return done
 
 
 cdef int append_values(BinaryColumnBuilder values, Probe* probes, Py_ssize_t count) except -1 nogil:

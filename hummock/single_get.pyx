@@ -50,7 +50,8 @@ def read_one(ReadView view not None, bytes key not None, epoch):
 cdef read_from(ReadView view, Slice key, epoch, int source, bint is_admitted):
     cdef PointReader reader = PointReader(view, epoch)
     cdef Probe probe
-    reader.start(&probe, key)
+    reader.begin(&probe)
+    reader.start(key)
     probe.source, probe.is_admitted = source, is_admitted
     reader.run(&probe, 1)
     if probe.value.data == NULL:

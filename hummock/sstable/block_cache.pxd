@@ -106,6 +106,9 @@ cdef class CacheShelf:
     cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
         prefetch_line(&self.places[index])
 
+    cdef inline const void* spot_of(self, Slice key) noexcept nogil:        # that `likely_row` begins with
+        return &self.spots[<Py_ssize_t>even_place(&self.even, key)]
+
     cdef inline LikelyRow likely_row(self, Slice key) noexcept nogil:
         cdef LikelyRow out
         cdef double even = even_place(&self.even, key), begin, end

@@ -76,3 +76,27 @@ def test_the_newest_version_is_found_where_older_ones_begin_the_next_block():
                 found = store.get_many(pa.array(keys, pa.binary()), epoch).to_arrow().to_pylist()
                 assert found == [expected[key] for key in keys]
                 assert all(store.get(key[:-1] + bytes([key[-1] | 1]), epoch) is None for key in keys)
+
+
+@pytest.mark.parametrize("cache_bytes", [20_000, 64 << 20])
+def test_calls_of_many_keys_answer_each_in_its_place_whatever_is_cached(cache_bytes):
+    rng = random.Random(5)
+    near = [HEAD + (number * 2).to_bytes(8, "big") for number in range(4_000)]
+    far = [HEAD + ((1 << 40) + number * 200_002).to_bytes(8, "big") for number in range(2_000)]
+    epochs, rows = EpochGenerator(), {}
+    with hummock.open("memory://", role="writer", block_bytes=2_000, sstable_bytes=30_000, compaction=False,
+                      block_cache_bytes=cache_bytes) as store:  # fmt: skip
+        for size, changed in ((100, near + far), (40, far), (700, sorted(rng.sample(near, 1_000)))):
+            epoch = epochs.next()
+            put = {key: rng.randbytes(size) for key in changed}
+            store.ingest_batch(hummock.WriteBatch(list(put.items())), epoch)
+            store.commit(epoch)
+            rows |= put
+        for part in (near, far, near + far):
+            asked = rng.choices(part, k=3_000)
+            asked = [key[:-1] + bytes([key[-1] | 1]) if rng.random() < 0.2 else key for key in asked]
+            asked = [None if rng.random() < 0.01 else key for key in asked]
+            for count in (1, 127, 129, 1_025, 3_000):
+                found = store.get_many(pa.array(asked[:count], pa.binary()), epoch).to_arrow().to_pylist()
+                assert found == [rows.get(key) for key in asked[:count]], count
+            assert [store.get(key, epoch) for key in asked if key] == [rows.get(key) for key in asked if key]
