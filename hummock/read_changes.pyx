@@ -22,7 +22,7 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.change_parts import parts_between, ruled_tables
 from hummock.errors import InvalidEpoch
-from hummock.point_read import read_many
+from hummock.many_gets import read_many
 from hummock.state_store import ChangeBatch
 
 cdef Py_ssize_t DENSE_SHARE = 16        # a walk beside the keys pays where one of so many rows is asked for

@@ -14,8 +14,8 @@ from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.key import KeyRange
+from hummock.many_gets import read_many
 from hummock.options import StorageOptions
-from hummock.point_read import read_many
 from hummock.read_changes import ChangeReader
 from hummock.read_ranges import read_prefixes, read_starts
 from hummock.read_view import ReadView

@@ -38,9 +38,9 @@ BASE_MODULES = [
     "lz4_partial",
 ]
 STORE_MODULES = [
-    "scan", "memory_store", "read_view", "point_read", "cold_probes", "likely_probes", "single_get", "read_ranges",
-    "read_changes", "change_parts", "view_reads", "snapshot_store", "run_cursor", "local_version", "storage",
-    "write_path", "writer_gate", "stats", "task_store",
+    "scan", "memory_store", "read_view", "point_read", "cold_probes", "likely_probes", "single_get", "many_gets",
+    "read_ranges", "read_changes", "change_parts", "view_reads", "snapshot_store", "run_cursor", "local_version",
+    "storage", "write_path", "writer_gate", "stats", "task_store",
 ]  # fmt: skip
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.

@@ -149,7 +149,8 @@ def test_s5_a_read_keeps_its_one_picture_and_its_files(lab):
 
 
 def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
-    for name in ("read_view", "point_read", "single_get", "sstable.block_cache", "sstable.reader", "sstable.block"):
+    files = ("sstable.block_cache", "sstable.reader", "sstable.block")
+    for name in ("read_view", "point_read", "single_get", "many_gets", *files):
         assert not importlib.import_module(f"hummock.{name}").__file__.endswith(".py")
     for number in range(1, 9):
         lab.commit(number, {b"%d" % row: b"%d" % number for row in range(number, 100)})
