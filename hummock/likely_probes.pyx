@@ -5,8 +5,7 @@ for what the next one reads: what the shelf says of the likely block, then place
 """
 
 from hummock.point_read cimport DONE, SEEKING
-from hummock.read_view cimport SortedRun
-from hummock.single_get cimport SURE
+from hummock.read_view cimport SURE, SortedRun
 from hummock.sstable.block_cache cimport CachePlace, LikelyRow, used
 from hummock.sstable.early_lines cimport Lines, ask, want
 from hummock.sstable.head_search cimport row_at

@@ -17,10 +17,9 @@ from hummock.cold_probes cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.likely_probes cimport answer_likely
-from hummock.read_view cimport ReadView, SortedRun, Source
+from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.single_get cimport EXPECTED, SURE
 from hummock.sstable.block_cache cimport want_rows
 from hummock.sstable.early_lines cimport Lines, ask, prefetch_line, want
 from hummock.sstable.index cimport even_place
@@ -89,7 +88,9 @@ cdef class PointReader:
         cdef Py_ssize_t position
         cdef uint64_t place, last = NOWHERE
         cdef VnodeRule rule
-        for position in range(count if self.view.rules.count > 0 else 0):
+        if self.view.rules.count == 0:
+            return
+        for position in range(count):
             if probes[position].value.data != NULL:
                 place = head_of(probes[position].key.data, probes[position].key.size) >> 16
                 if place != last:

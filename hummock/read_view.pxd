@@ -8,6 +8,11 @@ from hummock.iterator.row_rules cimport RowRules
 from hummock.key cimport Slice
 
 
+cdef enum:                              # of a run's `found`
+    EXPECTED = 2                        # from here on a key's likely row is looked at before the filter
+    SURE = 3
+
+
 cdef struct FileFence:
     Slice smallest                      # first and last user key of the file; owner: its reader
     Slice largest
@@ -24,7 +29,7 @@ cdef class SortedRun:
     cdef uint64_t* first_heads          # ... and of each smallest key; goes into the same array
     cdef Slice prefix                   # bytes that all keys of the run begin with
     cdef readonly Py_ssize_t count
-    cdef int found                      # 0..3: whether reads of one key found theirs here of late; under the GIL
+    cdef int found                      # 0..SURE: whether reads found their keys here of late; under the GIL
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil

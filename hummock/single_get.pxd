@@ -7,8 +7,6 @@ from hummock.sstable.block_cache cimport LikelyRow
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are asked for together
-    EXPECTED = 2                # of a run's `found`: the row is asked for beside the filter
-    SURE = 3
     NOT_AT_HAND = -2            # from `row_of`, beside NOT_HERE
 
 

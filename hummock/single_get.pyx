@@ -16,7 +16,7 @@ from hummock.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.key cimport SPILL_MASK, Slice, begins_with, head_of
 from hummock.point_read cimport PointReader, Probe
-from hummock.read_view cimport ReadView, SortedRun
+from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport CachePlace, used, want_rows
