@@ -1,9 +1,10 @@
 """LocalBarrierManager: a worker's half of the checkpoint: inject, collect, seal, sync.
 
-Barriers enter every root channel; an epoch is collected when every running actor has passed its barrier.
-Then one thread of its own, in epoch order [C4], seals the epoch and at a checkpoint uploads it, while the
-actors work on the next epochs [C5]. The first failure of an actor or an upload fails every barrier in
-flight [C9], and nothing happens any more until reset()."""
+Barriers enter every root channel; an epoch is collected when every actor that it waits for has passed its barrier,
+and every epoch before it is collected: a barrier that stops an actor still waits for it, the next one does not, so
+without the second condition a later epoch could be sealed first. Then one thread of its own, in epoch order [C4],
+seals the epoch and at a checkpoint uploads it, while the actors work on the next epochs [C5]. The first failure of an
+actor or an upload fails every barrier in flight [C9], and nothing happens any more until reset()."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class LocalBarrierManager:
         self._on_failure = on_failure
         self._observer = observer
         self._lock = threading.Lock()
-        self._in_flight: dict[int, _InFlight] = {}
+        self._in_flight: dict[int, _InFlight] = {}  # by the epoch that ends, ascending
         self._failure: BaseException | None = None
         self._syncer = self._new_syncer()
 
@@ -59,21 +60,19 @@ class LocalBarrierManager:
                 waiting.result.set_exception(self._failure)
                 return waiting.result
             self._in_flight[barrier.epoch.prev] = waiting
-            if not waiting.missing:
-                self._collected(waiting)
+            self._complete_collected()
         for channel in roots:
             channel.send(barrier)
         return waiting.result
 
     def collect(self, actor_id: int, barrier: Barrier) -> None:
-        """`actor_id` has passed `barrier`; the last one starts seal and sync."""
+        """`actor_id` has passed `barrier`; the last one of the oldest epoch starts seal and sync."""
         with self._lock:
             waiting = self._in_flight.get(barrier.epoch.prev)
             if waiting is None:
                 return
             waiting.missing.discard(actor_id)
-            if not waiting.missing:
-                self._collected(waiting)
+            self._complete_collected()
 
     def missing(self, epoch: int) -> tuple[int, ...]:
         """Actors that have not passed the barrier that ends `epoch`; for messages."""
@@ -104,9 +103,13 @@ class LocalBarrierManager:
         """Wait for an upload under way; no use after this."""
         self._syncer.shutdown(wait=True, cancel_futures=True)
 
-    def _collected(self, waiting: _InFlight) -> None:
-        del self._in_flight[waiting.barrier.epoch.prev]
-        self._syncer.submit(self._seal_and_sync, waiting)
+    def _complete_collected(self) -> None:
+        """Seal and sync the collected epochs at the head of the queue, the oldest first [C4]."""
+        for epoch, waiting in list(self._in_flight.items()):
+            if waiting.missing:
+                return
+            del self._in_flight[epoch]
+            self._syncer.submit(self._seal_and_sync, waiting)
 
     def _seal_and_sync(self, waiting: _InFlight) -> None:
         barrier, epoch = waiting.barrier, waiting.barrier.epoch.prev

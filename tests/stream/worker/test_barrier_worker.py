@@ -128,3 +128,26 @@ def test_after_a_reset_barriers_flow_again_and_old_collects_are_ignored(parts):
     manager.collect(1, new)
     assert result.result(SOON).epoch == new.epoch.prev
     assert failures == []
+
+
+def test_an_epoch_that_is_passed_by_all_waits_for_the_epoch_before_it(parts):
+    """The barrier that stops an actor waits for it, the next one does not."""
+    manager, store, _, _ = parts
+    stopping, following = barrier(2), barrier(3)
+    first = manager.inject(stopping, [], [1, 2])
+    second = manager.inject(following, [], [1])
+    manager.collect(1, stopping)
+    manager.collect(1, following)
+    assert not second.done() and store.calls == []
+    manager.collect(2, stopping)
+    assert [result.result(SOON).epoch >> 16 for result in (first, second)] == [1, 2]
+    assert store.calls == [("seal", 1), ("sync", 1), ("seal", 2), ("sync", 2)]
+
+
+def test_a_barrier_that_waits_for_nobody_waits_for_the_epoch_before_it(parts):
+    manager, store, _, _ = parts
+    stopping = barrier(2)
+    first, second = manager.inject(stopping, [], [1]), manager.inject(barrier(3), [], [])
+    assert not second.done() and store.calls == []
+    manager.collect(1, stopping)
+    assert [result.result(SOON).epoch >> 16 for result in (first, second)] == [1, 2]
