@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.chunk import Column, DataChunk
+from relational.chunk import Column, DataChunk, StreamChunk
 from relational.expr.casting import cast
 from relational.expr.evaluation import (
-    ErrorCount,
+    ErrorCounts,
     Evaluation,
     Value,
     booleans,
@@ -27,18 +27,22 @@ from relational.expr.functions import kernel_of
 
 
 def evaluate(
-    expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCount | None = None
+    expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None
 ) -> Column:
     """The expression's value for every row of the chunk, hidden rows included (theirs are unspecified).
 
-    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`.
+    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`: by 1, by -1
+    where it is a change of a stream that takes the row away.
     """
     if isinstance(expression, InputRef):
         return chunk.columns[expression.index]
     visibility = chunk.visibility
     selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
     arrays = [column.array for column in chunk.columns]
-    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors)
+    weights = None
+    if errors is not None and isinstance(chunk, StreamChunk):
+        weights = 1 - 2 * (chunk.ops & 1).view(np.int8)
+    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors, weights=weights)
     return Column(evaluate_array(expression, evaluation))
 
 

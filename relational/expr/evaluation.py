@@ -8,8 +8,7 @@ the branch. So a division by zero behind a guard is no error. A failed row is NU
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -23,23 +22,52 @@ from relational.types.interval import Interval
 
 Value: TypeAlias = pa.Array | pa.Scalar
 
+MAX_REASONS = 64
+OTHER_REASONS = "other reasons"
 
-@dataclass(slots=True)
-class ErrorCount:
-    """How many rows of a stream had no value so far, and why the first one had none."""
 
-    rows: int = 0
-    first_reason: str = ""
+class ErrorCounts:
+    """Rows of a stream that have no value now, by reason: a row that arrives adds one, the same row adds -1 when it goes.
 
-    def add(self, rows: int, reason: str) -> None:
-        self.first_reason = self.first_reason or reason
-        self.rows += rows
+    At most MAX_REASONS reasons are told apart, the rows of all later ones are counted as OTHER_REASONS. A reason never
+    holds a value of a row. One thread adds; `rows` may be read from any.
+    """
+
+    __slots__ = ("_changed", "_rows")
+
+    def __init__(self, rows: Mapping[str, int] | None = None):
+        """`rows`: the counts to continue from, which count as taken."""
+        self._rows = dict(rows or {})
+        self._changed: dict[str, int] = {}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The counts of all reasons met so far, those that are 0 again included."""
+        return self._rows.copy()
+
+    def add(self, reason: str, rows: int) -> None:
+        """`rows` more rows (fewer where negative) have no value because of `reason`."""
+        if not rows:
+            return
+        if reason not in self._rows and len(self._rows) >= MAX_REASONS:
+            reason = OTHER_REASONS
+        self._rows[reason] = self._rows.get(reason, 0) + rows
+        self._changed[reason] = self._changed.get(reason, 0) + rows
+
+    def take(self) -> dict[str, int]:
+        """The net changes since the last take, without those that are 0."""
+        if not self._changed:
+            return {}
+        taken, self._changed = self._changed, {}
+        return {reason: rows for reason, rows in taken.items() if rows}
 
 
 class Evaluation:
-    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows."""
+    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or int64[rows], what
+    each row counts for among the errors (-1 for one that goes), None: 1.
+    """
 
-    __slots__ = ("columns", "errors", "rows", "selection", "strict")
+    __slots__ = ("columns", "errors", "rows", "selection", "strict", "weights")
 
     def __init__(
         self,
@@ -48,22 +76,24 @@ class Evaluation:
         selection: np.ndarray | None = None,
         *,
         strict: bool,
-        errors: ErrorCount | None = None,
+        errors: ErrorCounts | None = None,
+        weights: np.ndarray | None = None,
     ):
         self.columns, self.rows, self.selection = columns, rows, selection
-        self.strict, self.errors = strict, errors
+        self.strict, self.errors, self.weights = strict, errors, weights
 
     def narrowed(self, rows: np.ndarray) -> Evaluation:
         """The same evaluation where only those of `rows` (bool[rows]) count that counted before."""
         selection = rows if self.selection is None else rows & self.selection
-        return Evaluation(self.columns, self.rows, selection, strict=self.strict, errors=self.errors)
+        return Evaluation(
+            self.columns, self.rows, selection, strict=self.strict, errors=self.errors, weights=self.weights
+        )
 
     def single(self) -> Evaluation:
-        """An evaluation of one row without columns, for what is constant; it counts if any row here
-        counts.
-        """
+        """An evaluation of one row without columns, for what is constant; it counts for all rows that count here."""
         counts = self.selection is None or bool(self.selection.any())
-        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors)
+        weight = np.array([self._weight(self.selection)])
+        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
 
     @property
     def selects_nothing(self) -> bool:
@@ -79,7 +109,13 @@ class Evaluation:
         if self.strict:
             raise EvaluationError(reason, row=int(counted.argmax()))
         if self.errors is not None:
-            self.errors.add(int(counted.sum()), reason)
+            self.errors.add(reason, self._weight(counted))
+
+    def _weight(self, rows: np.ndarray | None) -> int:
+        """What `rows` (bool[rows], None for all) count for together."""
+        if self.weights is None:
+            return self.rows if rows is None else int(np.count_nonzero(rows))
+        return int(self.weights.sum() if rows is None else self.weights[rows].sum())
 
     def reject(self, value: pa.Array, rows: np.ndarray, reason: str) -> pa.Array:
         """`value` with `rows` failed: NULL there."""

@@ -16,7 +16,7 @@ import numpy as np
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.state import AggGroups, AggSpec
 from relational.table.state_table import StateTable
 from relational.types import DataType
@@ -51,7 +51,7 @@ class HashAggExecutor(Executor):
         self.info = info
         self._input = input
         self._filters = [call.filter for call in calls]
-        self.errors = ErrorCount()
+        self.errors = ErrorCounts()
         self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
         self._is_global = not group_by
         self._state_table = state_table

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from relational.chunk import StreamChunk
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message
@@ -23,7 +23,7 @@ class ProjectExecutor(Executor):
         self.info = info
         self._input = input
         self._expressions = tuple(expressions)
-        self.errors = ErrorCount()
+        self.errors = ErrorCounts()
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
