@@ -15,13 +15,14 @@ from pathlib import Path
 import click
 import pyarrow as pa
 from rich.console import Console
+from rich.markup import escape
 
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
 from hummock.process import installed_version, prepare_process
 from relational.errors import RelationalError
 from relational.relation import Relation
-from stream.errors import ConnectorError, RecoveryFailed, StreamError
+from stream.errors import StreamError
 from stream.session import Session, connect
 from stream.table import Table
 from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
@@ -109,16 +110,18 @@ def _reported(console: Console) -> Iterator[None]:
 
 
 def _session(console: Console, url: str) -> Session:
-    """A session on `url`. Where the connector of a table is not installed the rows that are there can
-    still be looked at: sources are paused then, and said to be."""
-    try:
-        return connect(url)
-    except RecoveryFailed as failure:
-        if not isinstance(failure.__cause__, ConnectorError):
-            raise
-        console.print("[yellow]sources are paused:[/yellow]", end=" ")
-        print_error(console, failure.__cause__)
-        return connect(url, sources_paused=True)
+    """A session on `url`; what was set aside is said. Where the connector of a table is not installed the rows that
+    are there can still be looked at: sources are paused then."""
+    session = connect(url)
+    failed = session.failed_jobs
+    if any(failure.is_retried for failure in failed):
+        session.abandon()
+        session = connect(url, sources_paused=True)
+        console.print("[yellow]sources are paused[/yellow]", end=": ")
+    for failure in failed:
+        if failure.follows is None:
+            console.print(f"[yellow]set aside[/yellow] {escape(failure.reason)}; SHOW JOBS tells more", soft_wrap=True)
+    return session
 
 
 def _prompt(session: Session, console: Console) -> None:

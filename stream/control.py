@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from stream.message import Barrier
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 CONNECTOR_OPTION = "connector"
-"""The option of a table that names its connector; all others are the connector's own."""
+"""The option of a table that names its connector; all but the next are the connector's own."""
+MALFORMED_OPTION = "malformed"
+"""What a record that is no row of the table does: the job fails ("refuse"), or the record is counted ("skip")."""
+REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
 class Step(StrEnum):
@@ -42,12 +45,20 @@ def unobserved(step: Step, epoch: int) -> None:
     """The observer of those who do not look."""
 
 
+class SkippedRows(NamedTuple):
+    """The next `rows` rows of a split, which the table shall not have."""
+
+    split: str
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
     """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are
     the actors whose changes it reads, in the order of its plan's scans; `splits` what it reads of its
     connector. `is_new`: its job is not committed yet, so what stands in the tables it reads has to be read as
-    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest."""
+    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest, or hold what
+    they held when the job failed. `skip`: rows of a split that it passes over before it begins."""
 
     actor_id: int
     job_id: int
@@ -56,6 +67,7 @@ class ActorSpec:
     splits: tuple[str, ...] = ()
     is_new: bool = False
     loaded_at: Epoch | None = None
+    skip: SkippedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)

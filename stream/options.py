@@ -39,6 +39,8 @@ class StreamOptions:
     """Columns of whole tables that queries of a session remember, as they are at a committed epoch; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two looks at its upstream."""
+    failed_job_history_ms: int = 3_600_000
+    """How long the changes are kept that a job which failed has not seen; a later RESUME computes it anew."""
     spark_master: str = ""
     """Where statements get the Spark they ask for if this process has no Spark session: local[2], ...; "": nowhere."""
 

@@ -24,7 +24,7 @@ from hummock.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from stream.control import StepObserver, unobserved
 from stream.exchange.turns import Turns
-from stream.meta.meta_node import HummockCommitter, MetaNode
+from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
@@ -78,6 +78,7 @@ class Playground:
                 Turns(ACTORS_AT_ONCE),
                 lambda error: self.meta.fail(error),
                 lambda step, epoch: self.meta.observe(step, epoch),
+                lambda: self.meta.request_barrier(),
             )
             self.meta = MetaNode(
                 self.catalog,
@@ -85,6 +86,7 @@ class Playground:
                 self.node,
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
+                NodePins(self.manager, self.node_name),
                 observer,
             )
             undo.callback(self.meta.close, CLOSE_SECONDS)

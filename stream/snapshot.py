@@ -56,7 +56,10 @@ class Snapshot:
     def offsets(self, name: str) -> dict[str, str]:
         """How far each split of a table's connector had been read: split -> offset; {} without a
         connector."""
-        table = self._catalog.resolve(ObjectName.parse(name))
+        return self.offsets_of(self._catalog.resolve(ObjectName.parse(name)))
+
+    def offsets_of(self, table: TableCatalog) -> dict[str, str]:
+        """The same of a table by its catalog."""
         if table.connector is None:
             return {}
         offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)

@@ -45,6 +45,7 @@ class StatementRunner:
         runner: SessionRunner,
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
+        jobs: Callable[[], pa.Table],
     ) -> None:
         self._playground = playground
         self._spark = OwnSpark(playground.options.stream.spark_master)
@@ -54,6 +55,7 @@ class StatementRunner:
         self._runner = runner
         self._relation = relation
         self._flush = flush
+        self._jobs = jobs
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The answer of one statement, see Session.sql."""
@@ -109,6 +111,9 @@ class StatementRunner:
     def _drop_column(self, statement: bound.DropColumn) -> None:
         self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)
 
+    def _resume(self, statement: bound.Resume) -> None:
+        self._meta.revival.resume(statement.table, statement.skip)
+
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
             self._ddl.drop(statement.name, cascade=statement.cascade)
@@ -149,6 +154,9 @@ class StatementRunner:
 
     def _show(self, statement: bound.Show) -> pa.Table:
         return introspect.show(statement, self._catalog)
+
+    def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
+        return self._jobs()
 
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
@@ -194,6 +202,7 @@ _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.CreateDatabase: StatementRunner._create_database,
     bound.AddColumn: StatementRunner._add_column,
     bound.DropColumn: StatementRunner._drop_column,
+    bound.Resume: StatementRunner._resume,
     bound.Nothing: StatementRunner._nothing,
     bound.Drop: StatementRunner._drop,
     bound.DropSchema: StatementRunner._drop_schema,
@@ -204,6 +213,7 @@ _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.Flush: StatementRunner._wait,
     bound.Select: StatementRunner._select,
     bound.Show: StatementRunner._show,
+    bound.ShowJobs: StatementRunner._show_jobs,
     bound.ShowCreate: StatementRunner._show_create,
     bound.Describe: StatementRunner._describe,
     bound.Explain: StatementRunner._explained,

@@ -38,6 +38,22 @@ def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
     return _read_plan(record["root"], table_of_id)
 
 
+def plan_with_table_ids(text: str, ids: Mapping[int, int]) -> str:
+    """The plan over other tables with the same columns: `ids` says which comes in the place of which."""
+    return json.dumps(_with_table_ids(json.loads(text), ids), sort_keys=True)
+
+
+def _with_table_ids(record: Any, ids: Mapping[int, int]) -> Any:
+    if isinstance(record, list):
+        return [_with_table_ids(each, ids) for each in record]
+    if not isinstance(record, dict):
+        return record
+    renewed = {key: _with_table_ids(value, ids) for key, value in record.items()}
+    if renewed.get("node") == "scan":
+        renewed["table"] = ids.get(renewed["table"], renewed["table"])
+    return renewed
+
+
 def _plan(plan: LogicalPlan) -> dict[str, Any]:
     if isinstance(plan, Scan):
         ids = plan.table.column_ids

@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from stream.errors import UnknownConnector
+from stream.control import CONNECTOR_OPTION, MALFORMED_OPTION, REFUSE_MALFORMED, SKIP_MALFORMED
+from stream.errors import ConnectorError, MalformedRecord, UnknownConnector
 
 if TYPE_CHECKING:
+    from relational.catalog.objects import TableCatalog
     from relational.chunk.stream_chunk import StreamChunk
     from relational.types.schema import Schema
 
@@ -25,7 +27,8 @@ class SplitReader(ABC):
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         """The next changes, at most `max_rows` of them and without a parted update pair; None when nothing is
-        there now. Does not block for longer than a few milliseconds."""
+        there now. Does not block for longer than a few milliseconds. MalformedRecord for a record that cannot be read
+        as a row: `offset` is behind it then, and what came before it was handed out."""
 
     @property
     @abstractmethod
@@ -86,3 +89,26 @@ def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Con
     if factory is None:
         raise UnknownConnector(name, _FACTORIES)
     return factory(options, schema)
+
+
+def connector_of(table: TableCatalog) -> Connector:
+    """The connector that feeds a table. UnknownConnector, ConnectorError."""
+    options = dict(table.connector or {})
+    name = options.pop(CONNECTOR_OPTION, "")
+    malformed = options.pop(MALFORMED_OPTION, REFUSE_MALFORMED)
+    if malformed not in (REFUSE_MALFORMED, SKIP_MALFORMED):
+        raise ConnectorError(name, f"{MALFORMED_OPTION} is {REFUSE_MALFORMED} or {SKIP_MALFORMED}, not {malformed!r}")
+    return open_connector(name, options, table.schema)
+
+
+def skips_malformed(table: TableCatalog) -> bool:
+    """Whether a record that is no row of the table is counted and passed over."""
+    return (table.connector or {}).get(MALFORMED_OPTION) == SKIP_MALFORMED
+
+
+def validated(chunk: StreamChunk, schema: Schema, connector: str, split: str) -> StreamChunk:
+    """The chunk that a reader handed out, with the columns of its table. MalformedRecord names what is no row."""
+    types = tuple(column.data_type for column in chunk.columns)
+    if types != schema.types:
+        raise MalformedRecord(connector, split, f"it hands out columns {types}, the table has {schema}")
+    return chunk

@@ -16,9 +16,10 @@ from relational.table.state_table import StateTable
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
+from stream.executor.fit import fitted_changes
 from stream.executor.slices import slices
 from stream.executor.statement import StatementEvaluator
-from stream.message import STATEMENTS, Barrier, Message, Statement
+from stream.message import STATEMENTS, Barrier, EvaluatedChanges, Message, Replayed, Statement
 
 TRUSTED_CONNECTOR = "its rows come from a connector that promises legal changes; a statement would break that"
 
@@ -65,6 +66,8 @@ class MaterializeExecutor(Executor):
                 yield from self._write(message)
             elif isinstance(message, STATEMENTS):
                 yield from self._run(message)
+            elif isinstance(message, Replayed):
+                yield from self._run_again(message)
             else:
                 yield message
 
@@ -98,7 +101,7 @@ class MaterializeExecutor(Executor):
     def _run(self, statement: Statement) -> Iterator[StreamChunk]:
         """The statement's changes; its future is completed after them, so whoever waits for it finds them
         sent."""
-        if not statement.result.set_running_or_notify_cancel():
+        if not statement.result.begin():
             return
         try:
             if self._refuses_statements:
@@ -109,9 +112,24 @@ class MaterializeExecutor(Executor):
         except StatementError as error:
             statement.result.set_exception(error)
             return
+        statement.result.evaluation = EvaluatedChanges(resolved.chunk, resolved.rows, self._table.catalog.column_ids)
         if resolved.chunk is not None:
             yield from self._changed(resolved.chunk)
         statement.result.set_result(resolved.rows)
+
+    def _run_again(self, replayed: Replayed) -> Iterator[StreamChunk]:
+        """The changes of a statement whose epoch a recovery has discarded. They follow all that were evaluated before
+        them, so the table has the rows that they take away."""
+        evaluation, result = replayed.evaluation, replayed.result
+        if evaluation.changes is not None:
+            changes = fitted_changes(evaluation, self._table.catalog)
+            if changes is None:
+                replayed.refuse()
+                return
+            self._table.write_chunk(changes)
+            yield from self._changed(changes)
+        if not result.done():
+            result.set_result(evaluation.rows)
 
     def _changed(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         """What goes downstream of changes that were written: no update that changes nothing, and no huge

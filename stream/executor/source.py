@@ -4,16 +4,24 @@ channel.
 How far each split has been read is a row (split, offset) of the source's own state table, committed at the
 same barrier as the rows themselves (ruling R13): after a recovery the readers seek there and nothing is
 lost or doubled. The channel has precedence over the readers, so a barrier waits for one chunk at most.
+
+A record that is no row of the table is refused with its split and row, which fails the job, or skipped and counted, as
+the table's option `malformed` says. Rows to be passed over when the job begins again are passed over between its first
+barrier and the next, so they are behind the offset that the same commit stores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
+
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader
-from stream.errors import ChannelClosed
+from stream.connector.base import SplitReader, validated
+from stream.control import SkippedRows
+from stream.errors import ChannelClosed, MalformedRecord, SourcePosition
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import Add, Barrier, Message, Pause, Resume
@@ -42,6 +50,11 @@ class SourceExecutor(Executor):
         chunk_rows: int,
         checkpoint_rows: int = 0,
         request_barrier: Callable[[], None] = lambda: None,
+        *,
+        connector: str = "",
+        skips_malformed: bool = False,
+        skip: SkippedRows | None = None,
+        errors: ErrorCounts | None = None,
     ) -> None:
         self.info = info
         self._control = control
@@ -50,6 +63,11 @@ class SourceExecutor(Executor):
         self._chunk_rows = chunk_rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
+        self._connector = connector
+        self._skips_malformed = skips_malformed
+        self._skip = skip
+        self._errors = errors
+        self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
         self._turn = 0  # the reader whose turn it is
         self._rows_since_barrier = 0
@@ -63,6 +81,8 @@ class SourceExecutor(Executor):
         self._is_reading = not begins_paused(barrier)
         yield barrier
         try:
+            if self._skip is not None:
+                self._skip_rows(*self._skip)
             for message in messages:
                 if isinstance(message, Barrier):
                     self._pass_barrier(message)
@@ -90,29 +110,90 @@ class SourceExecutor(Executor):
             yield message
 
     def _may_read(self) -> bool:
-        if not self._is_reading or all(reader.is_finished for reader in self._readers.values()):
+        if not self._is_reading or self._is_finished:
             return False
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first reader, in turn, that has one."""
-        readers = list(self._readers.values())
+        splits = list(self._readers)
         rows = self._chunk_rows
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        for _ in readers:
-            reader = readers[self._turn]
-            self._turn = (self._turn + 1) % len(readers)
-            chunk = None if reader.is_finished else reader.next_chunk(rows)
-            if chunk is None and rows == 1 and not reader.is_finished:
-                chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
+        for _ in splits:
+            split = splits[self._turn]
+            self._turn = (self._turn + 1) % len(splits)
+            chunk = self._chunk_of(split, rows)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
-                if is_full or all(each.is_finished for each in readers):
+                if is_full or self._is_finished:
                     self._request_barrier()
                 return chunk
         return None
+
+    def _chunk_of(self, split: str, rows: int) -> StreamChunk | None:
+        """The next rows of a split, as the table can hold them. ConnectorError for one that it cannot, unless such
+        rows are skipped."""
+        reader = self._readers[split]
+        if reader.is_finished:
+            return None
+        self._position = SourcePosition(split, reader.offset)
+        try:
+            chunk = self._read(reader, rows)
+            return None if chunk is None else self._validated(chunk, split)
+        except MalformedRecord as malformed:
+            if not self._skips_malformed:
+                raise
+            self._count(malformed.why, 1)
+            return None
+
+    def _read(self, reader: SplitReader, rows: int) -> StreamChunk | None:
+        chunk = reader.next_chunk(rows)
+        if chunk is None and rows == 1 and not reader.is_finished:
+            chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
+        return chunk
+
+    def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
+        """The chunk, without the rows that are malformed where those are skipped."""
+        keep = np.ones(chunk.capacity, np.uint8)
+        while True:
+            try:
+                valid = validated(chunk.filter(keep), self.info.schema, self._connector, split)
+                return valid if valid.visible_rows else None
+            except MalformedRecord as malformed:
+                if not self._skips_malformed or malformed.row is None:
+                    raise
+                keep[malformed.row] = 0
+                self._count(malformed.why, 1)
+
+    def _skip_rows(self, split: str, rows: int) -> None:
+        """Pass over the next rows of a split, or as many as there are now. A record that cannot be read is one."""
+        reader = self._readers.get(split)
+        left = rows
+        while left > 0 and reader is not None and not reader.is_finished:
+            try:
+                chunk = self._read(reader, min(left, self._chunk_rows))
+            except MalformedRecord:
+                left -= 1
+                continue
+            if chunk is None:
+                break
+            left -= chunk.visible_rows
+        self._count("skipped by RESUME", rows - max(left, 0))
+
+    def _count(self, reason: str, rows: int) -> None:
+        if self._errors is not None and rows:
+            self._errors.add(reason, rows)
+
+    @property
+    def _is_finished(self) -> bool:
+        return all(reader.is_finished for reader in self._readers.values())
+
+    @property
+    def position(self) -> SourcePosition | None:
+        """Where the chunk began that was handed out last, or could not be."""
+        return self._position
 
     def _pass_barrier(self, barrier: Barrier) -> None:
         for split, reader in self._readers.items():

@@ -37,6 +37,15 @@ class RecoveryPolicy:
         """An epoch was committed: the next failure is the first of its row."""
         self._attempts = 0
 
+    def progressed(self) -> None:
+        """What failed was set aside: the next failure is another one's."""
+        self._attempts = 0
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether an epoch was committed between the last two recoveries."""
+        return self._attempts <= 1
+
 
 def fatal_cause(error: BaseException | None) -> BaseException | None:
     """The first error in a chain of causes that no recovery heals."""

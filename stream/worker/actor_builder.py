@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor, history_of
-from stream.connector.base import SplitReader, open_connector
+from stream.connector.base import SplitReader, connector_of, skips_malformed
 from stream.control import CONNECTOR_OPTION, ActorSpec
+from stream.errors import SourcePosition
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
 from stream.exchange.turns import Turns
@@ -60,10 +62,9 @@ class ActorBuilder:
     ) -> Actor:
         """An actor that is not yet started. `control` brings barriers and statements to a head without
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
-        executor = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams)).build(
-            spec.root
-        )
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
+        chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams))
+        executor = chain.build(spec.root)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns, chain.position)
 
 
 class ExecutorChain:
@@ -72,6 +73,7 @@ class ExecutorChain:
     def __init__(self, store: StateStore, options: StreamOptions) -> None:
         self.store = store
         self.options = options
+        self.errors = ErrorCounts()
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, with those below it."""
@@ -127,6 +129,11 @@ class _ActorChain(ExecutorChain):
         self.spec = spec
         self.control = control
         self.upstreams = upstreams
+        self.sources: list[SourceExecutor] = []
+
+    def position(self) -> SourcePosition | None:
+        """Where the actor's source is, None without one."""
+        return self.sources[0].position if self.sources else None
 
     def head_channel(self) -> Channel:
         """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
@@ -137,7 +144,7 @@ class _ActorChain(ExecutorChain):
         return DmlExecutor(info, self.head_channel(), node.table)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
-        return SourceExecutor(
+        source = SourceExecutor(
             info,
             self.head_channel(),
             self.readers(node),
@@ -145,14 +152,19 @@ class _ActorChain(ExecutorChain):
             self.options.chunk_rows,
             self.options.checkpoint_rows,
             self.request_barrier,
+            connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
+            skips_malformed=skips_malformed(node.table),
+            skip=self.spec.skip,
+            errors=self.errors,
         )
+        self.sources.append(source)
+        return source
 
     def readers(self, node: SourceNode) -> dict[str, SplitReader]:
         """A reader for each split of the actor; without splits the connector is not even opened."""
         if not self.spec.splits:
             return {}
-        options = dict(node.table.connector or {})
-        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
+        connector = connector_of(node.table)
         return {split: connector.open_split(split) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:

@@ -44,7 +44,7 @@ class Log:
     def collect(self, actor_id, barrier):
         self.events.append((actor_id, barrier.epoch.prev >> 16))
 
-    def fail(self, actor_id, error):
+    def fail(self, actor_id, error, position=None):
         self.events.append((actor_id, error))
 
 

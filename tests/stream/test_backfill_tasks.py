@@ -136,7 +136,7 @@ def test_tasks_leave_the_state_that_the_stream_builds(world, title, query, fragm
 
 
 def test_what_a_task_cannot_run_is_refused_by_name(world):
-    plan = world._playground.meta.planner.known_jobs(may_lack_connectors=False)[0].plan
+    plan = world._playground.meta.planner.known_jobs(may_lack_connectors=False)[0][0].plan
     with pytest.raises(BackfillRefused, match="Dml cannot run in a task"):
         fragments_of(plan)
 

@@ -1,5 +1,4 @@
 import random
-from concurrent.futures import Future
 
 import pytest
 
@@ -199,7 +198,7 @@ def test_a_table_that_trusts_its_connector_takes_no_statements():
 
 def test_a_statement_that_nobody_waits_for_any_more_is_skipped():
     table = Table()
-    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA), None, Future())
+    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA))
     statement.result.cancel()
     assert table.send(statement) == ""
 
