@@ -63,6 +63,7 @@ class Playground:
         options = options or PlaygroundOptions()
         self.options = options
         self.url = object_store.url
+        self.object_store = object_store
         self.metrics = metrics or Metrics()
         self.node_name = f"playground-{random_bytes(8).hex()}"
         with contextlib.ExitStack() as undo:

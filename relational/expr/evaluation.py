@@ -27,23 +27,27 @@ OTHER_REASONS = "other reasons"
 
 
 class ErrorCounts:
-    """Rows of a stream that have no value now, by reason: a row that arrives adds one, the same row adds -1 when it goes.
+    """Rows of a stream that have no value now, by reason: a row that arrives adds one and, when it
+    goes, subtracts one.
 
     At most MAX_REASONS reasons are told apart, the rows of all later ones are counted as OTHER_REASONS. A reason never
     holds a value of a row. One thread adds; `rows` may be read from any.
     """
 
-    __slots__ = ("_changed", "_rows")
+    __slots__ = ("__weakref__", "_changed", "_rows")
 
-    def __init__(self, rows: Mapping[str, int] | None = None):
-        """`rows`: the counts to continue from, which count as taken."""
-        self._rows = dict(rows or {})
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
         self._changed: dict[str, int] = {}
 
     @property
     def rows(self) -> dict[str, int]:
         """The counts of all reasons met so far, those that are 0 again included."""
         return self._rows.copy()
+
+    def restore(self, rows: Mapping[str, int]) -> None:
+        """Continue from the counts `rows`, which count as taken. REQUIRES that nothing was added yet."""
+        self._rows = dict(rows)
 
     def add(self, reason: str, rows: int) -> None:
         """`rows` more rows (fewer where negative) have no value because of `reason`."""
@@ -63,8 +67,8 @@ class ErrorCounts:
 
 
 class Evaluation:
-    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or int64[rows], what
-    each row counts for among the errors (-1 for one that goes), None: 1.
+    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or
+    int64[rows], what each row counts for among the errors (-1 for one that goes), None: 1.
     """
 
     __slots__ = ("columns", "errors", "rows", "selection", "strict", "weights")

@@ -43,6 +43,7 @@ class HashAggExecutor(Executor):
         calls: Sequence[AggCall],
         state_table: StateTable,
         inputs: Sequence[MaterializedInput],
+        errors: ErrorCounts,
         *,
         cache_bytes: int,
         flush_groups: int,
@@ -51,7 +52,7 @@ class HashAggExecutor(Executor):
         self.info = info
         self._input = input
         self._filters = [call.filter for call in calls]
-        self.errors = ErrorCounts()
+        self._errors = errors
         self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
         self._is_global = not group_by
         self._state_table = state_table
@@ -97,7 +98,7 @@ class HashAggExecutor(Executor):
 
     def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
         predicate = self._filters[call]
-        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self.errors))
+        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self._errors))
 
     def _load(self, new_ids: np.ndarray) -> None:
         """The committed state of groups that were not in memory, in one read."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
+from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
@@ -29,7 +30,7 @@ class MaterializeExecutor(Executor):
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
-    table's own rule."""
+    table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored."""
 
     def __init__(
         self,
@@ -38,12 +39,14 @@ class MaterializeExecutor(Executor):
         table: StateTable,
         conflict: ConflictBehaviour | None,
         chunk_rows: int,
+        errors: StoredErrorCounts | None = None,
     ) -> None:
         self.info = info
         self._input = input
         self._table = table
         self._chunk_rows = chunk_rows
         self._conflict = conflict
+        self._errors = errors
         self._is_loading = False
         self._read_catalog()
         catalog = table.catalog
@@ -55,11 +58,15 @@ class MaterializeExecutor(Executor):
         messages = self._input.execute()
         barrier = first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
+        if self._errors is not None:
+            self._errors.init_epoch(barrier.epoch)
         self._follow(barrier)
         yield barrier
         for message in messages:
             if isinstance(message, Barrier):
                 self._table.commit(message.epoch)
+                if self._errors is not None:
+                    self._errors.commit(message.epoch)
                 self._follow(message)
                 yield message
             elif isinstance(message, StreamChunk):

@@ -3,6 +3,7 @@
     source offsets        split                                      | offset
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
+    errors of a job       reason                                     | rows
 
 The key of an internal table is distributed as the rows of its executor are: by the group columns.
 """
@@ -45,6 +46,17 @@ def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     """How far each split of a source has been read; kept in one vnode, as a source is one actor."""
     fields = Schema.of(split="varchar", offset="varchar")
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
+
+
+def error_table_name(job: TableCatalog) -> str:
+    """The name of the table in which a job counts its rows without a value."""
+    return f"{job.name}.errors"
+
+
+def error_table(table_id: int, job: TableCatalog) -> TableCatalog:
+    """How many rows of a job have no value now, by reason; kept in one vnode."""
+    fields = Schema.of(reason="varchar", rows="bigint")
+    return internal_table(table_id, error_table_name(job), job.id, fields, [SortKey(0)], ())
 
 
 def group_table(

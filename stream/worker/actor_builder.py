@@ -14,6 +14,7 @@ from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor, history_of
 from stream.connector.base import SplitReader, connector_of, skips_malformed
 from stream.control import CONNECTOR_OPTION, ActorSpec
+from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
 
 
 class ActorBuilder:
-    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough."""
+    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough. `errors` are the
+    counts of the actors that run."""
 
     def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
         self.store = store
         self.options = options
         self.request_barrier = request_barrier
+        self.errors = RunningErrorCounts()
 
     def build(
         self,
@@ -62,18 +65,20 @@ class ActorBuilder:
     ) -> Actor:
         """An actor that is not yet started. `control` brings barriers and statements to a head without
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
-        chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams))
+        errors = self.errors.open(spec.root.table)
+        chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
         executor = chain.build(spec.root)
         return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns, chain.position)
 
 
 class ExecutorChain:
-    """Executors under construction, over one store. What is fed by nothing but its input is built here."""
+    """Executors under construction, over one store; they count into `errors`. What is fed by nothing but its input is
+    built here."""
 
-    def __init__(self, store: StateStore, options: StreamOptions) -> None:
+    def __init__(self, store: StateStore, options: StreamOptions, errors: ErrorCounts) -> None:
         self.store = store
         self.options = options
-        self.errors = ErrorCounts()
+        self.errors = errors
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, with those below it."""
@@ -84,10 +89,10 @@ class ExecutorChain:
         return StateTable(catalog, self.store)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
-        return FilterExecutor(info, self.build(node.input), node.predicate)
+        return FilterExecutor(info, self.build(node.input), node.predicate, self.errors)
 
     def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
-        return ProjectExecutor(info, self.build(node.input), node.expressions)
+        return ProjectExecutor(info, self.build(node.input), node.expressions, self.errors)
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
@@ -102,6 +107,7 @@ class ExecutorChain:
             node.calls,
             self.state_table(node.state_table),
             kept,
+            self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
@@ -109,7 +115,14 @@ class ExecutorChain:
 
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
-        return MaterializeExecutor(info, self.build(node.input), table, node.conflict, self.options.chunk_rows)
+        input, rows = self.build(node.input), self.options.chunk_rows
+        return MaterializeExecutor(info, input, table, node.conflict, rows, self.stored_errors(node))
+
+    def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
+        """The counts of the chain in their table, where the job has one."""
+        if node.error_table is None:
+            return None
+        return StoredErrorCounts(self.errors, self.state_table(node.error_table))
 
 
 class _ActorChain(ExecutorChain):
@@ -123,8 +136,9 @@ class _ActorChain(ExecutorChain):
         spec: ActorSpec,
         control: Channel | None,
         upstreams: Iterator[Channel],
+        errors: ErrorCounts,
     ) -> None:
-        super().__init__(store, options)
+        super().__init__(store, options, errors)
         self.request_barrier = request_barrier
         self.spec = spec
         self.control = control

@@ -129,9 +129,13 @@ MAY_IMPORT: dict[str, str] = {
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
+    "stream.error_counts": (
+        "plan relational.types relational.chunk relational.expr relational.catalog relational.table hummock.base "
+        "hummock.state_store"
+    ),
     "stream.connector": "relational.types relational.chunk hummock.object_store",
     "stream.executor": (
-        "message exchange connector relational.types relational.chunk relational.expr "
+        "message exchange connector error_counts relational.types relational.chunk relational.expr "
         "relational.state relational.table relational.encoding relational.catalog hummock.base "
         "hummock.store hummock.state_store"
     ),
@@ -143,25 +147,25 @@ MAY_IMPORT: dict[str, str] = {
     "stream.control": "message plan hummock.base",
     "stream.actor": "message exchange executor control",
     "stream.worker": (
-        "actor control plan executor backfill exchange connector message hummock.base hummock.store "
-        "hummock.state_store relational.table relational.catalog"
+        "actor control plan executor backfill exchange connector message error_counts hummock.base hummock.store "
+        "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
         "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
         "hummock.meta.store hummock.version hummock.meta_client hummock.sstable.info"
     ),
     "stream.spark": (
-        "node plan executor worker message exchange relational.types relational.chunk relational.expr "
+        "node plan executor worker message exchange error_counts relational.types relational.chunk relational.expr "
         "relational.catalog relational.table relational.spark hummock hummock.base hummock.object_store "
         "hummock.sstable.info hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.node": (
-        "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "
+        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store "
         "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store "
         "hummock.version relational.catalog"
     ),
     "stream.session": (
-        "node spark plan meta control message relational.spark hummock.spark hummock.version hummock.sstable.info "
+        "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version hummock.sstable.info "
         "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
@@ -177,7 +181,7 @@ COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_comm
 
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {
-    "prometheus_client": ("hummock.metrics",),
+    "prometheus_client": ("hummock.metrics", "stream.error_counts"),
     "boto3": ("hummock.object_store.s3_client",),
     "botocore": ("hummock.object_store.s3_client",),
     "urllib3": ("hummock.object_store.http",),

@@ -6,7 +6,7 @@ import pytest
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EvaluationError
 from relational.expr import ErrorCounts, col, evaluate, lit
-from relational.expr.bind import bind
+from relational.expr.bind import Scope, TermBinder
 from relational.expr.evaluation import MAX_REASONS, OTHER_REASONS
 from relational.types import Schema
 
@@ -14,12 +14,17 @@ SCHEMA = Schema.of(a="int", b="int")
 ROWS = [(Op.INSERT, (1, 0)), (Op.DELETE, (2, 0)), (Op.UPDATE_DELETE, (3, 0)), (Op.UPDATE_INSERT, (3, 1))]
 
 
+def bound(term):
+    return TermBinder(Scope(SCHEMA)).bind(term)
+
+
 def quotient():
-    return bind(col("a") / col("b"), SCHEMA)
+    return bound(col("a") / col("b"))
 
 
 def test_a_take_gives_the_net_changes_since_the_last_one():
-    counts = ErrorCounts({"overflow": 5})
+    counts = ErrorCounts()
+    counts.restore({"overflow": 5})
     counts.add("overflow", 2)
     counts.add("overflow", -2)
     counts.add("division by zero", 3)
@@ -55,7 +60,7 @@ def test_hidden_rows_are_not_counted():
 
 
 def test_what_is_constant_fails_for_each_row_whatever_the_chunk():
-    constant = bind(lit(1) / lit(0), SCHEMA)
+    constant = bound(lit(1) / lit(0))
     counts = ErrorCounts()
     evaluate(constant, StreamChunk.from_rows(SCHEMA, ROWS[:1] * 3 + ROWS[1:2]), errors=counts)
     assert counts.take() == {"division by zero": 2}

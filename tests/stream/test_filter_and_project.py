@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.expr.expression import Call, InputRef, Literal
 from relational.types import DataType, Schema
 from stream.executor.base import ExecutorInfo
@@ -29,12 +30,12 @@ def half_of_amount():
 
 
 def filtered(source, predicate):
-    return FilterExecutor(ExecutorInfo(PAIR, (0,), "Filter"), source, predicate)
+    return FilterExecutor(ExecutorInfo(PAIR, (0,), "Filter"), source, predicate, ErrorCounts())
 
 
 def projected(source, *expressions):
     schema = Schema.of(**{f"c{i}": each.data_type for i, each in enumerate(expressions)})
-    return ProjectExecutor(ExecutorInfo(schema, (0,), "Project"), source, expressions)
+    return ProjectExecutor(ExecutorInfo(schema, (0,), "Project"), source, expressions, ErrorCounts())
 
 
 def outputs(build, *texts):

@@ -8,6 +8,7 @@ import pytest
 import hummock
 from hummock.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Scan
@@ -68,6 +69,7 @@ def hash_agg(
         node.calls,
         StateTable(node.state_table, store),
         kept,
+        ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
         chunk_rows=chunk_rows,
