@@ -5,8 +5,8 @@ StreamError
 ├── BackfillRefused (ValueError)       a view whose history no bulk backfill can compute, or may not now
 ├── ConnectorError                     an external system refused, vanished or sent what cannot be read
 │   ├── UnknownConnector (KeyError)    no such connector is registered
-│   ├── InvalidOffset (ValueError)     a stored offset that the reader does not understand
-│   └── MalformedRecord (ValueError)   a record that is no row of its table
+│   ├── MalformedRows (ValueError)     rows of a split that the table cannot hold
+│   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
 │   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
@@ -84,6 +84,23 @@ class UnknownConnector(ConnectorError, KeyError):
         return str(self.args[0])
 
 
+class MalformedRows(ConnectorError, ValueError):
+    """A chunk of `split` that the table cannot hold. `column` is a column's name and `row` the first row of the chunk
+    that is wrong, counted from 0; None where it is no column or row in particular.
+    """
+
+    def __init__(
+        self, connector: str, split: str, reason: str, *, column: str | None = None, row: int | None = None
+    ) -> None:
+        names = ("split", split), ("column", column)
+        places = [f"{what} {name!r}" for what, name in names if name is not None] + [f"row {row}"] * (row is not None)
+        super().__init__(connector, f"{', '.join(places)}: {reason}")
+        self.reason = reason
+        self.split = split
+        self.column = column
+        self.row = row
+
+
 class InvalidOffset(ConnectorError, ValueError):
     """A stored offset that the reader of `split` does not understand."""
 
@@ -91,18 +108,6 @@ class InvalidOffset(ConnectorError, ValueError):
         super().__init__(connector, f"split {split!r} cannot seek to offset {offset!r}")
         self.split = split
         self.offset = offset
-
-
-class MalformedRecord(ConnectorError, ValueError):
-    """A record of `split` that is no row of the table, for `why`; `row` counts from 0 within the chunk that it came
-    in, None where the reader could not make a row of it. The reader's offset is past it."""
-
-    def __init__(self, connector: str, split: str, why: str, row: int | None = None) -> None:
-        at = "" if row is None else f", row {row} of its chunk"
-        super().__init__(connector, f"split {split!r}{at}: {shortened(why)}")
-        self.split = split
-        self.why = why
-        self.row = row
 
 
 class StatementError(StreamError):

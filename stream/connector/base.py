@@ -4,6 +4,8 @@ A connector describes one external stream as a table's options name it. It is cu
 read in order by one SplitReader, whose offset says where the next chunk begins. The offset is state of the
 table (R13): after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
 again.
+
+What a reader hands over is from outside: `validated` checks it, once, before it enters the stream.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from relational.chunk import Column, Op, StreamChunk
+from relational.chunk.arrow_import import imported
+from relational.errors import InvalidValue
+from relational.table.row_checks import check_rows
 from stream.control import CONNECTOR_OPTION, MALFORMED_OPTION, REFUSE_MALFORMED, SKIP_MALFORMED
-from stream.errors import ConnectorError, MalformedRecord, UnknownConnector
+from stream.errors import ConnectorError, MalformedRows, UnknownConnector
 
 if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
-    from relational.chunk.stream_chunk import StreamChunk
     from relational.types.schema import Schema
 
 
@@ -27,7 +32,7 @@ class SplitReader(ABC):
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         """The next changes, at most `max_rows` of them and without a parted update pair; None when nothing is
-        there now. Does not block for longer than a few milliseconds. MalformedRecord for a record that cannot be read
+        there now. Does not block for longer than a few milliseconds. MalformedRows for a record that cannot be read
         as a row: `offset` is behind it then, and what came before it was handed out."""
 
     @property
@@ -106,9 +111,51 @@ def skips_malformed(table: TableCatalog) -> bool:
     return (table.connector or {}).get(MALFORMED_OPTION) == SKIP_MALFORMED
 
 
-def validated(chunk: StreamChunk, schema: Schema, connector: str, split: str) -> StreamChunk:
-    """The chunk that a reader handed out, with the columns of its table. MalformedRecord names what is no row."""
-    types = tuple(column.data_type for column in chunk.columns)
-    if types != schema.types:
-        raise MalformedRecord(connector, split, f"it hands out columns {types}, the table has {schema}")
-    return chunk
+def validated(
+    chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
+) -> StreamChunk:
+    """`chunk` with every value checked as one from outside, JSON canonical, and against the constraints and limits of
+    `table` where it is given. MalformedRows names split, column and the first row that is wrong.
+    """
+    if len(chunk.columns) != len(schema) or chunk.types != schema.types:
+        given = ", ".join(map(str, chunk.types))
+        raise MalformedRows(connector, split, f"columns of the types {given} for the table's {schema}"[:1_000])
+    if chunk.capacity and chunk.ops.max() > max(Op):
+        row = int((chunk.ops > max(Op)).argmax())
+        raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
+    try:
+        columns = [
+            Column(imported(column.array, field.data_type, field.name))
+            for column, field in zip(chunk.columns, schema, strict=True)
+        ]
+        checked = chunk.with_columns(columns)
+        if table is not None:
+            check_rows(table, checked)
+    except InvalidValue as error:
+        raise MalformedRows(connector, split, error.reason, column=error.column_name, row=error.row) from error
+    return checked
+
+
+def without_malformed(
+    chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
+) -> tuple[StreamChunk | None, list[MalformedRows]]:
+    """(`chunk` validated, without the rows that are wrong; why each of them is): an update goes with either half. None
+    where no row is left. MalformedRows where the chunk as a whole is wrong.
+    """
+    parts, faults, start = [], [], 0
+    while start < chunk.capacity:
+        rest = chunk.slice(start, chunk.capacity - start)
+        try:
+            parts.append(validated(rest, schema, split, connector=connector, table=table))
+            break
+        except MalformedRows as fault:
+            if fault.row is None:
+                raise
+            faults.append(MalformedRows(connector, split, fault.reason, column=fault.column, row=start + fault.row))
+            first = fault.row - (fault.row > 0 and rest.ops[fault.row] == Op.UPDATE_INSERT)
+            last = fault.row + (rest.ops[fault.row] == Op.UPDATE_DELETE)
+            if first:
+                before = rest.slice(0, first)
+                parts.append(validated(before, schema, split, connector=connector, table=table))
+            start += last + 1
+    return (StreamChunk.concat(parts) if parts else None), faults

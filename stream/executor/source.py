@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
-
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader, validated
+from stream.connector.base import SplitReader, validated, without_malformed
 from stream.control import SkippedRows
-from stream.errors import ChannelClosed, MalformedRecord, SourcePosition
+from stream.errors import ChannelClosed, MalformedRows, SourcePosition
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import Add, Barrier, Message, Pause, Resume
@@ -50,6 +49,7 @@ class SourceExecutor(Executor):
         chunk_rows: int,
         checkpoint_rows: int = 0,
         request_barrier: Callable[[], None] = lambda: None,
+        table: TableCatalog | None = None,
         *,
         connector: str = "",
         skips_malformed: bool = False,
@@ -57,6 +57,7 @@ class SourceExecutor(Executor):
         errors: ErrorCounts | None = None,
     ) -> None:
         self.info = info
+        self._table = table
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table
@@ -141,12 +142,12 @@ class SourceExecutor(Executor):
         self._position = SourcePosition(split, reader.offset)
         try:
             chunk = self._read(reader, rows)
-            return None if chunk is None else self._validated(chunk, split)
-        except MalformedRecord as malformed:
+        except MalformedRows as fault:
             if not self._skips_malformed:
                 raise
-            self._count(malformed.why, 1)
+            self._count(fault)
             return None
+        return None if chunk is None else self._validated(chunk, split)
 
     def _read(self, reader: SplitReader, rows: int) -> StreamChunk | None:
         chunk = reader.next_chunk(rows)
@@ -155,17 +156,14 @@ class SourceExecutor(Executor):
         return chunk
 
     def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
-        """The chunk, without the rows that are malformed where those are skipped."""
-        keep = np.ones(chunk.capacity, np.uint8)
-        while True:
-            try:
-                valid = validated(chunk.filter(keep), self.info.schema, self._connector, split)
-                return valid if valid.visible_rows else None
-            except MalformedRecord as malformed:
-                if not self._skips_malformed or malformed.row is None:
-                    raise
-                keep[malformed.row] = 0
-                self._count(malformed.why, 1)
+        """The chunk as its table can hold it, without malformed rows where those are skipped."""
+        schema, connector, table = self.info.schema, self._connector, self._table
+        if not self._skips_malformed:
+            return validated(chunk, schema, split, connector=connector, table=table)
+        valid, faults = without_malformed(chunk, schema, split, connector=connector, table=table)
+        for fault in faults:
+            self._count(fault)
+        return valid
 
     def _skip_rows(self, split: str, rows: int) -> None:
         """Pass over the next rows of a split, or as many as there are now. A record that cannot be read is one."""
@@ -174,17 +172,18 @@ class SourceExecutor(Executor):
         while left > 0 and reader is not None and not reader.is_finished:
             try:
                 chunk = self._read(reader, min(left, self._chunk_rows))
-            except MalformedRecord:
+            except MalformedRows:
                 left -= 1
                 continue
             if chunk is None:
                 break
             left -= chunk.visible_rows
-        self._count("skipped by RESUME", rows - max(left, 0))
+        if self._errors is not None:
+            self._errors.add("skipped by RESUME", rows - max(left, 0))
 
-    def _count(self, reason: str, rows: int) -> None:
-        if self._errors is not None and rows:
-            self._errors.add(reason, rows)
+    def _count(self, fault: MalformedRows) -> None:
+        if self._errors is not None:
+            self._errors.add("malformed record" if fault.column is None else f"malformed column {fault.column}", 1)
 
     @property
     def _is_finished(self) -> bool:

@@ -166,6 +166,7 @@ class _ActorChain(ExecutorChain):
             self.options.chunk_rows,
             self.options.checkpoint_rows,
             self.request_barrier,
+            node.table,
             connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
             skips_malformed=skips_malformed(node.table),
             skip=self.spec.skip,

@@ -133,7 +133,9 @@ MAY_IMPORT: dict[str, str] = {
         "plan relational.types relational.chunk relational.expr relational.catalog relational.table hummock.base "
         "hummock.state_store"
     ),
-    "stream.connector": "relational.types relational.chunk hummock.object_store",
+    "stream.connector": (
+        "relational.types relational.chunk relational.catalog relational.table hummock.object_store"
+    ),
     "stream.executor": (
         "message exchange connector error_counts relational.types relational.chunk relational.expr "
         "relational.state relational.table relational.encoding relational.catalog hummock.base "
@@ -165,7 +167,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.version relational.catalog"
     ),
     "stream.session": (
-        "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version hummock.sstable.info "
+        "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version "
+        "hummock.sstable.info "
         "relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
