@@ -1,0 +1,16 @@
+"""What texts of numbers and of bytes say, one text at a time. No function here raises."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from relational.expr.kernels cimport int128_t
+
+cdef enum:
+    INVALID = 3                         # beside Fault of kernels.pxd: the text is none of the type
+    WORD = 4                            # a float that is a word: inf, infinity, nan
+
+cdef int integer_of(const uint8_t* text, Py_ssize_t size, int64_t low, int64_t high, int64_t* out) noexcept nogil
+    # `[+-]?[0-9]+` within [low, high], low < 0 < high; else OVERFLOW or INVALID
+cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int scale, int128_t* out) noexcept nogil
+    # digits with a point and an exponent, as the unscaled value, half away from zero; else OVERFLOW or INVALID
+cdef int float_form(const uint8_t* text, Py_ssize_t size) noexcept nogil
+    # NO_FAULT for digits with a point and an exponent, WORD, else INVALID
