@@ -30,10 +30,11 @@ from relational.expr.evaluation import (
 from relational.expr.text_numbers import (
     FAULT_INVALID,
     FAULT_OVERFLOW,
+    FAULT_UNDECIDED,
     FAULT_WORD,
     bytes_of_text,
     decimals_of_text,
-    float_forms,
+    doubles_of_text,
     integers_of_text,
 )
 from relational.types.data_type import DataType, TypeKind
@@ -42,6 +43,8 @@ from relational.types.interval import MICROSECONDS_PER_DAY
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
+BELOW_REAL, HALF_OF_REAL = np.uint64((1 << 29) - 1), np.uint64(1 << 28)  # what a DOUBLE's fraction has beyond a REAL's
+LEAST_REAL = 2.0**-126  # with all digits
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
@@ -112,18 +115,20 @@ def _float_to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType)
 def _to_integer(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     if source.kind is TypeKind.NUMERIC:
         return arithmetic.narrow_to_integer(evaluation, array, target)
-    if source.kind is TypeKind.BOOLEAN:
+    if source.kind is TypeKind.BOOLEAN or (source.is_integer and source.kind < target.kind):
         return array.cast(target.arrow)
     values = numbers(array, source.arrow.to_pandas_dtype())
     dtype = target.arrow.to_pandas_dtype()
     limits = np.iinfo(dtype)
+    valid = valid_rows(array)
     with np.errstate(invalid="ignore"):
         if source.is_float:
             values = np.rint(values.astype(np.float64))
             fits = (values >= float(limits.min)) & (values < float(limits.max) + 1.0)
+        elif limits.min <= values.min() and values.max() <= limits.max:
+            return from_numbers(values.astype(dtype), target.arrow, valid)
         else:
             fits = (values >= limits.min) & (values <= limits.max)
-        valid = valid_rows(array)
         evaluation.fail(~fits & valid, f"{arithmetic.OUT_OF_RANGE} for {target}")
         return from_numbers(np.where(fits, values, 0).astype(dtype), target.arrow, valid & fits)
 
@@ -178,16 +183,31 @@ def _numeric_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) 
 
 
 def _float_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
-    """Our grammar decides which texts are floats, Arrow reads those."""
-    has_blanks, faults = float_forms(Column(array))
-    if has_blanks or (faults == FAULT_INVALID).any():
-        array = _trimmed(array)
-        _, faults = float_forms(Column(array))
-    values = null_where(array, faults == FAULT_INVALID).cast(target.arrow)
-    infinite = np.isinf(values.to_numpy(zero_copy_only=False))
-    faults[infinite & (faults != FAULT_WORD)] = FAULT_OVERFLOW
+    """The nearest float, ties to even. What our parser leaves open, words and very many digits, Arrow reads: the same
+    number, only slower.
+    """
+    numbers_read, faults = _read(array, doubles_of_text)
+    values = numbers_read if target.kind is TypeKind.DOUBLE else _narrowed(numbers_read, faults)
+    left = np.flatnonzero(faults >= FAULT_WORD)
+    if len(left):
+        found = _trimmed(array.take(pa.array(left))).cast(target.arrow).to_numpy(zero_copy_only=False)
+        values[left] = found
+        faults[left] = np.where(np.isinf(found) & (faults[left] != FAULT_WORD), FAULT_OVERFLOW, 0)
     _fail(evaluation, faults, target)
-    return null_where(values, faults == FAULT_OVERFLOW) if infinite.any() else values
+    return from_numbers(values, target.arrow, valid_rows(array) & (faults == 0))
+
+
+def _narrowed(doubles: np.ndarray, faults: np.ndarray) -> np.ndarray:
+    """The texts of `doubles` as float32[rows]. One that is halfway between two, or too small for all digits, may have
+    been rounded to it: it is marked as left open.
+    """
+    with np.errstate(over="ignore"):
+        values = doubles.astype(np.float32)
+    is_open = (doubles.view(np.uint64) & BELOW_REAL) == HALF_OF_REAL
+    is_open |= (np.abs(doubles) < LEAST_REAL) & (doubles != 0)
+    faults[is_open & (faults == 0)] = FAULT_UNDECIDED
+    faults[np.isinf(values) & (faults == 0)] = FAULT_OVERFLOW
+    return values
 
 
 def _boolean_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:

@@ -7,10 +7,11 @@ from relational.expr.kernels cimport int128_t
 cdef enum:
     INVALID = 3                         # beside Fault of kernels.pxd: the text is none of the type
     WORD = 4                            # a float that is a word: inf, infinity, nan
+    UNDECIDED = 5                       # a float whose digits need more than 128 bits
 
 cdef int integer_of(const uint8_t* text, Py_ssize_t size, int64_t low, int64_t high, int64_t* out) noexcept nogil
     # `[+-]?[0-9]+` within [low, high], low < 0 < high; else OVERFLOW or INVALID
 cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int scale, int128_t* out) noexcept nogil
     # digits with a point and an exponent, as the unscaled value, half away from zero; else OVERFLOW or INVALID
-cdef int float_form(const uint8_t* text, Py_ssize_t size) noexcept nogil
-    # NO_FAULT for digits with a point and an exponent, WORD, else INVALID
+cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept nogil
+    # the nearest double, ties to even; else OVERFLOW, WORD, INVALID, or UNDECIDED where the digits are too many to tell

@@ -5,6 +5,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from importlib import import_module
 from math import inf, isfinite
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -107,6 +108,33 @@ def test_random_texts_against_python(rng):
         expected = [numeric_oracle(text, precision, scale) for text in texts]
         assert got == expected, next(each for each in zip(texts, got, expected, strict=True) if each[1] != each[2])
     assert cast(texts, "double") == [float_oracle(text) for text in texts]
+
+
+def random_float(rng, numpy_type, bits):
+    """Any bits without a sign, NaN and infinity among them."""
+    return np.array([rng.getrandbits(bits - 1)], f"u{bits // 8}").view(numpy_type)[0]
+
+
+def halfway(rng, numpy_type, bits):
+    """The exact decimal text of what lies between two neighbouring floats, or next to that."""
+    value = numpy_type(inf)
+    while not np.isfinite(value) or not np.isfinite(value + np.spacing(value)):
+        value = random_float(rng, numpy_type, bits)
+    with localcontext(Context(prec=1200)):
+        middle = Decimal(float(value)) + Decimal(float(np.spacing(value))) / 2
+        return format(middle, rng.choice("ef")) if rng.random() < 0.7 else format(middle.next_minus(), "e")
+
+
+@pytest.mark.parametrize(("spelled", "numpy_type", "bits"), [("real", np.float32, 32), ("double", np.float64, 64)])
+def test_floats_are_the_nearest_also_halfway(rng, spelled, numpy_type, bits):
+    texts = [repr(float(random_float(rng, numpy_type, bits))) for _ in range(2_000)]
+    texts += [halfway(rng, numpy_type, bits) for _ in range(500)]
+    texts += [f"{rng.getrandbits(rng.randrange(1, 64))}e{rng.randrange(-345, 312)}" for _ in range(4_000)]
+    texts += [f"{rng.randrange(1 << 54)}{rng.choice(['', '.0', 'e22', 'e-1', 'e1'])}" for _ in range(1_000)]
+    expected = pa.array(texts).cast(DataType.parse(spelled).arrow).to_pylist()
+    for text, got, nearest in zip(texts, cast(texts, spelled), expected, strict=True):
+        is_word = text[-1] in "nf"
+        assert repr(got) == repr(nearest if isfinite(nearest) or is_word else None), text
 
 
 @pytest.mark.parametrize("spelled", ["jsonb", "interval", "int[]", "struct<a jsonb>", "jsonb[]"])

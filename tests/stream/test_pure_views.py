@@ -23,6 +23,7 @@ from tests.suites.extremes import branches, calls, casts, rows_of
 
 SIGNATURES = os.environ.get("HUMMOCK_VIEW_SIGNATURES", "12")
 MOST_ROWS, MOST_EXPRESSIONS = 60, 40
+ALWAYS = [(DataType.VARCHAR,), (DataType.DOUBLE,), (DataType.TIMESTAMPTZ, DataType.INTERVAL)]
 COUNT = AggCall(AggKind.COUNT, None, None, False, DataType.BIGINT)
 
 
@@ -72,7 +73,8 @@ def expected(expressions, rows, schema):
     for row in rows:
         errors = ErrorCounts()
         chunk = DataChunk.from_rows(schema, [row])
-        found.append((tuple(evaluate(each, chunk, errors=errors).to_pylist()[0] for each in expressions), errors.take()))
+        values = tuple(evaluate(each, chunk, errors=errors).to_pylist()[0] for each in expressions)
+        found.append((values, errors.take()))
     return found
 
 
@@ -130,12 +132,12 @@ def come_change_and_go(session, rng, types, expressions):
     views.check(rows)
     moved = rows[1:] + rows[:1]
     changed = [(old[0], *new[1:]) for old, new in zip(rows, moved, strict=True)]
-    session.sql(f"DELETE FROM t WHERE k % 3 = {rng.randrange(3)}")
-    kept = {row[0] for row in stored(session, "t")} if session.flush() else set()
+    remainder = rng.randrange(3)
+    session.sql(f"DELETE FROM t WHERE k % 3 = {remainder}")
+    views.check([row for row in rows if row[0] % 3 != remainder])
     session.sql("DELETE FROM t")
     views.table.insert(changed)
     views.check(changed)
-    assert len(kept) < len(rows)
     failing = {at for at, (_, errors) in enumerate(expected(expressions, changed, views.schema)) if errors}
     if failing:
         session.sql(f"DELETE FROM t WHERE k IN ({', '.join(map(str, sorted(failing)))})")
@@ -152,7 +154,7 @@ def test_views_over_extremes_follow_and_end_empty(session, rng):
     found = by_signature(rng)
     signatures = sorted(found, key=str)
     if SIGNATURES != "all":
-        signatures = rng.sample(signatures, int(SIGNATURES))
+        signatures = [*ALWAYS, *rng.sample(signatures, int(SIGNATURES))]
     checked = 0
     for types in signatures:
         expressions = found[types]
