@@ -2,7 +2,13 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from relational.expr.kernels cimport int128_t
+cdef extern from *:
+    """
+    typedef __int128 hummock_int128;
+    typedef unsigned __int128 hummock_uint128;
+    """
+    ctypedef long long int128_t "hummock_int128"             # Cython sees 64 bits, C computes with 128
+    ctypedef unsigned long long uint128_t "hummock_uint128"
 
 cdef enum:
     INVALID = 3                         # beside Fault of kernels.pxd: the text is none of the type

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 import numpy as np
 
 from relational.chunk.column cimport Column, ColumnView, is_null
-from relational.expr.kernels cimport NO_FAULT, OVERFLOW, int128_t, uint128_t
+from relational.expr.kernels cimport NO_FAULT, OVERFLOW
 
 FAULT_OVERFLOW, FAULT_INVALID, FAULT_WORD, FAULT_UNDECIDED = OVERFLOW, INVALID, WORD, UNDECIDED
 
