@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.chunk.row_order import compare_columns
-from relational.expr.evaluation import Evaluation, Value, booleans, valid_rows
+from relational.expr.evaluation import Evaluation, Value, booleans, choose, valid_rows
 from relational.expr.kernels import decimal_compare
 from relational.types.data_type import DataType
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
@@ -127,5 +127,5 @@ def extreme(operation: str, evaluation: Evaluation, args: list[Value]) -> pa.Arr
     for arg in args[1:]:
         candidate = evaluation.column(arg)
         better = booleans(compare(operation, evaluation, candidate, best)) | ~valid_rows(best)
-        best = pc.if_else(pa.array(better & valid_rows(candidate)), candidate, best)
+        best = choose(better & valid_rows(candidate), candidate, best)
     return best

@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.chunk.data_chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, Field
 from relational.types.interval import Interval
+from relational.types.schema import Schema
 
 Value: TypeAlias = pa.Array | pa.Scalar
 
@@ -133,6 +135,22 @@ class Evaluation:
         return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
 
 
+class Attempt(Evaluation):
+    """An evaluation of `rows` rows that only records what fails, as `failures`: (bool[rows], reason) in their order.
+    Its caller reports them, or discards them where the attempt ended with an error.
+    """
+
+    __slots__ = ("failures",)
+
+    def __init__(self, rows: int):
+        super().__init__((), rows, strict=False)
+        self.failures: list[tuple[np.ndarray, str]] = []
+
+    def fail(self, rows: np.ndarray, reason: str) -> None:
+        if rows.any():
+            self.failures.append((rows, reason))
+
+
 def valid_rows(array: pa.Array) -> np.ndarray:
     """bool[rows]: which entries are not NULL."""
     if array.null_count == 0:
@@ -149,7 +167,31 @@ def booleans(array: pa.Array) -> np.ndarray:
 
 def null_where(array: pa.Array, rows: np.ndarray) -> pa.Array:
     """`array` with NULL at `rows` (bool[rows])."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(array.type, null_where(array.storage, rows))
+    if pa.types.is_nested(array.type):
+        return array.take(pa.array(np.arange(len(array)), mask=rows))
     return pc.if_else(pa.array(rows), pa.scalar(None, array.type), array)
+
+
+def choose(rows: np.ndarray, chosen: Value, other: Value) -> pa.Array:
+    """`chosen` at `rows` (bool[rows]), `other` elsewhere; both of one type, whatever it is."""
+    arrow = chosen.type
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, choose(rows, _storage(chosen), _storage(other)))
+    if not pa.types.is_nested(arrow):
+        return pc.if_else(pa.array(rows), chosen, other)
+    at = np.arange(len(rows))
+    first, second = (pa.repeat(value, 1) if isinstance(value, pa.Scalar) else value for value in (chosen, other))
+    from_first = np.zeros_like(at) if isinstance(chosen, pa.Scalar) else at
+    from_second = np.zeros_like(at) if isinstance(other, pa.Scalar) else at
+    order = np.where(rows, from_first, from_second + len(first))
+    return pa.concat_arrays([first, second]).take(pa.array(order))
+
+
+def _storage(value: Value) -> Value:
+    """What an extension type's values are stored as."""
+    return value.value if isinstance(value, pa.Scalar) else value.storage
 
 
 def numbers(array: pa.Array, dtype: np.dtype | str) -> np.ndarray:
@@ -161,14 +203,21 @@ def numbers(array: pa.Array, dtype: np.dtype | str) -> np.ndarray:
 def from_numbers(values: np.ndarray, arrow: pa.DataType, valid: np.ndarray | None = None) -> pa.Array:
     """An array of a fixed-width Arrow type over `values`; NULL where `valid` (bool[rows]) is false."""
     values = np.ascontiguousarray(values)
-    validity = None
-    if valid is not None and not valid.all():
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    validity = None if valid is None else bitmap(valid)
     return pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(values)])
+
+
+def bitmap(valid: np.ndarray) -> pa.Buffer | None:
+    """Arrow's validity of `valid` (bool[rows]); None where all are."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def scalar(value: object, data_type: DataType) -> pa.Scalar:
     """The Arrow scalar of a Python value of `data_type`."""
+    if value is None:
+        return pa.nulls(1, data_type.arrow)[0]
+    if data_type.is_nested:
+        return DataChunk.from_rows(Schema([Field("value", data_type)]), [(value,)]).columns[0].array[0]
     return pa.scalar(value.to_arrow() if isinstance(value, Interval) else value, data_type.arrow)
 
 

@@ -168,8 +168,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.session": (
         "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version "
-        "hummock.sstable.info "
-        "relational.expr relational.types relational.sql "
+        "hummock.sstable.info relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),
