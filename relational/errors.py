@@ -5,6 +5,7 @@
     │   ├── ParseError                    the text is not SQL that we understand
     │   └── BindError                     the text is SQL, but a name or a type in it does not fit
     ├── EncodingError (ValueError)        bytes that are no encoding, or a value that has none
+    │   └── InvalidValue                  a value from outside that its column cannot hold
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     └── CatalogError
@@ -73,6 +74,29 @@ class EncodingError(RelationalError, ValueError):
         places = (("row", row), ("column", column), ("byte", offset))
         where = ", ".join(f"{name} {place}" for name, place in places if place is not None)
         super().__init__(f"{reason} ({where})" if where else reason)
+
+
+class InvalidValue(EncodingError):
+    """A value from outside that its column cannot hold. `column_name` is the column's, `row` counts the rows that were
+    handed over from 0; None where it is not known, or no row in particular.
+    """
+
+    def __init__(self, reason: str, *, column_name: str | None = None, row: int | None = None):
+        super().__init__(reason, row=row)
+        self.column_name = column_name
+        places = ([] if column_name is None else [f"column {shortened(column_name)!r}"]) + (
+            [] if row is None else [f"row {row}"]
+        )
+        self.args = (f"{', '.join(places)}: {reason}" if places else reason,)
+
+    def named(self, column_name: str) -> InvalidValue:
+        """The same error of a column whose name was not known below."""
+        return InvalidValue(self.reason, column_name=column_name, row=self.row)
+
+
+def shortened(text: str, most: int = 100) -> str:
+    """`text`, its middle left out where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 4):]}"
 
 
 class EvaluationError(RelationalError, ArithmeticError):

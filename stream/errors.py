@@ -5,6 +5,7 @@ StreamError
 ├── BackfillRefused (ValueError)       a view whose history no bulk backfill can compute, or may not now
 ├── ConnectorError                     an external system refused, vanished or sent what cannot be read
 │   ├── UnknownConnector (KeyError)    no such connector is registered
+│   ├── MalformedRows (ValueError)     rows of a split that the table cannot hold
 │   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
@@ -67,6 +68,23 @@ class UnknownConnector(ConnectorError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class MalformedRows(ConnectorError, ValueError):
+    """A chunk of `split` that the table cannot hold. `column` is a column's name and `row` the first row of the chunk
+    that is wrong, counted from 0; None where it is no column or row in particular.
+    """
+
+    def __init__(
+        self, connector: str, split: str, reason: str, *, column: str | None = None, row: int | None = None
+    ) -> None:
+        names = ("split", split), ("column", column)
+        places = [f"{what} {name!r}" for what, name in names if name is not None] + [f"row {row}"] * (row is not None)
+        super().__init__(connector, f"{', '.join(places)}: {reason}")
+        self.reason = reason
+        self.split = split
+        self.column = column
+        self.row = row
 
 
 class InvalidOffset(ConnectorError, ValueError):

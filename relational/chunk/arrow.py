@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from relational.chunk.arrow_import import imported
+from relational.types import DataType
+
 OP_COLUMN = "_op"  # uint8, the numbers of Op
 
 
@@ -56,13 +59,21 @@ def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray],
     return names, values.flatten(), len(values)
 
 
-def changes_from(source: Any) -> tuple[list[pa.Array | pa.ChunkedArray], np.ndarray]:
+def imported_columns(names: Sequence[str], columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
+    """Columns from outside as those of the types that they come nearest to, validated. BindError for a type that none
+    of ours corresponds to, InvalidValue names a column and a row.
+    """
+    return [imported(array, DataType.from_arrow(array.type), name) for name, array in zip(names, columns, strict=True)]
+
+
+def changes_from(source: Any) -> tuple[list[pa.Array], np.ndarray]:
     """(columns without `_op`, ops uint8[rows]) of a table; without `_op` all rows are inserts.
 
-    ValueError for an op that is none, or a null among them.
+    ValueError for an op that is none, or a null among them; the errors of `imported_columns`.
     """
     names, columns, rows = rows_from(source)
-    kept = [column for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]
+    pairs = [(name, column) for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]
+    kept = imported_columns([name for name, _ in pairs], [column for _, column in pairs])
     if len(kept) == len(columns):
         return kept, np.zeros(rows, np.uint8)
     told = columns[names.index(OP_COLUMN)].cast(pa.int64())

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader
+from stream.connector.base import SplitReader, validated
 from stream.errors import ChannelClosed
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
@@ -42,8 +43,10 @@ class SourceExecutor(Executor):
         chunk_rows: int,
         checkpoint_rows: int = 0,
         request_barrier: Callable[[], None] = lambda: None,
+        table: TableCatalog | None = None,
     ) -> None:
         self.info = info
+        self._table = table
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table
@@ -101,12 +104,13 @@ class SourceExecutor(Executor):
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
         for _ in readers:
-            reader = readers[self._turn]
+            split, reader = list(self._readers.items())[self._turn]
             self._turn = (self._turn + 1) % len(readers)
             chunk = None if reader.is_finished else reader.next_chunk(rows)
             if chunk is None and rows == 1 and not reader.is_finished:
                 chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
             if chunk is not None:
+                chunk = validated(chunk, self.info.schema, split, connector=self.info.identity, table=self._table)
                 self._rows_since_barrier += chunk.visible_rows
                 is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
                 if is_full or all(each.is_finished for each in readers):

@@ -145,6 +145,7 @@ class _ActorChain(ExecutorChain):
             self.options.chunk_rows,
             self.options.checkpoint_rows,
             self.request_barrier,
+            node.table,
         )
 
     def readers(self, node: SourceNode) -> dict[str, SplitReader]:

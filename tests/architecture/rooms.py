@@ -129,7 +129,9 @@ MAY_IMPORT: dict[str, str] = {
     "stream.options": "",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
-    "stream.connector": "relational.types relational.chunk hummock.object_store",
+    "stream.connector": (
+        "relational.types relational.chunk relational.catalog relational.table hummock.object_store"
+    ),
     "stream.executor": (
         "message exchange connector relational.types relational.chunk relational.expr "
         "relational.state relational.table relational.encoding relational.catalog hummock.base "

@@ -226,7 +226,8 @@ class TestRefusals:
 
     def test_a_key_that_is_null(self, tmp_path, monkeypatch):
         rows = [*rows_of(random.Random(1), 50), (None, "nobody", 0.0)]
-        assert "'id' is part of the key and holds NULL" in self.error_of(spec_of(tmp_path), [rows], monkeypatch)
+        error = self.error_of(spec_of(tmp_path), [rows], monkeypatch)
+        assert "column 'id', row 50: the column is part of the primary key, and this is NULL" in error
 
     def test_rows_that_are_lost_or_come_twice_on_their_way(self, tmp_path, monkeypatch):
         rows = rows_of(random.Random(1), 200)
