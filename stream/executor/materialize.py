@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
+from relational.expr.evaluation import ErrorCount
+from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
@@ -28,7 +30,8 @@ class MaterializeExecutor(Executor):
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
-    table's own rule."""
+    table's own rule. `errors` counts rows of a view or index that were left out because their key is too long for the
+    store (ruling R55)."""
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class MaterializeExecutor(Executor):
         self._chunk_rows = chunk_rows
         self._conflict = conflict
         self._is_loading = False
+        self.errors = ErrorCount()
         self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
@@ -87,6 +91,10 @@ class MaterializeExecutor(Executor):
 
     def _write(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         if self._resolver is None:
+            catalog = self._table.catalog
+            chunk, lost = without_long_keys(chunk, catalog.pk_indices, catalog)
+            if lost:
+                self.errors.add(lost, LONG_KEY)
             self._table.write_chunk(chunk)
             yield chunk
             return
