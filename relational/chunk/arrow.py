@@ -3,7 +3,7 @@
 What leaves are the visible rows, as a struct with a field c0, c1 … per column, for readers know nothing of hidden rows;
 a StreamChunk has its ops behind them as `_op`, so that no reader takes a row that goes for one that comes. Nothing is
 copied where no row is hidden. What enters is any object that speaks the protocol: arrays and tables of pyarrow, polars,
-pandas, results of DuckDB, chunks of this house.
+pandas, results of DuckDB, other chunks. It is validated by `arrow_import`.
 """
 
 from __future__ import annotations

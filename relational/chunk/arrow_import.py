@@ -91,18 +91,18 @@ def _check_ranges(array: pa.Array, data_type: DataType) -> None:
             _check_ranges(array.values.slice(offsets[0], offsets[-1] - offsets[0]), data_type.element)
         except _Refused as refused:
             raise _Refused(_owner(refused.row, offsets[:-1] - offsets[0], np.diff(offsets)), refused.reason) from None
-    else:
+    elif data_type.kind in RANGES:
         _check_range(array, data_type)
 
 
 def _whole(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
     """All chunks in one array."""
     if not isinstance(array, pa.ChunkedArray):
-        return _converted(array, data_type)
+        return _one_chunk(array, data_type)
     parts, rows = [], 0
     for chunk in array.chunks:
         try:
-            parts.append(_converted(chunk, data_type))
+            parts.append(_one_chunk(chunk, data_type))
         except _Refused as refused:
             raise _Refused(None if refused.row is None else rows + refused.row, refused.reason) from None
         rows += len(chunk)
@@ -114,6 +114,29 @@ def _whole(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
         return pa.concat_arrays(parts)
     except pa.ArrowException as error:
         raise _Refused(None, f"send fewer rows at once: {_shown(error)}") from None
+
+
+def _one_chunk(array: pa.Array, data_type: DataType) -> pa.Array:
+    """The array converted. Where its values have parts or stand elsewhere, the first that was refused need not be the
+    first row's: that one is sought among the rows before.
+    """
+    try:
+        return _converted(array, data_type)
+    except _Refused as refused:
+        if refused.row is None or not (array.type.num_fields or pa.types.is_dictionary(array.type)):
+            raise
+        sound, faulty = 0, refused.row + 1
+    while faulty - sound > 1:
+        middle = (sound + faulty) // 2
+        try:
+            _converted(array.slice(sound, middle - sound), data_type)
+            sound = middle
+        except _Refused:
+            faulty = middle
+    try:
+        return _converted(array.slice(sound, 1), data_type)
+    except _Refused as refused:
+        raise _Refused(sound, refused.reason) from None
 
 
 def _converted(array: pa.Array, data_type: DataType) -> pa.Array:
@@ -140,8 +163,8 @@ def _shallow_check(array: pa.Array) -> None:
     """That the buffers of this level are there and long enough."""
     try:
         array.validate()
-    except pa.ArrowException as error:
-        raise _Refused(None, f"this is no sound Arrow array: {_shown(error)}") from None
+    except pa.ArrowException:
+        _attempt(_validated, array, "this is no sound Arrow array: ")
 
 
 # -- values that hold no others ------------------------------------------------------------------------------
@@ -291,14 +314,21 @@ def _struct(array: pa.Array, data_type: DataType) -> pa.Array:
     names = [field.name for field in array.type] if pa.types.is_struct(array.type) else []
     if sorted(names) != sorted(field.name for field in data_type.fields):
         raise BindError(f"{shortened(str(array.type))} does not have the fields of {shortened(str(data_type))}")
-    parts = dict(zip(names, array.flatten() if array.null_count else map(array.field, names), strict=True))
     children = []
     for field in data_type.fields:
         try:
-            children.append(_converted(parts[field.name], field.data_type))
+            children.append(_field(array, names.index(field.name), field.data_type))
         except _Refused as refused:
             raise _Refused(refused.row, f"field {shortened(field.name)!r}: {refused.reason}") from None
     return pa.Array.from_buffers(data_type.arrow, len(array), [_validity(array)], children=children)
+
+
+def _field(array: pa.Array, position: int, data_type: DataType) -> pa.Array:
+    """A field of a struct, NULL where the struct is."""
+    values = array.field(position)
+    if not array.null_count:
+        return _converted(values, data_type)
+    return _converted_at(values, 0, len(array), np.arange(len(array)), data_type, array.is_valid())
 
 
 def _list(array: pa.Array, data_type: DataType, element: DataType) -> pa.Array:

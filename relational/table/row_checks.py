@@ -16,12 +16,14 @@ from hummock.binary_column import BinaryColumn
 from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk.arrow_import import check_ranges
 from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.encoding.memcomparable import MOST_KEY_BYTES
 from relational.encoding.value import MOST_VALUE_BYTES
 from relational.errors import InvalidValue
 from relational.table.row_serde import RowSerde
 from relational.types.data_type import DataType, TypeKind
 
+LONG_KEY = "a derived key takes more than the 1 MiB that the store holds"
 TEXTS = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB)
 FIXED_BYTES = 32  # no encoded value of fixed width is longer
 TEXT_GROWTH = 4  # nor is an encoded text longer than so many times its bytes
@@ -58,6 +60,24 @@ def _check_dense(table: TableCatalog, rows: DataChunk) -> None:
             what = "key" if most == MOST_KEY_BYTES else "row"
             reason = f"the {what} takes more than the {most:,} bytes that the store holds"
             raise InvalidValue(reason, column_name=table.columns[largest].name, row=row)
+
+
+def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
+    """(`chunk` without the rows whose `columns`, as the key of `table`, are longer than the store takes; how many more
+    of them there are now): a row that goes is left out as the row that came was, and takes one from the count.
+    """
+    key = [chunk.columns[index] for index in columns]
+    beyond = rows_beyond(
+        [column.array for column in key],
+        [column.data_type for column in key],
+        MOST_KEY_BYTES,
+        lambda: RowSerde(table).keys_of_pks(key, chunk.capacity)[0],
+    )
+    if beyond is None:
+        return chunk, 0
+    lost = chunk.filter(beyond).compact()
+    gone = np.isin(lost.ops, (Op.DELETE, Op.UPDATE_DELETE)).sum()
+    return chunk.filter(~beyond), int(lost.visible_rows - 2 * gone)
 
 
 def rows_beyond(

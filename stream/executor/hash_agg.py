@@ -18,6 +18,7 @@ from relational.expr.aggregates import AggCall
 from relational.expr.evaluate import evaluate
 from relational.expr.evaluation import ErrorCounts
 from relational.state import AggGroups, AggSpec
+from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import MaterializedInput
@@ -32,7 +33,8 @@ class HashAggExecutor(Executor):
 
     `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
     the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
-    `errors` counts rows whose FILTER failed.
+    `errors` counts rows whose FILTER failed, and those left out because a key made of them is too long for the store
+    (ruling R55).
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class HashAggExecutor(Executor):
         self._is_global = not group_by
         self._state_table = state_table
         self._inputs = tuple(inputs)
+        self._keys = [(state_table.catalog, tuple(group_by)), *(kept.key for kept in inputs)]
         self._is_complete = False  # a group that is not in memory exists nowhere
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
@@ -89,6 +92,9 @@ class HashAggExecutor(Executor):
             self._load(self._groups.open_global())
 
     def _apply(self, chunk: StreamChunk) -> None:
+        for table, columns in self._keys:
+            chunk, lost = without_long_keys(chunk, columns, table)
+            self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
         masks = [self._mask(chunk, call) for call in range(len(self._filters))]

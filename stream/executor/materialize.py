@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
+from relational.expr.evaluation import ErrorCounts
+from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
@@ -30,7 +32,9 @@ class MaterializeExecutor(Executor):
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
-    table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored."""
+    table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored.
+    Rows of a view or index that were left out because their key is too long for the store are counted in `counts`
+    (ruling R55)."""
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class MaterializeExecutor(Executor):
         conflict: ConflictBehaviour | None,
         chunk_rows: int,
         errors: StoredErrorCounts | None = None,
+        counts: ErrorCounts | None = None,
     ) -> None:
         self.info = info
         self._input = input
@@ -48,6 +53,7 @@ class MaterializeExecutor(Executor):
         self._conflict = conflict
         self._errors = errors
         self._is_loading = False
+        self._counts = ErrorCounts() if counts is None else counts
         self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
@@ -97,6 +103,9 @@ class MaterializeExecutor(Executor):
 
     def _write(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         if self._resolver is None:
+            catalog = self._table.catalog
+            chunk, lost = without_long_keys(chunk, catalog.pk_indices, catalog)
+            self._counts.add(LONG_KEY, lost)
             self._table.write_chunk(chunk)
             yield chunk
             return

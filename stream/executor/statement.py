@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EncodingError, EvaluationError, InvalidValue, shortened
@@ -43,8 +44,8 @@ class StatementEvaluator:
             if isinstance(statement, UpdateRows):
                 return self._update(statement)
             return self._delete(statement)
-        except (EncodingError, EvaluationError) as error:
-            raise InvalidStatement(self._name, str(error)) from error
+        except (EncodingError, EvaluationError, OverflowError, pa.ArrowException) as error:
+            raise InvalidStatement(self._name, shortened(str(error), 1_000)) from error
 
     def _insert(self, chunk: StreamChunk) -> Resolved:
         check_rows(self._table.catalog, chunk)

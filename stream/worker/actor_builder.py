@@ -116,7 +116,7 @@ class ExecutorChain:
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
         input, rows = self.build(node.input), self.options.chunk_rows
-        return MaterializeExecutor(info, input, table, node.conflict, rows, self.stored_errors(node))
+        return MaterializeExecutor(info, input, table, node.conflict, rows, self.stored_errors(node), self.errors)
 
     def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
         """The counts of the chain in their table, where the job has one."""
