@@ -20,7 +20,18 @@ from relational.sql.dml import bind_delete, bind_insert, bind_update
 from relational.sql.drop import bind_drop
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
-from relational.sql.statement import Describe, Explain, Flush, Select, Show, ShowCreate, ShowKind, Statement
+from relational.sql.statement import (
+    Describe,
+    Explain,
+    Flush,
+    Select,
+    Show,
+    ShowCreate,
+    ShowErrors,
+    ShowJobs,
+    ShowKind,
+    Statement,
+)
 from relational.sql.text import Piece, TokenReader, statements
 from relational.sql.translate import Translator
 
@@ -64,9 +75,13 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
     return Flush()
 
 
-def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
-    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name."""
+def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | ShowErrors | ShowJobs | Describe:
+    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS."""
     reader = TokenReader(piece.after(1))
+    for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors())):
+        if reader.accept(word):
+            reader.finish()
+            return shown_alone
     if reader.accept("CREATE"):
         shown = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
         if not any(reader.accept(*words) for words in shown):
@@ -79,7 +94,7 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
     kinds = ", ".join(kind.upper() for kind in ShowKind)
-    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS")
+    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS, JOBS, ERRORS")
 
 
 def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:

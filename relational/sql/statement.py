@@ -92,6 +92,16 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """A job that was set aside after failures goes on; its source leaves out `skip` rows at the place where it failed
+    (0: none).
+    """
+
+    table: TableCatalog
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """There is nothing to do: IF EXISTS or IF NOT EXISTS was said, for the `reason`."""
 
@@ -160,6 +170,16 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowJobs:
+    """Every job, its state, and why it failed where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowErrors:
+    """How many rows had no value, by job and reason."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreate:
     """The statement that makes a table or view as it is now."""
 
@@ -217,6 +237,7 @@ Statement = (
     | CreateDatabase
     | AddColumn
     | DropColumn
+    | Resume
     | Nothing
     | Insert
     | Update
@@ -224,6 +245,8 @@ Statement = (
     | Flush
     | Select
     | Show
+    | ShowJobs
+    | ShowErrors
     | ShowCreate
     | Describe
     | Explain

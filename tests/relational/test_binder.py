@@ -23,8 +23,11 @@ from relational.sql.statement import (
     Explain,
     Flush,
     Insert,
+    Resume,
     Select,
     Show,
+    ShowErrors,
+    ShowJobs,
     ShowKind,
     Update,
 )
@@ -181,6 +184,23 @@ def test_show(text, kind, catalog):
     assert statement == Show(kind)
     names = show(statement, catalog)["name"].to_pylist()
     assert names == (["fed", "log", "orders", "pairs", "plain"] if kind is ShowKind.TABLES else ["revenue"])
+
+
+def test_show_jobs_and_errors(catalog):
+    assert one("SHOW JOBS", catalog) == ShowJobs()
+    assert one("show errors;", catalog) == ShowErrors()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "skip"),
+    [
+        ("ALTER TABLE fed RESUME SKIP 3 ROWS", "fed", 3),
+        ("ALTER TABLE orders RESUME", "orders", 0),
+        ("alter materialized view revenue resume", "revenue", 0),
+    ],
+)
+def test_resume(text, name, skip, catalog):
+    assert one(text, catalog) == Resume(catalog.resolve(name), skip)
 
 
 def test_show_sources_lists_tables_with_a_connector(catalog):
