@@ -36,6 +36,10 @@ ALIASES = {
     "mod": "modulo",
 }
 AGGREGATES = ("count", "sum", "avg", "min", "max")
+MAX_DEPTH = 120
+"""Operations upon each other's results; expressions are walked, written and read by functions that call themselves."""
+MAX_SUGGESTED = 64
+"""Characters of a name that may be a misspelt one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class TermBinder:
 
     def __init__(self, scope: Scope):
         self.scope = scope
+        self._depth = 0
 
     def bind(self, term: Term) -> Expression:
         """The bound expression of a term; BindError points at the part that has no meaning."""
@@ -72,6 +77,15 @@ class TermBinder:
             return self.scope.resolve(term)
         if isinstance(term, Constant):
             return literal(term)
+        if self._depth == MAX_DEPTH:
+            raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **span(place_of(term)))
+        self._depth += 1
+        try:
+            return self._operation(term)
+        finally:
+            self._depth -= 1
+
+    def _operation(self, term: Term) -> Expression:
         if isinstance(term, Convert):
             return convert(self.bind(term.operand), term.data_type, term.place)
         if isinstance(term, Choose):
@@ -312,7 +326,7 @@ def known_functions() -> list[str]:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message for a name that does not exist, with the nearest one that does."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6) if len(name) <= MAX_SUGGESTED else []
     return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
@@ -323,7 +337,11 @@ def span(place: Place | None) -> dict[str, Any]:
 
 def place_of(term: Term) -> Place | None:
     """Where a term stands, or its first part that stands anywhere."""
-    place = getattr(term, "place", None)
-    if place is not None:
-        return place
-    return next(filter(None, map(place_of, term.children)), None)
+    todo = [term]
+    while todo:
+        each = todo.pop()
+        place = getattr(each, "place", None)
+        if place is not None:
+            return place
+        todo += reversed(each.children)
+    return None

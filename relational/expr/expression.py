@@ -177,9 +177,11 @@ class Case(Expression):
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """The node and everything below it, parents first."""
-    yield expression
-    for child in expression.children:
-        yield from walk(child)
+    todo = [expression]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += reversed(node.children)
 
 
 def input_columns(expression: Expression) -> frozenset[int]:
@@ -213,9 +215,14 @@ def substitute(expression: Expression, replacements: Sequence[Expression]) -> Ex
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     """The terms of a conjunction; the predicate itself where it is none."""
-    if isinstance(predicate, Call) and predicate.function == "and":
-        return tuple(term for arg in predicate.args for term in conjuncts(arg))
-    return (predicate,)
+    found, todo = [], [predicate]
+    while todo:
+        term = todo.pop()
+        if isinstance(term, Call) and term.function == "and":
+            todo += reversed(term.args)
+        else:
+            found.append(term)
+    return tuple(found)
 
 
 def conjunction(terms: Sequence[Expression]) -> Expression:

@@ -28,6 +28,8 @@ TIMESTAMP, TIMESTAMPTZ, INTERVAL = DataType.TIMESTAMP, DataType.TIMESTAMPTZ, Dat
 MICROS = DataType.numeric(20, 6)
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+MAX_MEMBERS = 1_000_000
+"""Values of an IN list, and what is looked up in it."""
 VOLATILE = (
     "now",
     "current_timestamp",
@@ -278,7 +280,7 @@ def _table() -> dict[str, tuple[Overload, ...]]:
     found |= {
         "is_distinct": (_comparison(_distinct(False)),),
         "is_not_distinct": (_comparison(_distinct(True)),),
-        "in": (_comparison(comparison.is_member, 2, 10_000),),
+        "in": (_comparison(comparison.is_member, 2, MAX_MEMBERS),),
         "and": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "or": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "not": (_fixed((BOOLEAN,), BOOLEAN, _over_values(pc.invert)),),

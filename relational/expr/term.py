@@ -81,13 +81,13 @@ class Term:
         return apply("greater_equal", self, other)
 
     def __and__(self, other: object) -> Term:
-        return apply("and", self, other)
+        return _chained("and", self, other)
 
     def __rand__(self, other: object) -> Term:
         return apply("and", other, self)
 
     def __or__(self, other: object) -> Term:
-        return apply("or", self, other)
+        return _chained("or", self, other)
 
     def __ror__(self, other: object) -> Term:
         return apply("or", other, self)
@@ -276,6 +276,18 @@ def apply(function: str, *args: object) -> Apply:
     return Apply(function, tuple(as_term(arg) for arg in args))
 
 
+def _chained(function: str, first: Term, other: object) -> Apply:
+    """One call of any number of operands, however long the chain that Python builds pair by pair."""
+    before = first.args if isinstance(first, Apply) and first.function == function else (first,)
+    return Apply(function, (*before, as_term(other)))
+
+
 def has_summary(term: Term) -> bool:
     """Whether an aggregate stands anywhere in the term."""
-    return isinstance(term, Summary) or any(has_summary(child) for child in term.children)
+    todo = [term]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Summary):
+            return True
+        todo += each.children
+    return False

@@ -20,6 +20,7 @@ from relational.expr.term import Place
 from relational.plan.changes import default_of
 from relational.sql.text import TokenReader
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
@@ -104,7 +105,8 @@ def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
     piece = reader.piece_between(start, end)
     if piece.is_empty:
         raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
-    value = TermBinder(Scope(Schema())).bind(Translator(start).term(piece.parse()))
+    tree = parse(piece)
+    value = TermBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
     return default_of(value, name, data_type, (start, end))
 
 

@@ -18,6 +18,7 @@ from relational.sql.query import QueryBinder
 from relational.sql.statement import Delete, Insert, Update
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
@@ -29,8 +30,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     table = writable(resolved(context.catalog, name, place), place)
     columns = _target_columns(reader, table)
     rest = reader.rest()
-    node = rest.parse()
-    binder = QueryBinder(context.catalog, Translator(rest.start, context.now))
+    tree = parse(rest)
+    node, binder = tree.node, QueryBinder(context.catalog, Translator(tree, context.now))
     if isinstance(node, exp.Values):
         return Insert(table, _values(binder, node, table, columns))
     query = binder.query(node)
@@ -99,8 +100,8 @@ def _check_count(count: int, columns: list[int], piece: Piece) -> None:
 
 def bind_update(piece: Piece, context: BindContext) -> Update:
     """UPDATE table SET column = value, … [WHERE condition]."""
-    node, translate = piece.parse(), Translator(piece.start, context.now)
-    translate.only(node, {"this", "expressions", "where"}, "UPDATE")
+    tree = parse(piece)
+    node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
     for each in node.expressions:
@@ -127,8 +128,8 @@ def _is_default(node: exp.Expression) -> bool:
 
 def bind_delete(piece: Piece, context: BindContext) -> Delete:
     """DELETE FROM table [WHERE condition]."""
-    node, translate = piece.parse(), Translator(piece.start, context.now)
-    translate.only(node, {"this", "where"}, "DELETE")
+    tree = parse(piece)
+    node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "DELETE")
     return Delete(table, _condition(node, binder, translate))
 
@@ -140,7 +141,6 @@ def _target(
     target = node.this
     if not isinstance(target, exp.Table):
         raise ParseError("a table's name is expected here", **span(translate.place(node)))
-    translate.only(target, {"this", "db", "catalog", "alias"}, "a table")
     target_name, place = name_in_tree(target, translate)
     table = retractable(resolved(context.catalog, target_name, place), statement, place)
     alias = target.args.get("alias")
