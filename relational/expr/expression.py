@@ -33,6 +33,7 @@ INFIX = {
     "ilike": "ILIKE",
     "concat": "||",
 }
+SHOWN_MEMBERS = 4
 POSTFIX = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 
 
@@ -128,6 +129,10 @@ class Call(Expression):
             return f"(NOT {texts[0]})"
         if self.function == "in":
             return f"({texts[0]} IN ({', '.join(texts[1:])}))"
+        if self.function == "in_list" and isinstance(self.args[1], Literal):
+            members, data_type = self.args[1].value, self.args[0].data_type
+            shown = ", ".join(Literal(member, data_type).describe() for member in members[:SHOWN_MEMBERS])
+            return f"({texts[0]} IN ({shown}, … {len(members)} values))"
         return f"{self.function}({', '.join(texts)})"
 
 
