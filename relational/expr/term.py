@@ -8,8 +8,8 @@ when it comes from Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -291,3 +291,18 @@ def has_summary(term: Term) -> bool:
             return True
         todo += each.children
     return False
+
+
+def renamed(term: Term, terms: Mapping[str, Term]) -> Term:
+    """The term with names that are keys of `terms` replaced; inside of aggregates they are columns of the input."""
+    if isinstance(term, Name):
+        return terms.get(term.name, term) if term.qualifier is None else term
+    if isinstance(term, Apply):
+        return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
+    if isinstance(term, Convert):
+        return replace(term, operand=renamed(term.operand, terms))
+    if isinstance(term, Choose):
+        branches = tuple((renamed(condition, terms), renamed(result, terms)) for condition, result in term.branches)
+        otherwise = None if term.otherwise is None else renamed(term.otherwise, terms)
+        return replace(term, branches=branches, otherwise=otherwise)
+    return term

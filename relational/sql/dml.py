@@ -4,13 +4,16 @@ its rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import Scope, TermBinder, place_of, span
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
+from relational.expr.term import Place
+from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
 from relational.sql.names import name_in_tree, read_name, resolved
@@ -22,7 +25,7 @@ from relational.sql.tree import parse
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
-    """INSERT INTO table [(columns)] VALUES … or SELECT …"""
+    """INSERT INTO table [(columns)] VALUES … or SELECT …; without a list of columns the last ones may be left out."""
     reader = TokenReader(piece)
     reader.expect("INSERT")
     reader.expect("INTO")
@@ -36,19 +39,32 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
         return Insert(table, _values(binder, node, table, columns))
     query = binder.query(node)
     shown = [place for place in range(len(query.schema)) if place not in query.hidden]
-    _check_count(len(shown), columns, rest)
     sources: dict[int, Expression] = {}
-    for column, source in zip(columns, shown, strict=True):
+    for column, source in zip(columns.of(len(shown), (rest.start, rest.end)), shown, strict=True):
         value = InputRef(source, query.schema.types[source])
         sources[column] = assigned(value, table, column, (rest.start, rest.end))
     return Insert(table, Project(query, stored_row(table, sources), table.schema.names))
 
 
-def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
-    """The columns that values are given for: those written, else all visible ones."""
+@dataclass(frozen=True, slots=True)
+class TargetColumns:
+    """The columns that values are given for: those written, else all visible ones, of which the last may be left out."""
+
+    indices: tuple[int, ...]
+    are_written: bool
+
+    def of(self, count: int, place: Place | None) -> tuple[int, ...]:
+        """Those that `count` values are for; BindError where that is too many, or too few for columns by name."""
+        if count > len(self.indices) or (self.are_written and count < len(self.indices)):
+            raise BindError(f"{count} values for {len(self.indices)} columns", **span(place))
+        return self.indices[:count]
+
+
+def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
     rest, token = reader.rest(), reader.peek()
-    if token is None or token.text != "(" or rest.source[1:].lstrip()[:6].upper() == "SELECT":
-        return list(table.visible_indices)
+    is_query = Piece(rest.text, rest.start + 1, rest.end).words(1) in (("SELECT",), ("VALUES",), ("WITH",))
+    if token is None or token.text != "(" or is_query:
+        return TargetColumns(table.visible_indices, False)
     reader.expect("(")
     columns: list[int] = []
     while True:
@@ -60,26 +76,23 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
         if not reader.accept(","):
             break
     reader.expect(")")
-    return columns
+    return TargetColumns(tuple(columns), True)
 
 
-def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: list[int]) -> LogicalPlan:
+def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: TargetColumns) -> LogicalPlan:
     """Each cell converted to its column's type, so that an error points at the cell; DEFAULT is as if it were left
     out.
     """
     left_out = _take_defaults(node)
-    rows = []
-    for number, row in enumerate(binder.cells(node)):
-        if len(row) != len(columns):
-            place = row[0][1] if row else None
-            raise BindError(f"{len(row)} values for {len(columns)} columns", **span(place))
-        values = {
-            columns[at]: assigned(cell, table, columns[at], place)
-            for at, (cell, place) in enumerate(row)
-            if (number, at) not in left_out
-        }
-        rows.append(stored_row(table, values))
-    return Values(table.schema, tuple(rows))
+    rows = binder.cells(node)
+    given = columns.of(len(rows[0]), rows[0][0][1])
+    stored = {column: [default] * len(rows) for column, default in enumerate(stored_row(table, {}))}
+    for at, column in enumerate(given):
+        written = [number for number in range(len(rows)) if (number, at) not in left_out]
+        cells = assigned_all([rows[number][at] for number in written], table, column)
+        for number, cell in zip(written, cells, strict=True):
+            stored[column][number] = cell
+    return Values(table.schema, tuple(zip(*stored.values(), strict=True)))
 
 
 def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
@@ -91,11 +104,6 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
                 part.replace(exp.Null())
                 found.add((number, at))
     return found
-
-
-def _check_count(count: int, columns: list[int], piece: Piece) -> None:
-    if count != len(columns):
-        raise BindError(f"{count} values for {len(columns)} columns", start=piece.start, end=piece.end)
 
 
 def bind_update(piece: Piece, context: BindContext) -> Update:
