@@ -4,6 +4,7 @@ its rows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -22,17 +23,29 @@ from relational.sql.statement import Delete, Insert, Update
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
 from relational.sql.tree import parse
+from relational.sql.values import literal_values, scanned
+
+_HEAD = re.compile(
+    r"\s*+INSERT\s++INTO\s++(?:\w++|\"[^\"]*+\")(?:\s*+\.\s*+(?:\w++|\"[^\"]*+\"))*+\s*+(?:\([^()'$/-]*+\)\s*+)?+(?P<values>VALUES)\b",
+    re.IGNORECASE,
+)
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
     """INSERT INTO table [(columns)] VALUES … or SELECT …; without a list of columns the last ones may be left out."""
-    reader = TokenReader(piece)
+    head, rows = _parted(piece)
+    reader = TokenReader(head)
     reader.expect("INSERT")
     reader.expect("INTO")
     name, place = read_name(reader, "a table")
     table = writable(resolved(context.catalog, name, place), place)
     columns = _target_columns(reader, table)
-    rest = reader.rest()
+    if rows is not None:
+        reader.finish()
+        found = _literals(rows, table, columns)
+        if found is not None:
+            return Insert(table, found)
+    rest = reader.rest() if rows is None else rows
     tree = parse(rest)
     node, binder = tree.node, QueryBinder(context.catalog, Translator(tree, context.now))
     if isinstance(node, exp.Values):
@@ -46,9 +59,33 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     return Insert(table, Project(query, stored_row(table, sources), table.schema.names))
 
 
+def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
+    """What stands before VALUES, which comes first after the table's name and columns, and VALUES with all that
+    follows; the whole piece and None where something else comes there.
+    """
+    match = _HEAD.match(piece.text, piece.start, piece.end)
+    if match is None:
+        return piece, None
+    at = match.start("values")
+    return Piece(piece.text, piece.start, at), Piece(piece.text, at, piece.end)
+
+
+def _literals(rows: Piece, table: TableCatalog, columns: TargetColumns) -> LogicalPlan | None:
+    """VALUES of literals alone; None where a tree has to say what it is."""
+    text = rows.after(1).source.encode()
+    cells = scanned(text)
+    if cells is None:
+        return None
+    try:
+        given = columns.of(cells.shape[1], None)
+    except BindError:
+        return None
+    return literal_values(text, cells, table, given)
+
+
 @dataclass(frozen=True, slots=True)
 class TargetColumns:
-    """The columns that values are given for: those written, else all visible ones, of which the last may be left out."""
+    """The columns that values are given for: those written, else the visible ones, the last of which may lack."""
 
     indices: tuple[int, ...]
     are_written: bool

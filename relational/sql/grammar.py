@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.risingwave import RisingWave
+from sqlglot.errors import ParseError
 from sqlglot.parsers.risingwave import RisingWaveParser
 from sqlglot.tokens import Token, TokenType
 
@@ -54,6 +55,12 @@ class TextParser(RisingWaveParser):
         **RisingWaveParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
     }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """The error with its place: the token it is about, else the current or the last one."""
+        at = token or self._curr or self._prev
+        span = {"start": at.start, "end": at.end} if at else {"start": 0, "end": 0}
+        raise ParseError(message, errors=[span])
 
     def _parse_types(
         self,

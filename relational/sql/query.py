@@ -150,6 +150,8 @@ class QueryBinder:
         for row in node.expressions:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]
             terms = [self._translate.term(part) for part in parts]
+            if not terms:
+                raise ParseError("a row has one value at least", **span(self._translate.place(node)))
             if rows and len(terms) != len(rows[0]):
                 raise ParseError(
                     f"this row has {len(terms)} values, the first has {len(rows[0])}",

@@ -112,6 +112,8 @@ def statements(text: str) -> Iterator[Piece]:
         raise ParseError("this is no Unicode character", start=error.start, end=error.end) from None
     start = at = 0
     last_end = text.rfind(";")
+    if last_end >= 0 and text.find(";") == last_end and not text[last_end + 1 :].strip():
+        text, last_end = text[:last_end], -1
     while at <= last_end:
         match = _PART.match(text, at)
         assert match is not None

@@ -90,8 +90,10 @@ class Translator:
             raise ParseError("a name is expected here", **span(self.place(node)))
         return node.this if node.args.get("quoted") else node.this.lower()
 
-    def data_type(self, node: exp.Expression) -> DataType:
-        """The type that the text names."""
+    def data_type(self, node: exp.Expression, whole: Place | None) -> DataType:
+        """The type that the text names; `whole` is the place of what has it."""
+        if not isinstance(node, exp.DataType) or self.place(node) is None:
+            raise ParseError("a type is expected here", **span(whole))
         try:
             return DataType.parse(self.tree.source(node))
         except BindError as error:
@@ -185,6 +187,10 @@ class Translator:
         matched = Apply(function, (self.term(node.this), self.term(node.expression)), self.place(node))
         return Apply("not", (matched,), self.place(node)) if node.args.get("negate") else matched
 
+    def _cast(self, node: exp.Cast) -> Term:
+        place = self.place(node)
+        return Convert(self.term(node.this), self.data_type(node.args["to"], place), place)
+
     def _case(self, node: exp.Case) -> Term:
         subject = None if node.this is None else self.term(node.this)
         branches = []
@@ -265,7 +271,7 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Translator, Any], Term]] = {
     exp.Between: lambda self, node: self._apply("between", [node.this, node.args["low"], node.args["high"]], node),
     exp.Like: Translator._like,
     exp.ILike: Translator._like,
-    exp.Cast: lambda self, node: Convert(self.term(node.this), self.data_type(node.args["to"]), self.place(node)),
+    exp.Cast: Translator._cast,
     exp.Case: Translator._case,
     exp.Interval: Translator._interval,
     exp.Array: lambda self, node: self._apply("array", node.expressions, node),

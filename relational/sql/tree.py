@@ -7,7 +7,6 @@ changed is refused at its place. All passes are linear, and none of them recurse
 
 from __future__ import annotations
 
-import re
 import sys
 from bisect import bisect_left
 from collections import Counter
@@ -33,6 +32,19 @@ _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
 _VALUES = (TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR, TokenType.COMMA)
 _PARTING = (TokenType.COMMA, TokenType.AND, TokenType.OR, TokenType.WHEN, TokenType.THEN, TokenType.ELSE)
+_ENDING = (
+    *_CLOSING,
+    TokenType.COMMA,
+    TokenType.FROM,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+    TokenType.OFFSET,
+    TokenType.FETCH,
+)
+"""What does not follow a comma."""
 _MAX_RUN = 32
 """Words and symbols between two values, as in - - - 1."""
 _recursion = RLock()
@@ -102,8 +114,12 @@ def _check_nesting(tokens: list[Token], piece: Piece) -> int:
             raise _at(f"this is nested deeper than {MAX_DEPTH} levels", token, piece)
         deepest = max(deepest, level)
         is_glued = before is not None and before.token_type is TokenType.NUMBER and before.end + 1 == token.start
+        if before is not None and before.token_type is TokenType.COMMA and kind in _ENDING:
+            raise _at("a comma is followed by nothing", before, piece)
         if is_glued and (token.text[:1].isalpha() or token.text[:1] == "_"):
             raise _at("a number is followed by letters", token, piece)
+    if tokens and tokens[-1].token_type is TokenType.COMMA:
+        raise _at("a comma is followed by nothing", tokens[-1], piece)
     return deepest
 
 
@@ -275,12 +291,5 @@ def _error(message: str, place: Place | None, tree: Tree) -> ParseError:
 
 def _located(error: SqlglotParseError, piece: Piece) -> ParseError:
     """sqlglot's complaint at its place in the whole text, in our words."""
-    first = error.errors[0]
-    source = piece.source
-    lines = [match.end() for match in re.finditer("\n", source)]
-    line = min(max(first["line"] or 1, 1), len(lines) + 1)
-    end = (lines[line - 2] if line > 1 else 0) + (first["col"] or 0)
-    end = piece.start + min(end, len(source))
-    shown = first["highlight"] or ""
-    near = f" near {shortened(shown, 80)!r}" if shown else ""
-    return ParseError(f"syntax error{near}", start=max(end - len(shown), piece.start), end=end)
+    start, end = piece.start + error.errors[0]["start"], piece.start + error.errors[0]["end"] + 1
+    return ParseError(f"syntax error near {shortened(piece.text[start:end], 80)!r}", start=start, end=end)

@@ -117,6 +117,11 @@ def test_insert_gives_every_stored_column(catalog):
     statement = one("INSERT INTO plain (w) VALUES ('a'), (NULL)", catalog)
     assert isinstance(statement, Insert)
     assert statement.query.schema == catalog.resolve("plain").schema
+    assert [column.to_pylist() for column in statement.query.columns] == [[None, None], ["a", None], [None, None]]
+
+
+def test_insert_of_expressions_gives_every_stored_column(catalog):
+    statement = one("INSERT INTO plain (w) VALUES (lower('A')), (NULL)", catalog)
     assert statement.query.rows == (
         (Literal(None, DataType.INT), Literal("a", DataType.VARCHAR), Literal(None, DataType.BIGINT)),
         (Literal(None, DataType.INT), Literal(None, DataType.VARCHAR), Literal(None, DataType.BIGINT)),
@@ -125,6 +130,8 @@ def test_insert_gives_every_stored_column(catalog):
 
 def test_insert_converts_cells_to_their_columns(catalog):
     statement = one("INSERT INTO pairs VALUES (1.0, 2, '3.456')", catalog)
+    assert [column.to_pylist() for column in statement.query.columns] == [[1], [2.0], [Decimal("3.46")]]
+    statement = one("INSERT INTO pairs VALUES (0 + 1, 2, '3.456')", catalog)
     assert [cell.value for cell in statement.query.rows[0]] == [1, 2.0, Decimal("3.46")]
 
 
@@ -246,7 +253,7 @@ def test_a_new_column_has_its_constraints(catalog):
 
 def test_values_that_are_left_out_are_defaults(catalog):
     statement = one("INSERT INTO orders VALUES (1), (2)", catalog)
-    assert [[cell.value for cell in row] for row in statement.query.rows] == [[1, None, None, None], [2, None, None, None]]
+    assert [column.to_pylist() for column in statement.query.columns] == [[1, 2], *[[None, None]] * 3]
     statement = one("INSERT INTO orders SELECT a, 'x' FROM pairs", catalog)
     assert [each.describe() for each in statement.query.expressions][2:] == ["NULL", "NULL"]
 

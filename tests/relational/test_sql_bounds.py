@@ -175,6 +175,11 @@ REFUSED = [
     "DELETE FROM orders LIMIT 1",
     "DELETE orders",
     "SELECT '\ud800'",
+    "SELECT id, FROM orders",
+    "SELECT abs(id,) FROM orders",
+    "SELECT id FROM orders WHERE id IN (1, , 2)",
+    "SELECT id FROM orders ORDER BY id,",
+    "SELECT\r\n\tid $> 1\rFROM orders",
 ]
 
 
