@@ -77,6 +77,7 @@ def check(text: str, session: BatchSession) -> type | None:
     return None
 
 
+@pytest.mark.timeout(300 + TEXTS // 20)
 def test_a_mutated_text_ends_in_an_answer_or_a_typed_error(session):
     mutator, ends, slowest = Mutator(SEED), {}, (0.0, "")
     for number in range(TEXTS):
