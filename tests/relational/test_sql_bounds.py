@@ -1,10 +1,13 @@
 """SQL text is bounded and all of it accounted for: depth, length, messages, and every argument of sqlglot's nodes."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 
 import pytest
 from sqlglot import exp
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
 
 from relational.errors import BindError, ParseError, SourceTextError
 from relational.expr.expression import Call
@@ -12,9 +15,11 @@ from relational.plan.logical import Filter
 from relational.plan.optimizer import optimize
 from relational.plan.serialize import plan_from_text
 from relational.sql import bind_sql
+from relational.sql.grammar import DIALECT
 from relational.sql.nodes import KNOWN
 from relational.sql.text import Piece, statements
 from relational.sql.tree import MAX_DEPTH, parse
+from tests.suites.batch_session import NOW
 from tests.suites.sql_cases import case_catalog
 
 LEVELS = MAX_DEPTH - 5
@@ -224,6 +229,28 @@ def test_a_semicolon_inside_of_something_ends_no_statement(text):
     assert [piece.source.strip() for piece in statements(f"{text}\n; SELECT 2;")] == [text, "SELECT 2"]
 
 
+PARTS = ["'", '"', ";", "--", "\n", " /* ", " */ ", "$$", "$a$", "E'", "e'", "\\", "''", " ", "a", "1", "xe'", "(;)"]
+
+
+def test_statements_are_parted_where_the_tokens_say(rng):
+    seen = 0
+    for _ in range(20_000):
+        text = "".join(rng.choice(PARTS) for _ in range(rng.randint(1, 12)))
+        try:
+            tokens = DIALECT.tokenize(text)
+        except TokenError:
+            continue
+        ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+        wanted = [text[first + 1 : last] for first, last in itertools.pairwise([-1, *ends, len(text)])]
+        found = [piece.source for piece in statements(text)]
+        wanted = [each for each in wanted if not Piece(each, 0, len(each)).is_empty]
+        if wanted:  # a semicolon that ends the text may be part of a comment, where it says nothing
+            wanted[-1], found[-1] = (each.rstrip().removesuffix(";").rstrip() for each in (wanted[-1], found[-1]))
+        assert found == wanted, repr(text)
+        seen += len(found)
+    assert seen > 5_000
+
+
 LONG = 1_000_000
 
 
@@ -265,12 +292,14 @@ EXAMPLES = """SELECT DISTINCT t.*, t.id AS a, -id + 1 - 2 * 3 / 4 % 5, +id, 'a' 
     ORDER BY id DESC NULLS FIRST LIMIT 3 OFFSET 4;
 SELECT id IS DISTINCT FROM 1, region LIKE 'a', region ILIKE 'a', id BETWEEN 1 AND 2, id IN (1, 2), ARRAY[1, 2], abs(id),
     CAST(id AS INT), CASE WHEN TRUE THEN NULL ELSE 1 END, INTERVAL '1' DAY, current_date, current_time, E'a',
-    id IS NULL, current_timestamp, localtimestamp FROM (SELECT * FROM orders) AS t FETCH FIRST 3 ROWS ONLY;
-SELECT count(*) FILTER (WHERE id = 1), count(DISTINCT id) FROM orders GROUP BY id HAVING count(*) > 1;
-VALUES (1), (DEFAULT);
+    id IS NULL, current_timestamp, localtimestamp, t.id FROM (SELECT * FROM orders) AS t FETCH FIRST 3 ROWS ONLY;
+SELECT count(*) FILTER (WHERE id = 1), max(DISTINCT id) FROM orders GROUP BY id HAVING count(*) > 1;
+VALUES (1), (2);
+SELECT id FROM orders LIMIT ALL;
+SELECT (1);
 UPDATE orders SET amount = 1 WHERE id = 1;
 DELETE FROM orders WHERE id = 1;
-SELECT (1), a.b.c.d.e FROM orders"""
+SELECT a.b.c.d.e FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:
@@ -303,6 +332,53 @@ def test_an_argument_that_is_not_used_is_refused(piece, kind, name, monkeypatch)
     with pytest.raises(ParseError) as caught:
         parse(piece)
     assert caught.value.start is not None
+
+
+FLAGS = {"quoted", "is_string", "direction", "rows", "limit_options", "negate", "desc", "nulls_first"}
+
+
+def used() -> Iterator[tuple[Piece, type, str]]:
+    """The arguments of each kind of node that are nodes themselves, with a statement that has them."""
+    for piece, kind in samples():
+        for name in KNOWN[kind].args - FLAGS:
+            nodes = parse(piece).node.walk()
+            if kind is not exp.Dot and any(type(node) is kind and _is_node(node.args.get(name)) for node in nodes):
+                yield piece, kind, name
+
+
+def _is_node(part) -> bool:
+    return isinstance(part, exp.Expression) or (isinstance(part, list) and bool(part))
+
+
+USED = sorted(used(), key=lambda each: (each[1].__name__, each[2]))
+
+
+@pytest.mark.parametrize(("piece", "kind", "name"), USED, ids=[f"{kind.__name__}.{name}" for _, kind, name in USED])
+def test_an_argument_that_is_used_is_not_passed_over(piece, kind, name, catalog, monkeypatch):
+    """Taken away, or with something in its place that has no meaning, it makes another statement or an error."""
+    parts = [exp.Identifier(this=word, quoted=False) for word in "xy"]
+    nonsense = exp.Dot(this=parts[0], expression=parts[1])
+    bound = outcome(piece, catalog)
+    assert isinstance(bound, list), bound
+    whole, others = parse.__globals__["_check_words"], []
+    for instead in (None, nonsense):
+
+        def changed(nodes, tokens, tree, instead=instead):
+            whole(nodes, tokens, tree)
+            node = next(node for node in nodes if type(node) is kind and _is_node(node.args.get(name)))
+            node.args[name] = [instead] * bool(instead) if isinstance(node.args[name], list) else instead
+
+        monkeypatch.setitem(parse.__globals__, "_check_words", changed)
+        others.append(outcome(piece, catalog))
+    assert any(other != bound for other in others)
+
+
+def outcome(piece, catalog) -> object:
+    """The bound statements of a piece, or its error."""
+    try:
+        return list(bind_sql(piece.source, catalog, NOW))
+    except (SourceTextError, AttributeError, LookupError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_arguments_that_the_dialect_sets_are_few():
