@@ -198,10 +198,10 @@ def convert_all(
         for at, (operand, data_type) in enumerate(zip(operands, data_types, strict=True)):
             if isinstance(operand, Literal) and operand.value is not None and operand.data_type != data_type:
                 alike.setdefault((operand.data_type, data_type), []).append(at)
-    for (source, target), places in alike.items():
-        if len(places) > 1 and not target.is_nested and can_cast(source, target):
-            values = _cast_values([operands[at].value for at in places], source, target)  # type: ignore[attr-defined]
-            for at, value in zip(places, values or (), strict=False):
+    for (source, target), positions in alike.items():
+        if len(positions) > 1 and not target.is_nested and can_cast(source, target):
+            values = _cast_values([operands[at].value for at in positions], source, target)  # type: ignore[attr-defined]
+            for at, value in zip(positions, values or (), strict=False):
                 found[at] = Literal(value, target)
     return [convert(operand, data_type, place) for operand, data_type in zip(found, data_types, strict=True)]
 

@@ -156,7 +156,7 @@ def _group_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
 
 
 def _having(term: Term, items: Sequence[Named], scope: Scope) -> Term:
-    """HAVING with the names of items, where the input has no such column, replaced by what they stand for."""
+    """HAVING with the names of items, where the input has no such column, replaced by the items' terms."""
     aliased = {item.name: item.term for item in items if item.name not in scope.schema.names}
     return renamed(term, aliased) if aliased else term
 

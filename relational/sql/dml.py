@@ -60,7 +60,7 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
 
 
 def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
-    """What stands before VALUES, which comes first after the table's name and columns, and VALUES with all that
+    """What is before VALUES, which comes first after the table's name and columns, and VALUES with all that
     follows; the whole piece and None where something else comes there.
     """
     match = _HEAD.match(piece.text, piece.start, piece.end)

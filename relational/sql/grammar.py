@@ -31,7 +31,7 @@ class Plus(exp.Unary):
 
 
 class TextParser(RisingWaveParser):
-    """A tree whose leaves know where they stand."""
+    """A tree whose leaves know their position in the text."""
 
     FUNCTIONS: ClassVar[dict[str, Callable]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
@@ -57,7 +57,7 @@ class TextParser(RisingWaveParser):
     }
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """The error with its place: the token it is about, else the current or the last one."""
+        """The error with its position: that of the token it is about, else the current or the last one."""
         at = token or self._curr or self._prev
         span = {"start": at.start, "end": at.end} if at else {"start": 0, "end": 0}
         raise ParseError(message, errors=[span])

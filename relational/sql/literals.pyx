@@ -4,7 +4,7 @@
     row     = "(" literal { "," literal } ")"
     literal = NULL | TRUE | FALSE | DEFAULT | [+-] number | '…'
 
-Blanks and comments stand anywhere between. Whatever is something else, a text with escapes or a number of more digits
+Blanks and comments may be anywhere between. Whatever is something else, a text with escapes or a number of more digits
 included, is no list of literals: the caller then reads it as any other SQL.
 """
 
@@ -33,10 +33,10 @@ def scan_rows(const uint8_t[::1] text):
     if text.shape[0] == 0:
         return None
     cells = np.empty(capacity, CELL)
-    cdef uint8_t[::1] room = cells.view(np.uint8)
+    cdef uint8_t[::1] buffer = cells.view(np.uint8)
     cursor.text, cursor.at, cursor.size = &text[0], 0, text.shape[0]
     with nogil:
-        found = read_rows(&cursor, <Cell*>&room[0], capacity, &width)
+        found = read_rows(&cursor, <Cell*>&buffer[0], capacity, &width)
     return None if found < 0 else cells[:found].reshape(-1, width)
 
 
@@ -104,7 +104,7 @@ cdef bint read_cell(Cursor* cursor, Cell* cell) noexcept nogil:
 
 
 cdef bint read_text(Cursor* cursor, Cell* cell) noexcept nogil:
-    """A text between single quotes, two of which stand for one."""
+    """A text between single quotes, two of which are one."""
     cdef int64_t at = cursor.at + 1
     cell.kind, cell.begin = TEXT_CELL, at
     while at < cursor.size:

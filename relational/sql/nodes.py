@@ -1,5 +1,5 @@
 """Every node of sqlglot's tree that a statement may have: the arguments of it that we use, and the words of the text
-that it stands for.
+that it accounts for.
 
 Whatever is not in this table is refused: a node, an argument that is set, a word that no node accounts for.
 """
@@ -23,7 +23,7 @@ Words = tuple[Key, ...]
 @dataclass(frozen=True, slots=True)
 class Known:
     """`args`: the arguments that are used; `settled`: those that the dialect sets whatever the text says; `words`: what
-    it stands for in the text, beside its parts.
+    it accounts for in the text, beside its parts.
     """
 
     args: frozenset[str]
@@ -132,7 +132,7 @@ SYNONYMS: dict[Key, Words] = {
     "ISNULL": ("IS", "NULL"),
     "NOTNULL": ("IS", "NOT", "NULL"),
 }
-"""Words of the text that stand for others; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
+"""Words of the text that mean others; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
 
 SILENT = frozenset(
     (
@@ -147,7 +147,7 @@ SILENT = frozenset(
 """What changes nothing, or is there in the tree as its form: which names belong together, what is inside."""
 
 CHAINS = (exp.And, exp.Or, exp.DPipe)
-"""Operators of which any number may stand in a row: they are a list, whatever parentheses part them."""
+"""Operators of which any number may follow each other: they are a list, whatever parentheses part them."""
 
 UNWEIGHTED = (
     exp.Paren,
@@ -219,6 +219,6 @@ CLAUSES = {
     "columns": "a list of columns",
     "query": "a subquery",
     "limit_options": "WITH TIES or PERCENT",
-    "this": "what stands before it",
+    "this": "what is before it",
 }
 """Arguments as messages call them, where not by their own name."""

@@ -1,6 +1,6 @@
-"""Pieces of SQL text before sqlglot parses them: statements, leading words, tokens with their places.
+"""Pieces of SQL text before sqlglot parses them: statements, leading words, tokens with their positions.
 
-sqlglot's parser turns what it does not know into an opaque command. So statements are told apart here, by their
+sqlglot's parser turns what it does not know into an opaque command. So statements are distinguished here, by their
 first words, and only the parts that sqlglot understands are handed on.
 """
 

@@ -81,8 +81,8 @@ class Translator:
         return handler(self, node)
 
     def place(self, node: exp.Expression | None) -> Place | None:
-        """Where a node stands in the whole text; None where that is not known."""
-        return self.tree.place(node)
+        """Where in the whole text a node is; None where that is not known."""
+        return self.tree.location(node)
 
     def identifier(self, node: exp.Expression | None) -> str:
         """A name, folded to lower case unless it is quoted."""

@@ -2,7 +2,7 @@
 
 Before sqlglot sees the tokens their nesting is bounded, so that its recursion is. After it every node and argument
 must be one that we use, and every word of the text must be accounted for by a node: what the parser dropped, added or
-changed is refused at its place. All passes are linear, and none of them recurses.
+changed is refused at its position. All passes are linear, and none of them recurses.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ _recursion = RLock()
 
 
 class Tree:
-    """`node` is the root, of a checked tree; `place_of` says where a part of it stands in the whole text."""
+    """`node` is the root of a checked tree; `location` says where in the whole text a part of it is."""
 
-    __slots__ = ("_places", "node", "piece")
+    __slots__ = ("_spans", "node", "piece")
 
-    def __init__(self, node: exp.Expression, piece: Piece, places: dict[int, tuple[int, int]]):
-        self.node, self.piece, self._places = node, piece, places
+    def __init__(self, node: exp.Expression, piece: Piece, spans: dict[int, tuple[int, int]]):
+        self.node, self.piece, self._spans = node, piece, spans
 
-    def place(self, node: exp.Expression | None) -> Place | None:
-        """Where a node stands in the whole text: its own words, else its parts together; None where unknown."""
-        found = None if node is None else self._places.get(id(node))
+    def location(self, node: exp.Expression | None) -> Place | None:
+        """Where in the whole text a node is: its own words, else its parts together; None where unknown."""
+        found = None if node is None else self._spans.get(id(node))
         return None if found is None else (found[0] + self.piece.start, found[1] + 1 + self.piece.start)
 
     def source(self, node: exp.Expression) -> str:
         """The text of a node."""
-        start, end = self._places[id(node)]
+        start, end = self._spans[id(node)]
         return self.piece.text[self.piece.start + start : self.piece.start + end + 1]
 
 
 def parse(piece: Piece) -> Tree:
-    """The checked tree of a piece. ParseError, at its place, for what is not SQL or not supported."""
+    """The checked tree of a piece. ParseError, at its position, for what is not SQL or not supported."""
     tokens = piece.tokens()
     depth = _check_nesting(tokens, piece)
     try:
-        with _room_for(depth):
+        with _recursion_for(depth):
             trees = DIALECT.parser().parse(tokens, piece.source)
     except SqlglotParseError as error:
         raise _located(error, piece) from None
@@ -85,7 +85,7 @@ def parse(piece: Piece) -> Tree:
     root = trees[0]
     assert isinstance(root, exp.Expression)
     nodes = _nodes(root)
-    tree = Tree(root, piece, _places(nodes))
+    tree = Tree(root, piece, _spans(nodes))
     _check_nodes(nodes, tree)
     _check_depth(nodes, tree)
     _check_words(nodes, tokens, tree)
@@ -124,7 +124,7 @@ def _check_nesting(tokens: list[Token], piece: Piece) -> int:
 
 
 @contextmanager
-def _room_for(depth: int) -> Iterator[None]:
+def _recursion_for(depth: int) -> Iterator[None]:
     """As many Python frames as sqlglot needs for so deep a text: its functions call each other some twenty times a
     level. One statement at a time has them, since the limit is the interpreter's.
     """
@@ -159,19 +159,18 @@ def _parts(node: exp.Expression) -> Iterator[exp.Expression]:
             yield from (part for part in value if isinstance(part, exp.Expression))
 
 
-def _places(nodes: list[exp.Expression]) -> dict[int, tuple[int, int]]:
+def _spans(nodes: list[exp.Expression]) -> dict[int, tuple[int, int]]:
     """First and last character of each node within the piece, by its id."""
-    places: dict[int, tuple[int, int]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     for node in reversed(nodes):
         if "start" in node.meta:
-            places[id(node)] = node.meta["start"], node.meta["end"]
+            spans[id(node)] = node.meta["start"], node.meta["end"]
             continue
         inside = () if isinstance(node, exp.DataType) else _parts(node)
-        spans = [places[id(part)] for part in inside if id(part) in places]
-        spans = spans or list(node.meta.get(OWN, ()))
-        if spans:
-            places[id(node)] = min(span[0] for span in spans), max(span[1] for span in spans)
-    return places
+        found = [spans[id(part)] for part in inside if id(part) in spans] or list(node.meta.get(OWN, ()))
+        if found:
+            spans[id(node)] = min(span[0] for span in found), max(span[1] for span in found)
+    return spans
 
 
 def _check_nodes(nodes: list[exp.Expression], tree: Tree) -> None:
@@ -190,22 +189,22 @@ def _check_nodes(nodes: list[exp.Expression], tree: Tree) -> None:
 
 def unsupported(node: exp.Expression, tree: Tree) -> ParseError:
     """The error that a node of this kind, or one here, is not supported."""
-    return _error(f"{_called(node, tree)} is not supported", tree.place(node), tree)
+    return _error(f"{_called(node, tree)} is not supported", tree.location(node), tree)
 
 
 def _unsupported_part(node: exp.Expression, name: str, part: object, tree: Tree) -> ParseError:
     first = part[0] if isinstance(part, list) else part
-    place = tree.place(first) if isinstance(first, exp.Expression) else None
+    place = tree.location(first) if isinstance(first, exp.Expression) else None
     clause = CLAUSES.get(name, name.strip("_").upper())
     whole = clause if isinstance(node, exp.Select) else f"{clause} of {_called(node, tree)}"
-    return _error(f"{whole} is not supported", place or tree.place(node), tree)
+    return _error(f"{whole} is not supported", place or tree.location(node), tree)
 
 
 def _called(node: exp.Expression, tree: Tree) -> str:
     """What a message calls a node: its name, else its text."""
     name = NAMES.get(type(node))
     if name is None:
-        name = "this" if tree.place(node) is None else repr(shortened(tree.source(node), 80))
+        name = "this" if tree.location(node) is None else repr(shortened(tree.source(node), 80))
     return name
 
 
@@ -218,7 +217,7 @@ def _check_depth(nodes: list[exp.Expression], tree: Tree) -> None:
             height = max(height, heights[id(part)] - _continues(node, part))
         heights[id(node)] = height + (not isinstance(node, UNWEIGHTED))
         if heights[id(node)] > MAX_DEPTH:
-            raise _error(f"this is nested deeper than {MAX_DEPTH} levels", tree.place(node), tree)
+            raise _error(f"this is nested deeper than {MAX_DEPTH} levels", tree.location(node), tree)
 
 
 def _continues(node: exp.Expression, part: exp.Expression) -> bool:
@@ -231,7 +230,7 @@ def _continues(node: exp.Expression, part: exp.Expression) -> bool:
 
 
 def _check_words(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -> None:
-    """ParseError unless the words of the text are those that the nodes stand for, each as often."""
+    """ParseError unless the words of the text are those that the nodes account for, each as often."""
     is_used, wanted = _accounts(nodes, tokens, tree)
     for token, used in zip(tokens, is_used, strict=True):
         if used:
@@ -250,7 +249,7 @@ def _check_words(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -
 
 
 def _accounts(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -> tuple[bytearray, Counter[Key]]:
-    """Which tokens belong to a node by their place, and how often each word must stand among the others."""
+    """Which tokens belong to a node by their position, and how often each word must be among the others."""
     starts = [token.start for token in tokens]
     is_used = bytearray(len(tokens))
     wanted: Counter[Key] = Counter()
@@ -290,6 +289,6 @@ def _error(message: str, place: Place | None, tree: Tree) -> ParseError:
 
 
 def _located(error: SqlglotParseError, piece: Piece) -> ParseError:
-    """sqlglot's complaint at its place in the whole text, in our words."""
+    """sqlglot's complaint at its position in the whole text, in our words."""
     start, end = piece.start + error.errors[0]["start"], piece.start + error.errors[0]["end"] + 1
     return ParseError(f"syntax error near {shortened(piece.text[start:end], 80)!r}", start=start, end=end)

@@ -50,15 +50,15 @@ def literal_values(
     """The rows as the table stores them, where `given` are the columns that the cells are for; None where a value does
     not fit its column.
     """
-    places = {column: at for at, column in enumerate(given)}
+    cell_of = {column: at for at, column in enumerate(given)}
     columns = []
     for index, column in enumerate(table.columns):
         default = Literal(column.default, column.data_type)
-        if index not in places:
+        if index not in cell_of:
             columns.append(evaluate_array(default, Evaluation((), len(cells), strict=True)))
             continue
         try:
-            array = _column(text, np.ascontiguousarray(cells[:, places[index]]), default)
+            array = _column(text, np.ascontiguousarray(cells[:, cell_of[index]]), default)
         except (BindError, EvaluationError, pa.ArrowInvalid):
             return None
         if array is None:

@@ -83,7 +83,7 @@ def test_what_is_nested_within_the_bound_is_bound_and_planned(form, catalog):
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 150, 300, 3_000])
 @pytest.mark.parametrize("form", DEEPER.values(), ids=DEEPER)
-def test_what_is_nested_deeper_is_refused_at_its_place(form, levels, catalog):
+def test_what_is_nested_deeper_is_refused_at_its_position(form, levels, catalog):
     with pytest.raises((ParseError, BindError)) as caught:
         one(nested(form, levels), catalog)
     assert caught.value.start is not None
@@ -189,7 +189,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_not_used_is_refused_at_its_place(text, catalog):
+def test_what_is_not_used_is_refused_at_its_position(text, catalog):
     with pytest.raises(SourceTextError) as caught:
         one(text, catalog)
     assert caught.value.start is not None

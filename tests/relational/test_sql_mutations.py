@@ -1,4 +1,4 @@
-"""Mutated SQL: whatever the text is, it ends in an answer or in a typed error at its place.
+"""Mutated SQL: whatever the text is, it ends in an answer or in a typed error at its position.
 
 HUMMOCK_SQL_MUTATIONS is how many texts; HUMMOCK_TEST_SEED the seed, which a failure names with the text.
 """
@@ -68,7 +68,7 @@ def check(text: str, session: BatchSession) -> type | None:
     try:
         answer(text, session)
     except SourceTextError as error:
-        assert error.start is not None and 0 <= error.start <= error.end <= len(text) + 1, f"no place: {error!r}"
+        assert error.start is not None and 0 <= error.start <= error.end <= len(text) + 1, f"no position: {error!r}"
         assert len(str(error).encode("utf-8", "replace")) < MESSAGE_BYTES
         return type(error)
     except RelationalError as error:

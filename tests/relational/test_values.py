@@ -53,7 +53,7 @@ def rows_of(statement) -> pa.Table:
 
 
 def outcome(text, catalog):
-    """The plan's kind and the rows, as text so that NaN and -0.0 are told apart; or the error."""
+    """The plan's kind and the rows, as text so that NaN and -0.0 differ; or the error."""
     try:
         (statement,) = bind_sql(text, catalog)
         table = rows_of(statement)
@@ -131,7 +131,7 @@ def test_what_is_no_literal_makes_a_tree(value, catalog):
         "INSERT INTO keyed (id) VALUES (1), (1) RETURNING id",
     ],
 )
-def test_an_error_has_its_place(text, catalog):
+def test_an_error_has_its_position(text, catalog):
     with pytest.raises(SourceTextError) as caught:
         list(bind_sql(text, catalog))
     assert caught.value.start is not None

@@ -19,7 +19,7 @@ _NESTING = [
     *(("f(x -> ", ")"), ("STRUCT<a ", ">"), ("", " UNION SELECT 1"), ("EXISTS (", ")"), ("(", ""), ("", ")")),
     *(("", ", 1"), ("", " IN (1)"), ("", " LIKE 'a'"), ("", ".a"), ("MAP[", "]"), ("TIMESTAMP(", ")")),
 ]
-"""What stands before and after some words, many times."""
+"""What is put before and after some words, many times."""
 
 
 def _read() -> dict[str, list[str]]:
@@ -36,7 +36,7 @@ _OPERATORS = [f" {operator} " for operator in _POOLS["operators"]]
 
 
 def statements() -> list[str]:
-    """What is mutated; those that are right stand there more often."""
+    """What is mutated; those that are right are there more often."""
     schema = [text.strip() for text in (CASES / "binder_schema.sql").read_text().split(";") if text.strip()]
     found = [statement for statement, _ in read_cases("binder_errors.txt")]
     lines = (CASES / "queries.txt").read_text().splitlines() + (CASES / "expressions.txt").read_text().splitlines()
@@ -100,7 +100,7 @@ class Mutator:
         return [*tokens[:at], chance.choice(_POOLS["words"]) + "(", *tokens[at:], ")"]
 
     def _alike(self, tokens: list[str]) -> list[str]:
-        """One word in the place of another of its kind."""
+        """One word instead of another of its kind."""
         chance = self._random
         pools = (
             (re.compile(r"[a-z_.]+"), _POOLS["names"]),
@@ -109,10 +109,10 @@ class Mutator:
             (re.compile(r"[a-z_]+"), _POOLS["functions"]),
         )
         pattern, pool = chance.choice(pools)
-        places = [at for at, token in enumerate(tokens) if pattern.fullmatch(token)]
-        if not places:
+        positions = [at for at, token in enumerate(tokens) if pattern.fullmatch(token)]
+        if not positions:
             return tokens
-        at = chance.choice(places)
+        at = chance.choice(positions)
         return [*tokens[:at], chance.choice(pool), *tokens[at + 1 :]]
 
     def _nested(self, tokens: list[str], at: int) -> list[str]:
