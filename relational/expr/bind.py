@@ -193,15 +193,16 @@ def convert_all(
 ) -> list[Expression]:
     """Each of `operands` in the type of its own; many constants of one type are computed as one column."""
     found = list(operands)
-    alike: dict[tuple[DataType, DataType], list[int]] = {}
+    alike: dict[tuple[DataType, DataType], tuple[list[int], list[Any]]] = {}
     if len(operands) > FEW_MEMBERS:
         for at, (operand, data_type) in enumerate(zip(operands, data_types, strict=True)):
             if isinstance(operand, Literal) and operand.value is not None and operand.data_type != data_type:
-                alike.setdefault((operand.data_type, data_type), []).append(at)
-    for (source, target), positions in alike.items():
+                positions, values = alike.setdefault((operand.data_type, data_type), ([], []))
+                positions.append(at)
+                values.append(operand.value)
+    for (source, target), (positions, values) in alike.items():
         if len(positions) > 1 and not target.is_nested and can_cast(source, target):
-            values = _cast_values([operands[at].value for at in positions], source, target)  # type: ignore[attr-defined]
-            for at, value in zip(positions, values or (), strict=False):
+            for at, value in zip(positions, _cast_values(values, source, target) or (), strict=False):
                 found[at] = Literal(value, target)
     return [convert(operand, data_type, place) for operand, data_type in zip(found, data_types, strict=True)]
 

@@ -164,7 +164,7 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
     return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
 
 
-def _is_default(node: exp.Expression) -> bool:
+def _is_default(node: exp.Expr) -> bool:
     """The word DEFAULT, which sqlglot takes for a column."""
     if not isinstance(node, exp.Column) or node.args.get("table") is not None:
         return False
@@ -180,7 +180,7 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
 
 
 def _target(
-    node: exp.Expression, context: BindContext, translate: Translator, statement: str
+    node: exp.Expr, context: BindContext, translate: Translator, statement: str
 ) -> tuple[TableCatalog, TermBinder]:
     """The table of an UPDATE or DELETE and a binder over its rows."""
     target = node.this
@@ -193,6 +193,6 @@ def _target(
     return table, TermBinder(Scope(table.schema, Scan(table).hidden, name))
 
 
-def _condition(node: exp.Expression, binder: TermBinder, translate: Translator) -> Expression | None:
+def _condition(node: exp.Expr, binder: TermBinder, translate: Translator) -> Expression | None:
     where = node.args.get("where")
     return None if where is None else binder.condition(translate.term(where.this), "WHERE")

@@ -30,7 +30,7 @@ class Known:
     words: Words | Callable[[Any], Iterable[Key]] = ()
     settled: frozenset[str] = frozenset()
 
-    def words_of(self, node: exp.Expression) -> Iterable[Key]:
+    def words_of(self, node: exp.Expr) -> Iterable[Key]:
         """The words that this node accounts for."""
         return self.words(node) if callable(self.words) else self.words
 
@@ -47,16 +47,16 @@ def _case(node: exp.Case) -> Iterable[Key]:
     return ("CASE", "END") if node.args.get("default") is None else ("CASE", "ELSE", "END")
 
 
-def _like(word: str) -> Callable[[exp.Expression], Words]:
+def _like(word: str) -> Callable[[exp.Expr], Words]:
     return lambda node: ("NOT", word) if node.args.get("negate") else (word,)
 
 
-def _word(node: exp.Expression) -> Words:
+def _word(node: exp.Expr) -> Words:
     word = str(node.this).upper()
     return () if "start" in node.meta or word in SILENT else (word,)
 
 
-KNOWN: dict[type[exp.Expression], Known] = {
+KNOWN: dict[type[exp.Expr], Known] = {
     exp.Add: _pair(TokenType.PLUS),
     exp.Sub: _pair(TokenType.DASH),
     exp.Mul: _pair(TokenType.STAR),
@@ -166,7 +166,7 @@ UNWEIGHTED = (
 )
 """Nodes that make a tree no deeper."""
 
-NAMES: dict[type[exp.Expression], str] = {
+NAMES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
     exp.Select: "a subquery",
     exp.Exists: "EXISTS",

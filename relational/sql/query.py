@@ -20,7 +20,7 @@ from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
-_NAMES: dict[type[exp.Expression], str] = {
+_NAMES: dict[type[exp.Expr], str] = {
     exp.Case: "case",
     exp.Array: "array",
     exp.CurrentDate: "current_date",
@@ -39,7 +39,7 @@ class QueryBinder:
         self.views: frozenset[int] = frozenset()
         """Ids of the views that stand in what was bound; their queries stand in its plan."""
 
-    def query(self, node: exp.Expression) -> LogicalPlan:
+    def query(self, node: exp.Expr) -> LogicalPlan:
         """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
         while isinstance(node, exp.Subquery) and node.args.get("alias") is None:
             node = node.this
@@ -86,11 +86,11 @@ class QueryBinder:
             self.views |= {table.id}
         return rows_of(table, self._catalog), self._alias(node) or name.name
 
-    def _alias(self, node: exp.Expression) -> str | None:
+    def _alias(self, node: exp.Expr) -> str | None:
         alias = node.args.get("alias")
         return None if alias is None else self._translate.identifier(alias.this)
 
-    def _item(self, node: exp.Expression) -> Named | Star:
+    def _item(self, node: exp.Expr) -> Named | Star:
         place = self._translate.place(node)
         if isinstance(node, exp.Star):
             return Star(None, place)
@@ -100,7 +100,7 @@ class QueryBinder:
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
 
-    def _output_name(self, node: exp.Expression) -> str:
+    def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in
         PostgreSQL.
         """
@@ -119,7 +119,7 @@ class QueryBinder:
         descending, nulls_first = bool(node.args.get("desc")), node.args.get("nulls_first")
         return Ordered(self._translate.term(node.this), OrderType(descending, nulls_first))
 
-    def _count(self, node: exp.Expression | None, clause: str) -> int | None:
+    def _count(self, node: exp.Expr | None, clause: str) -> int | None:
         """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""
         if node is None:
             return None

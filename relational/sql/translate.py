@@ -27,7 +27,7 @@ from relational.sql.nodes import CHAINS
 from relational.sql.tree import Tree, unsupported
 from relational.types.data_type import DataType
 
-_BINARY: dict[type[exp.Expression], str] = {
+_BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "add",
     exp.Sub: "subtract",
     exp.Mul: "multiply",
@@ -42,7 +42,7 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
-_CHAINS: dict[type[exp.Expression], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+_CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 _MOMENTS = {
     "now": None,
     "current_timestamp": None,
@@ -64,7 +64,7 @@ class Translator:
     def __init__(self, tree: Tree, now: datetime | None = None):
         self.tree, self._now = tree, now
 
-    def term(self, node: exp.Expression | None) -> Term:
+    def term(self, node: exp.Expr | None) -> Term:
         """The term of an expression. ParseError or BindError at what is not supported."""
         while isinstance(node, exp.Paren):
             node = node.this
@@ -80,17 +80,17 @@ class Translator:
             raise unsupported(node, self.tree)
         return handler(self, node)
 
-    def place(self, node: exp.Expression | None) -> Place | None:
+    def place(self, node: exp.Expr | None) -> Place | None:
         """Where in the whole text a node is; None where that is not known."""
         return self.tree.location(node)
 
-    def identifier(self, node: exp.Expression | None) -> str:
+    def identifier(self, node: exp.Expr | None) -> str:
         """A name, folded to lower case unless it is quoted."""
         if not isinstance(node, exp.Identifier):
             raise ParseError("a name is expected here", **span(self.place(node)))
         return node.this if node.args.get("quoted") else node.this.lower()
 
-    def data_type(self, node: exp.Expression, whole: Place | None) -> DataType:
+    def data_type(self, node: exp.Expr, whole: Place | None) -> DataType:
         """The type that the text names; `whole` is the place of what has it."""
         if not isinstance(node, exp.DataType) or self.place(node) is None:
             raise ParseError("a type is expected here", **span(whole))
@@ -99,7 +99,7 @@ class Translator:
         except BindError as error:
             raise BindError(error.message, **span(self.place(node))) from error
 
-    def _apply(self, function: str, args: list[exp.Expression], node: exp.Expression) -> Term:
+    def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> Term:
         return Apply(function, tuple(self.term(arg) for arg in args), self.place(node))
 
     def _call(self, node: exp.Anonymous) -> Term:
@@ -182,7 +182,7 @@ class Translator:
             return Apply("is_not_distinct", (value, Constant(node.expression.this)), place)
         raise ParseError("IS is followed by NULL, TRUE or FALSE", **span(place))
 
-    def _like(self, node: exp.Expression) -> Term:
+    def _like(self, node: exp.Expr) -> Term:
         function = "ilike" if isinstance(node, exp.ILike) else "like"
         matched = Apply(function, (self.term(node.this), self.term(node.expression)), self.place(node))
         return Apply("not", (matched,), self.place(node)) if node.args.get("negate") else matched
@@ -208,9 +208,9 @@ class Translator:
         return Constant(whole, DataType.INTERVAL, self.place(node))
 
 
-def _chain(node: exp.Expression) -> list[exp.Expression]:
+def _chain(node: exp.Expr) -> list[exp.Expr]:
     """The operands of a chain of one operator, in the order of the text, whatever parentheses part them."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     todo = [node]
     while todo:
         each = todo.pop()
@@ -257,7 +257,7 @@ def _moment(name: str) -> Callable[[Translator, Any], Term]:
     return lambda self, node: self._volatile(name, self.place(node))
 
 
-_HANDLERS: dict[type[exp.Expression], Callable[[Translator, Any], Term]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], Term]] = {
     exp.Column: Translator._column,
     exp.Literal: Translator._literal,
     exp.ByteString: Translator._escaped,

@@ -55,15 +55,15 @@ class Tree:
 
     __slots__ = ("_spans", "node", "piece")
 
-    def __init__(self, node: exp.Expression, piece: Piece, spans: dict[int, tuple[int, int]]):
+    def __init__(self, node: exp.Expr, piece: Piece, spans: dict[int, tuple[int, int]]):
         self.node, self.piece, self._spans = node, piece, spans
 
-    def location(self, node: exp.Expression | None) -> Place | None:
+    def location(self, node: exp.Expr | None) -> Place | None:
         """Where in the whole text a node is: its own words, else its parts together; None where unknown."""
         found = None if node is None else self._spans.get(id(node))
         return None if found is None else (found[0] + self.piece.start, found[1] + 1 + self.piece.start)
 
-    def source(self, node: exp.Expression) -> str:
+    def source(self, node: exp.Expr) -> str:
         """The text of a node."""
         start, end = self._spans[id(node)]
         return self.piece.text[self.piece.start + start : self.piece.start + end + 1]
@@ -83,7 +83,7 @@ def parse(piece: Piece) -> Tree:
     if len(trees) != 1 or trees[0] is None:
         raise piece.error("this statement is not understood")
     root = trees[0]
-    assert isinstance(root, exp.Expression)
+    assert isinstance(root, exp.Expr)
     nodes = _nodes(root)
     tree = Tree(root, piece, _spans(nodes))
     _check_nodes(nodes, tree)
@@ -95,8 +95,7 @@ def parse(piece: Piece) -> Tree:
 def _check_nesting(tokens: list[Token], piece: Piece) -> int:
     """The deepest level of the tokens; ParseError at the token that opens one too many."""
     deepest = run = 0
-    open_at: list[int] = [0]
-    """Of each open level: the postfix brackets and angle brackets in a row."""
+    open_at = [0]  # of each open level: how many brackets and angle brackets follow each other
     for token, before in zip(tokens, [None, *tokens], strict=False):
         kind = token.token_type
         if kind in _OPENING:
@@ -110,8 +109,10 @@ def _check_nesting(tokens: list[Token], piece: Piece) -> int:
             open_at[-1] = 0
         run = 0 if kind in _VALUES or kind in _OPENING or kind in _CLOSING else run + 1
         level = len(open_at) - 1 + run
-        if level > MAX_DEPTH or run > _MAX_RUN or open_at[-1] > MAX_DEPTH:
+        if level > MAX_DEPTH or open_at[-1] > MAX_DEPTH:
             raise _at(f"this is nested deeper than {MAX_DEPTH} levels", token, piece)
+        if run > _MAX_RUN:
+            raise _at(f"more than {_MAX_RUN} words and signs without a value", token, piece)
         deepest = max(deepest, level)
         is_glued = before is not None and before.token_type is TokenType.NUMBER and before.end + 1 == token.start
         if before is not None and before.token_type is TokenType.COMMA and kind in _ENDING:
@@ -140,7 +141,7 @@ def _recursion_for(depth: int) -> Iterator[None]:
             sys.setrecursionlimit(limit)
 
 
-def _nodes(root: exp.Expression) -> list[exp.Expression]:
+def _nodes(root: exp.Expr) -> list[exp.Expr]:
     """All nodes, a parent before its parts; a type is a leaf."""
     found, todo = [], [root]
     while todo:
@@ -151,15 +152,15 @@ def _nodes(root: exp.Expression) -> list[exp.Expression]:
     return found
 
 
-def _parts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _parts(node: exp.Expr) -> Iterator[exp.Expr]:
     for value in node.args.values():
-        if isinstance(value, exp.Expression):
+        if isinstance(value, exp.Expr):
             yield value
         elif isinstance(value, list):
-            yield from (part for part in value if isinstance(part, exp.Expression))
+            yield from (part for part in value if isinstance(part, exp.Expr))
 
 
-def _spans(nodes: list[exp.Expression]) -> dict[int, tuple[int, int]]:
+def _spans(nodes: list[exp.Expr]) -> dict[int, tuple[int, int]]:
     """First and last character of each node within the piece, by its id."""
     spans: dict[int, tuple[int, int]] = {}
     for node in reversed(nodes):
@@ -173,7 +174,7 @@ def _spans(nodes: list[exp.Expression]) -> dict[int, tuple[int, int]]:
     return spans
 
 
-def _check_nodes(nodes: list[exp.Expression], tree: Tree) -> None:
+def _check_nodes(nodes: list[exp.Expr], tree: Tree) -> None:
     """ParseError at the first node or argument that nothing uses."""
     for node in nodes:
         kind = type(node)
@@ -187,20 +188,20 @@ def _check_nodes(nodes: list[exp.Expression], tree: Tree) -> None:
                 raise _unsupported_part(node, name, part, tree)
 
 
-def unsupported(node: exp.Expression, tree: Tree) -> ParseError:
+def unsupported(node: exp.Expr, tree: Tree) -> ParseError:
     """The error that a node of this kind, or one here, is not supported."""
     return _error(f"{_called(node, tree)} is not supported", tree.location(node), tree)
 
 
-def _unsupported_part(node: exp.Expression, name: str, part: object, tree: Tree) -> ParseError:
+def _unsupported_part(node: exp.Expr, name: str, part: object, tree: Tree) -> ParseError:
     first = part[0] if isinstance(part, list) else part
-    place = tree.location(first) if isinstance(first, exp.Expression) else None
+    place = tree.location(first) if isinstance(first, exp.Expr) else None
     clause = CLAUSES.get(name, name.strip("_").upper())
     whole = clause if isinstance(node, exp.Select) else f"{clause} of {_called(node, tree)}"
     return _error(f"{whole} is not supported", place or tree.location(node), tree)
 
 
-def _called(node: exp.Expression, tree: Tree) -> str:
+def _called(node: exp.Expr, tree: Tree) -> str:
     """What a message calls a node: its name, else its text."""
     name = NAMES.get(type(node))
     if name is None:
@@ -208,7 +209,7 @@ def _called(node: exp.Expression, tree: Tree) -> str:
     return name
 
 
-def _check_depth(nodes: list[exp.Expression], tree: Tree) -> None:
+def _check_depth(nodes: list[exp.Expr], tree: Tree) -> None:
     """ParseError where operations upon each other's results are too deep; a chain of ANDs, ORs or || is one level."""
     heights: dict[int, int] = {}
     for node in reversed(nodes):
@@ -220,7 +221,7 @@ def _check_depth(nodes: list[exp.Expression], tree: Tree) -> None:
             raise _error(f"this is nested deeper than {MAX_DEPTH} levels", tree.location(node), tree)
 
 
-def _continues(node: exp.Expression, part: exp.Expression) -> bool:
+def _continues(node: exp.Expr, part: exp.Expr) -> bool:
     """Whether `part` is of the same chain as `node`, and adds no level."""
     if not isinstance(node, CHAINS):
         return False
@@ -229,7 +230,7 @@ def _continues(node: exp.Expression, part: exp.Expression) -> bool:
     return type(part) is type(node)
 
 
-def _check_words(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -> None:
+def _check_words(nodes: list[exp.Expr], tokens: list[Token], tree: Tree) -> None:
     """ParseError unless the words of the text are those that the nodes account for, each as often."""
     is_used, wanted = _accounts(nodes, tokens, tree)
     for token, used in zip(tokens, is_used, strict=True):
@@ -248,7 +249,7 @@ def _check_words(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -
         raise tree.piece.error(f"this is not understood: {missing} is missing")
 
 
-def _accounts(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -> tuple[bytearray, Counter[Key]]:
+def _accounts(nodes: list[exp.Expr], tokens: list[Token], tree: Tree) -> tuple[bytearray, Counter[Key]]:
     """Which tokens belong to a node by their position, and how often each word must be among the others."""
     starts = [token.start for token in tokens]
     is_used = bytearray(len(tokens))
@@ -267,7 +268,7 @@ def _accounts(nodes: list[exp.Expression], tokens: list[Token], tree: Tree) -> t
     return is_used, wanted
 
 
-def _is_same(node: exp.Expression, token: Token) -> bool:
+def _is_same(node: exp.Expr, token: Token) -> bool:
     return str(node.this).lower() == token.text.lower()
 
 
