@@ -25,8 +25,9 @@ from relational.sql.translate import Translator
 from relational.sql.tree import parse
 from relational.sql.values import literal_values, scanned
 
+_NAME = r"(?:\w++|\"[^\"]*+\")"
 _HEAD = re.compile(
-    r"\s*+INSERT\s++INTO\s++(?:\w++|\"[^\"]*+\")(?:\s*+\.\s*+(?:\w++|\"[^\"]*+\"))*+\s*+(?:\([^()'$/-]*+\)\s*+)?+(?P<values>VALUES)\b",
+    rf"\s*+INSERT\s++INTO\s++{_NAME}(?:\s*+\.\s*+{_NAME})*+\s*+(?:\([^()'$/-]*+\)\s*+)?+(?P<values>VALUES)\b",
     re.IGNORECASE,
 )
 
