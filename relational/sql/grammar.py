@@ -62,6 +62,28 @@ class TextParser(RisingWaveParser):
         span = {"start": at.start, "end": at.end} if at else {"start": 0, "end": 0}
         raise ParseError(message, errors=[span])
 
+    def reset(self) -> None:
+        """Ready for other tokens."""
+        super().reset()
+        self._joins: dict[tuple[int, bool, bool], tuple[exp.Join | None, int]] = {}
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """The join at a token, which is read once: sqlglot reads what follows a JOIN without ON as part of it, then,
+        if no ON comes after that, once more, at every JOIN of a row of them.
+        """
+        first = self._index
+        key = first, skip_join_token, parse_bracket
+        if key not in self._joins:
+            self._joins[key] = super()._parse_join(skip_join_token, parse_bracket, alias_tokens), self._index
+        join, after = self._joins[key]
+        self._retreat(after)
+        return join
+
     def _parse_types(
         self,
         check_func: bool = False,

@@ -134,6 +134,13 @@ def test_an_in_list_of_ten_thousand_is_one_lookup(column, catalog):
     assert len(statement.plan.explain()) < 500
 
 
+@pytest.mark.parametrize("join", [" JOIN pairs", " LEFT JOIN pairs", ", pairs", " CROSS JOIN pairs"])
+def test_a_row_of_joins_is_read_once(join, catalog):
+    """Tried again at each JOIN without ON, forty of them would not end."""
+    with pytest.raises(ParseError, match="JOIN is not supported"):
+        one(f"SELECT * FROM orders{join * 40}", catalog)
+
+
 REFUSED = [
     "SELECT t.* EXCEPT (id) FROM orders AS t",
     "SELECT * REPLACE (1 AS id) FROM orders",
