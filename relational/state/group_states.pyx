@@ -74,8 +74,9 @@ cdef class GroupStates(GroupRecords):
         cdef list states = [as_column(source) for source in columns]
         cdef Column column
         types = tuple([column.data_type for column in states])
-        if types != into.spec.state_types:
-            raise ValueError(f"state of {into.spec.kind} is {into.spec.state_types}, not {types}")
+        wanted = (*into.spec.state_types, *into.spec.wide_types)
+        if types != wanted:
+            raise ValueError(f"state of {into.spec.kind} is {wanted}, not {types}")
         for column in states:
             if column.view.rows != rows:
                 raise ValueError(f"{column.view.rows} states for {rows} groups")
