@@ -136,7 +136,8 @@ cdef extern from * nogil:
     bint lies_within "hummock_lies_within"(const void* value, const void* limit) noexcept   # |value| < limit
     bint fits_int64 "hummock_fits_int64"(const void* value) noexcept
     int64_t low_int64 "hummock_low_int64"(const void* value) noexcept
-    bint is_narrow "hummock_is_narrow"(const void* sum, int64_t high) noexcept          # 192 bits have the value of the low 128
+    bint is_narrow "hummock_is_narrow"(const void* sum, int64_t high) noexcept
+    # 192 bits have the value of the low 128
     int average "hummock_average"(const void* sum, int64_t count, int more_digits, void* out) noexcept
     # out = sum * 10**more_digits / count, rounded half away from zero; REQUIRES count > 0; -1: does not fit 128 bits
     int wide_average "hummock_wide_average"(const void* sum, int64_t high, int64_t count, int more_digits,
