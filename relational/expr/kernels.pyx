@@ -2,8 +2,8 @@
 
 Arrow refuses such operations by their types alone, whatever the values. Here the result type is the caller's, at any
 scales; each row is computed exactly (256-bit intermediates where 128 do not suffice) and rounded half away from zero
-once, and a row that does not fit is marked in a fault column instead of failing the batch. NULL rows compute on whatever
-bytes lie there; the caller masks them.
+once, and a row that does not fit is marked in a fault column instead of failing the batch. NULL rows compute on what
+lies there; the caller masks them.
 """
 
 from libc.stdint cimport int8_t, uint8_t, uintptr_t

@@ -1,4 +1,4 @@
-"""Types of NUMERIC results: Spark's between declared types and constants, NUMERIC(38, 10) where an operand is unbounded."""
+"""Types of NUMERIC results: Spark's between declared types and constants, (38, 10) where an operand is unbounded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_functions_of_one(case):
     assert [bound_type(term, x=x) for term in terms] == list(map(parsed, case[1:]))
 
 
-@pytest.mark.parametrize("text", ["smallint", "bigint", "numeric(1, 0)", "numeric(38, 30)", "numeric(38, 0)", "numeric"])
+@pytest.mark.parametrize("text", ["smallint", "bigint", "numeric(1, 0)", "numeric(38, 30)", "numeric"])
 def test_an_unbounded_operand_gives_an_unbounded_result(text):
     other = DataType.parse(text)
     for operation in ("add", "subtract", "multiply", "divide", "modulo"):
