@@ -16,6 +16,7 @@ cdef class AggKernel:
     cdef GroupRecords states            # set by GroupStates, which holds this kernel: a cycle, and lives as long
     cdef Py_ssize_t offset              # of this call's state in a record
     cdef Py_ssize_t width               # bytes of it; all zero is the state of no rows
+    cdef Py_ssize_t wanted              # bytes that it needs from now on: more than `width` after `begin` or `expect`
     cdef object held                    # what `view` and `mask` point into, between `begin` and `end`
     cdef const ColumnView* view         # the argument of the chunk at hand, or NULL
     cdef const uint8_t* mask            # its FILTER, or NULL
@@ -24,6 +25,9 @@ cdef class AggKernel:
     cdef void end(self) noexcept                                                # the chunk is over
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil
     # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 takes away, 0 nothing
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1              # rows of the state columns come
+    cdef void widen(self, uint8_t* state) noexcept nogil
+    # makes the first `width` bytes of a state, behind which zeros lie, one of `wanted` bytes
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1
     # fills the states of `ids` from rows of the state columns, where found

@@ -51,6 +51,12 @@ cdef class AggKernel:
         with gil:
             raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1:
+        return 0
+
+    cdef void widen(self, uint8_t* state) noexcept nogil:
+        pass
+
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")

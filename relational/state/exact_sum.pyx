@@ -1,21 +1,21 @@
 """ExactSumKernel: SUM and AVG of SMALLINT, INT, BIGINT and NUMERIC, exact under any retraction.
 
-A sum is kept in 128 bits, and in 192 where arguments have so many digits that 2**63 of them could leave 128: no table
-can fill it, so no addition is checked. Whether a result fits its type is asked when it is read, so that a sum may leave
+A sum is kept in 128 bits, and in 192 from when the magnitudes of all that ever came could add up to more: no table can
+fill those, so no addition is checked. Whether a result fits its type is asked when it is read, so that a sum may leave
 the range of its type and come back. An average is rounded half away from zero to the scale of its type. Over no rows
 both are NULL.
 """
 
 cimport cython
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, SMALLINT, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_int64, put_null, put_wide
 from relational.state.int128 cimport (
-    add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64, power_of_ten,
-    split_wide, wide_average,
+    REACH, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
+    power_of_ten, reach_of, sign_of, split_wide, wide_average,
 )
 
 
@@ -69,8 +69,8 @@ cdef class ExactSumKernel(AggKernel):
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
-        self.is_wide = len(spec.wide_types) > 0
-        self.width = sizeof(ExactSum) if self.is_wide else sizeof(ExactSum) - sizeof(int64_t)
+        self.has_above = len(spec.wide_types) > 0
+        self.width = self.wanted = sizeof(ExactSum) - sizeof(int64_t)
         self.is_average = spec.kind == "avg"
         self.is_bigint = spec.output_type.kind == BIGINT
         power_of_ten(spec.output_type.precision or 0, self.limit)
@@ -107,17 +107,18 @@ cdef class ExactSumKernel(AggKernel):
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef list columns = [new_column(kind, rows) for kind in (*self.spec.state_types, *self.spec.wide_types)]
         cdef ColumnBuilder sums = columns[0], counts = columns[1]
-        cdef ColumnBuilder above = columns[2] if self.is_wide else None
+        cdef ColumnBuilder above = columns[2] if self.has_above else None
         cdef ExactSum* state
         cdef int64_t low[2]
         cdef int64_t more = 0
+        cdef bint is_wide = self.is_wide()
         check_picks(self, picks)
         with nogil:
             for row in range(rows):
                 state = <ExactSum*>self.picked(picks[row])
                 put_int64(counts, row, state.count)
-                if self.is_wide:
-                    split_wide(state.sum, state.high, low, &more)
+                if self.has_above:
+                    split_wide(state.sum, state.high if is_wide else sign_of(state.sum), low, &more)
                     put_wide(sums, row, low)
                     put_int64(above, row, more)
                 else:
@@ -132,7 +133,7 @@ cdef class ExactSumKernel(AggKernel):
         cdef int x_fault, y_fault
         if x.count == 0 or y.count == 0:
             return x.count == y.count
-        if (not self.is_average and not self.is_wide and not self.is_bigint):
+        if not self.is_average and not self.has_above and not self.is_bigint:
             return x.sum[0] == y.sum[0] and x.sum[1] == y.sum[1]
         x_fault, y_fault = self.result(x, left), self.result(y, right)
         if x_fault < 0 or y_fault < 0:
@@ -141,7 +142,7 @@ cdef class ExactSumKernel(AggKernel):
 
     cdef int result(self, const ExactSum* state, int64_t* out) noexcept nogil:
         """The result of a group with rows, 16 bytes; -1 where it does not fit its type."""
-        cdef bint is_high = self.is_wide and not is_narrow(state.sum, state.high)
+        cdef bint is_high = self.is_wide() and not is_narrow(state.sum, state.high)
         if self.is_average:
             if is_high:
                 if wide_average(state.sum, state.high, state.count, self.more_digits, out) < 0:
@@ -156,6 +157,33 @@ cdef class ExactSumKernel(AggKernel):
             return 0 if fits_int64(out) else -1
         return 0 if lies_within(out, self.limit) else -1
 
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1:
+        AggKernel.begin(self, rows, argument, mask)
+        if self.has_above and self.wanted < <Py_ssize_t>sizeof(ExactSum) and rows:
+            self.extend_reach(reach_of(self.view.values, rows))
+        return 0
+
+    cdef void extend_reach(self, uint64_t more) noexcept:
+        self.reach += more
+        if self.reach >= REACH:
+            self.wanted = sizeof(ExactSum)
+
+    cdef void widen(self, uint8_t* state) noexcept nogil:
+        (<ExactSum*>state).high = sign_of((<ExactSum*>state).sum)
+
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1:
+        cdef Column sums = columns[0], above
+        cdef Py_ssize_t row
+        if not self.has_above or self.wanted == sizeof(ExactSum) or rows == 0:
+            return 0
+        above = columns[2]
+        self.extend_reach(reach_of(sums.view.values, rows))
+        for row in range(rows):
+            if int64_at(above, row) != 0:
+                self.extend_reach(REACH)
+                break
+        return 0
+
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil:
         cdef uint8_t* states = <uint8_t*>self.state(0)
         cdef Py_ssize_t width = self.states.width
@@ -167,23 +195,24 @@ cdef class ExactSumKernel(AggKernel):
         elif self.view.kind == SMALLINT:
             add_integers(states, width, ids, weights, <const int16_t*>values + first, rows)
         else:
-            add_numerics(states, width, ids, weights, values + 16 * first, rows, self.is_wide)
+            add_numerics(states, width, ids, weights, values + 16 * first, rows, self.is_wide())
         return 0
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
         """A wide sum that was stored before there were digits above its 38 has none there."""
-        cdef Column sums = columns[0], counts = columns[1], above = columns[2] if self.is_wide else None
+        cdef Column sums = columns[0], counts = columns[1], above = columns[2] if self.has_above else None
         cdef ExactSum* state
         cdef const uint8_t* value
         cdef Py_ssize_t row
+        cdef bint is_wide = self.is_wide()
         with nogil:
             for row in range(rows):
                 if (found == NULL or found[row]) and not is_null(&sums.view, row):
                     state = <ExactSum*>self.state(ids[row])
                     value = sums.view.values + 16 * row
                     state.count = int64_at(counts, row)
-                    if self.is_wide:
+                    if is_wide:
                         join_wide(value, int64_at(above, row), state.sum, &state.high)
                     else:
                         memcpy(state.sum, value, 16)

@@ -2,7 +2,7 @@
 more, kept apart. `sum` and `out` point to 16 bytes, `high` to the word above them.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from * nogil:
     """
@@ -49,6 +49,17 @@ cdef extern from * nogil:
         return x == (int64_t)x;
     }
     static inline int64_t hummock_low_int64(const void *value) { return (int64_t)hummock_i128_of(value); }
+    #define HUMMOCK_TEN_38 ((hummock_u128)0x4b3b4ca85a86c47a << 64 | 0x098a224000000000)
+    static inline int64_t hummock_sign(const void *sum) { return hummock_i128_of(sum) < 0 ? -1 : 0; }
+    #define HUMMOCK_REACH ((uint64_t)1 << 62)
+    static inline uint64_t hummock_reach(const void *values, int64_t count) {
+        hummock_u128 reach = (hummock_u128)count;
+        for (int64_t i = 0; i < count; i++) {
+            hummock_i128 x = hummock_i128_of((const char *)values + 16 * i);
+            reach += (hummock_u128)(x < 0 ? -x : x) >> 64;
+        }
+        return reach < HUMMOCK_REACH ? (uint64_t)reach : HUMMOCK_REACH;
+    }
     static inline int hummock_is_narrow(const void *sum, int64_t high) {
         return high == (hummock_i128_of(sum) < 0 ? -1 : 0);
     }
@@ -95,7 +106,7 @@ cdef extern from * nogil:
         return hummock_scale_quotient(quotient * sign, (hummock_i128)rest * sign, count, more_digits, sign, out);
     }
     static void hummock_split_wide(const void *sum, int64_t high, void *low, int64_t *above) {
-        hummock_i128 limit = hummock_i128_power(38), value = hummock_i128_of(sum);
+        hummock_i128 limit = (hummock_i128)HUMMOCK_TEN_38, value = hummock_i128_of(sum);
         *above = 0;
         if (!hummock_is_narrow(sum, high) || value >= limit || value <= -limit) {
             uint64_t limbs[3], quotient = 0;
@@ -112,7 +123,7 @@ cdef extern from * nogil:
         memcpy(low, &value, 16);
     }
     static void hummock_join_wide(const void *low, int64_t above, void *sum, void *high) {
-        hummock_u128 limit = (hummock_u128)hummock_i128_power(38);
+        hummock_u128 limit = HUMMOCK_TEN_38;
         uint64_t count = above < 0 ? -(uint64_t)above : (uint64_t)above;
         hummock_u128 bottom = (hummock_u128)(uint64_t)limit * count;
         hummock_u128 top = (limit >> 64) * count + (bottom >> 64);
@@ -136,6 +147,10 @@ cdef extern from * nogil:
     bint lies_within "hummock_lies_within"(const void* value, const void* limit) noexcept   # |value| < limit
     bint fits_int64 "hummock_fits_int64"(const void* value) noexcept
     int64_t low_int64 "hummock_low_int64"(const void* value) noexcept
+    int64_t sign_of "hummock_sign"(const void* sum) noexcept                            # the word above 128 bits
+    uint64_t REACH "HUMMOCK_REACH"
+    uint64_t reach_of "hummock_reach"(const void* values, int64_t count) noexcept
+    # at most REACH; less: no choice of the values, some taken away, adds up to reach * 2**64
     bint is_narrow "hummock_is_narrow"(const void* sum, int64_t high) noexcept
     # 192 bits have the value of the low 128
     int average "hummock_average"(const void* sum, int64_t count, int more_digits, void* out) noexcept

@@ -219,3 +219,38 @@ def test_the_planner_lays_out_the_states_that_groups_flush():
     ]
     table = group_table(7, "t", 6, INPUT, (0,), calls)
     assert table.schema.types == AggGroups([0], [DataType.INT], SPECS).state_types
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_sums_grow_wide_in_the_middle_of_an_epoch(rng, is_reloaded):
+    """Small values first: the records are laid out anew while groups are dirty and their former states are saved."""
+    data_type, schema = TYPES[0], Schema.of(k="int", w="numeric(38,0)", t="varchar")
+    specs = [
+        AggSpec("count", None, None, DataType.BIGINT),
+        AggSpec("min", 2, DataType.VARCHAR, DataType.VARCHAR),
+        AggSpec("sum", 1, data_type, data_type),
+        AggSpec("avg", 1, data_type, DataType.numeric(38, 10)),
+    ]
+    groups, rows, follower = AggGroups([0], [DataType.INT], specs), [], Follower()
+    for epoch in range(9):
+        if is_reloaded and epoch:
+            groups = AggGroups([0], [DataType.INT], specs)
+        for part in range(3):
+            digits = 9 if epoch < 3 or (epoch == 3 and part == 0) else 38
+            fresh = [
+                (rng.randrange(6), exact(rng.choice((1, -1)) * rng.randrange(10**digits), 0), f"text {rng.random()}")
+                for _ in range(rng.randrange(9))
+            ]
+            rows += fresh
+            chunk = StreamChunk.from_rows(schema, [(Op.INSERT, row) for row in fresh])
+            located = groups.locate(chunk)
+            if is_reloaded:
+                follower.load(groups, located.new_ids)
+            groups.apply(chunk, located.ids)
+        follower.take(groups)
+        expected = {}
+        for key in {row[0] for row in rows}:
+            values, texts = zip(*((row[1], row[2]) for row in rows if row[0] == key), strict=True)
+            total, average = (result(spec, values)[0] for spec in specs[2:])
+            expected[key] = (key, len(values), min(texts), total, average)
+        assert follower.view == expected

@@ -1,4 +1,4 @@
-"""NUMERIC in views and in queries: what outgrows its type is NULL in a view and comes back, and a typed error in a query.
+"""NUMERIC in views and in queries: what outgrows its type is NULL in a view and comes back, an error in a query.
 
 A view and a query over rows that all have values agree. No job ever ends by it.
 
