@@ -56,7 +56,7 @@ cdef extern from * nogil:
         hummock_u128 reach = (hummock_u128)count;
         for (int64_t i = 0; i < count; i++) {
             hummock_i128 x = hummock_i128_of((const char *)values + 16 * i);
-            reach += (hummock_u128)(x < 0 ? -x : x) >> 64;
+            reach += (x < 0 ? -(hummock_u128)x : (hummock_u128)x) >> 64;
         }
         return reach < HUMMOCK_REACH ? (uint64_t)reach : HUMMOCK_REACH;
     }
