@@ -4,7 +4,7 @@ A decimal is the unscaled integer of Arrow's decimal128: |value| < 10^38. Each f
 returns 0, or returns 1 (overflow) or 2 (division by zero) and leaves `out` alone.
 """
 
-from relational.expr.int256 cimport Wide, int128_t
+from relational.expr.int256 cimport Wide, int128_t, uint128_t
 
 cdef enum Fault:
     NO_FAULT = 0
