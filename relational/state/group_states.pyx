@@ -151,14 +151,9 @@ cdef class GroupStates(GroupRecords):
     cdef int lay_out(self, const uint8_t* source, Py_ssize_t rows, uint8_t* target, Py_ssize_t width) except -1:
         """Copies records to where their states have the bytes that are wanted. `target`: zeros."""
         cdef AggKernel kernel
-        cdef Py_ssize_t row, offset = 0
+        cdef Py_ssize_t offset = 0
         for kernel in self.kernels:
-            with nogil:
-                for row in range(rows):
-                    memcpy(target + row * width + offset, source + row * self.width + kernel.offset,
-                           <size_t>kernel.width)
-                    if kernel.wanted > kernel.width:
-                        kernel.widen(target + row * width + offset)
+            copy_states(kernel, source + kernel.offset, self.width, rows, target + offset, width)
             offset += max(kernel.wanted, kernel.width)
         return 0
 
@@ -177,6 +172,16 @@ cdef class GroupStates(GroupRecords):
                 (<AggKernel>kernels[i]).add(ids + first, own, first, block)
             first += block
         return 0
+
+
+cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,
+                      Py_ssize_t width) noexcept nogil:
+    """The states of one call, made as wide as is wanted."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        memcpy(target + row * width, source + row * old_width, <size_t>kernel.width)
+        if kernel.wanted > kernel.width:
+            kernel.widen(target + row * width)
 
 
 cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t* weights) noexcept nogil:
