@@ -118,7 +118,7 @@ class CompactionOptions:
     filter_policy: str = "blocked_bloom"
     running_tasks: int = 8
     stale_percent: int = 40                 # tombstones and covered rows that make a file worth a rewrite
-    history_ms: int = 600_000               # epochs this much older than the committed one stay readable
+    history_ms: int = 600_000               # unpinned epochs stay readable this long; 0 in a session. Scans pay for it
     task_lease_ms: int = 30_000             # a task whose compactor is silent that long is given to another
     task_stall_ms: int = 600_000            # a task that makes no progress that long is cancelled
     task_tries: int = 4                     # attempts at one task before it is given up and picked anew

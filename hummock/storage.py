@@ -18,6 +18,7 @@ from typing import Self
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
     Corruption,
+    EpochTooOld,
     HummockError,
     ObjectNotFound,
     RoleMissing,
@@ -45,6 +46,8 @@ from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
 from hummock.write_batch import WriteBatch
 from hummock.write_path import WritePath
+
+PIN_TRIES = 8
 
 
 class _VersionHold:
@@ -198,16 +201,23 @@ class HummockStorage(ViewReads):
 
     @contextmanager
     def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:
-        """`epoch`, by default the committed one; no compaction takes it away before the block ends.
+        """`epoch`, by default the newest that reads see; no compaction takes it away before the block ends.
 
         `EpochTooOld` where one has, `SnapshotExpired` later where this process slept past its lease.
         """
         self._open_view()
-        pinned = self._local.pin_snapshot(epoch)
+        pinned = self._pin_newest() if epoch is None else self._local.pin_snapshot(epoch)
         try:
             yield pinned
         finally:
             self.meta_client.unpin_snapshot(self._node, pinned)
+
+    def _pin_newest(self) -> Epoch:
+        for _ in range(PIN_TRIES):
+            with suppress(EpochTooOld):     # others committed and compacted since that epoch was looked up
+                return self._local.pin_snapshot(self.committed_epoch)
+            self._local.refresh()
+        return self._local.pin_snapshot(self.committed_epoch)
 
     @contextmanager
     def pinned_version(self) -> Iterator[PinnedVersion]:
@@ -228,6 +238,8 @@ class HummockStorage(ViewReads):
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms
         self._open_base()
         self._local.wait_epoch(epoch, limit_ms)
+        if self.committed_epoch < pure_epoch(epoch):
+            self._local.refresh()           # raises what kept the version from being installed here
         with self._changed:
             self._changed.wait_for(
                 lambda: self._base is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
@@ -244,9 +256,11 @@ class HummockStorage(ViewReads):
         with self._changed:
             if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
+            # What can fail comes first: until the last line reads see the version before, and all local data.
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
+            base = ReadView(version, (), runs, hold, self._base, self._committed_only)
             self._settled += self._writes.advance(version)
-            self._base, self._view = ReadView(version, (), runs, hold, self._base, self._committed_only), None
+            self._base, self._view = base, None
             shown = self._forget_runs()
             self._changed.notify_all()
         self._sstable_store.retain(name for names in shown for name in names)

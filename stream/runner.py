@@ -6,8 +6,7 @@ and which rows it met."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,9 +30,7 @@ class SessionRunner:
 
     def __init__(self, playground: Playground) -> None:
         self._storage = playground.storage
-        self._manager = playground.manager
         self._node = playground.node
-        self._node_name = playground.node_name
         self._rows_limit = playground.options.stream.statement_rows
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
@@ -47,23 +44,14 @@ class SessionRunner:
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld."""
-        with self._pinned() as epoch:
+        with self._storage.snapshot() as epoch:
             return run_query(plan, self._storage, epoch, self._columns)
-
-    @contextlib.contextmanager
-    def _pinned(self) -> Iterator[Epoch]:
-        """The newest committed epoch, kept readable while the block runs."""
-        epoch = self._manager.pin_snapshot(self._node_name, self._storage.committed_epoch)
-        try:
-            yield epoch
-        finally:
-            self._manager.unpin_snapshot(self._node_name, epoch)
 
     # -- changes ---------------------------------------------------------------------------------------
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Insert the committed rows of `query`, which has one column per stored column of the table."""
-        with self._pinned() as epoch:
+        with self._storage.snapshot() as epoch:
             chunks = list(query_chunks(query, self._storage, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 

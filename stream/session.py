@@ -29,7 +29,7 @@ from stream.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequ
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
-from stream.playground import Playground, PlaygroundOptions, open_playground
+from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
 from stream.snapshot import Snapshot
 from stream.spark.driver import BulkBackfill
@@ -48,6 +48,8 @@ def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
     `url` and `meta`, which says where the truth is, are as `hummock.open` takes them. `options` are those of
     StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
     another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
+    An epoch stays readable while a snapshot, cursor, bulk load or backfill, or another process's reader pins it, and
+    for `history_ms` more, here 0 by default; at one that is gone `at` and `AS OF` raise EpochTooOld.
     """
     return Session(open_playground(url, playground_options(options), meta=meta))
 
@@ -64,7 +66,7 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),
         StorageOptions(**given[StorageOptions]),
-        CompactionOptions(**given[CompactionOptions]),
+        replace(SESSION_COMPACTION, **given[CompactionOptions]),
     )
 
 

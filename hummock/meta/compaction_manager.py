@@ -73,8 +73,10 @@ class _Grant:
 class CompactionManager:
     """Thread safe."""
 
-    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes):
-        self.options = options
+    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
+                 lift_epochs: Callable[[Epoch], None]):
+        """`lift_epochs`: the leases of this process hold back nothing above an epoch that none of its pins needs."""
+        self.options, self._lift_epochs = options, lift_epochs
         self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
 
     @property
@@ -167,7 +169,9 @@ class CompactionManager:
 
         A large one that the caller leaves to others is nobody's from the beginning.
         """
-        raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, self._clock,
+        floor = self._history_floor(position.version)
+        self._lift_epochs(floor)
+        raised = raise_safe_epoch(position, floor, self._meta_store, self._clock,
                                   self._keeper.options.checkpoint_deltas)
         operations, after = raised or (position.requirement, position)
         task = self._task_of(pick, board.counter.next_id, after.version)
