@@ -6,6 +6,7 @@ HummockError
 │   ├── ObjectExists            a create-if-absent found something
 │   ├── InvalidPath             also ValueError: a path that names nothing inside the store
 │   ├── ObjectStoreRefused      the store will not do it, however often it is asked
+│   ├── DiskFull                also MetaStoreError: no space is left where something was to be written
 │   ├── UploadLost              what a writer was given is gone: the object must be written again from its beginning
 │   └── DeadlineExceeded        also TimeoutError: retries ended without success
 ├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
@@ -96,6 +97,24 @@ class DeadlineExceeded(ObjectStoreError, TimeoutError):
         return f"object {self.path!r}: gave up after {self.attempts} attempts: {self.reason}"
 
 
+class MetaStoreError(HummockError):
+    """The meta store failed; `args[0]` says how."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class DiskFull(ObjectStoreError, MetaStoreError):
+    """The disk that holds `directory` has no space or quota left for `path`. Nothing of it was acknowledged."""
+
+    def __init__(self, path: str, directory: str, reason: str = "ENOSPC: No space left on device"):
+        super().__init__(path, reason)
+        self.args, self.directory = (path, directory, reason), directory
+
+    def __str__(self) -> str:
+        return f"the disk of {self.directory} is full: {self.path!r} could not be written ({self.reason})"
+
+
 class Corruption(HummockError, ValueError):
     """Bytes are not what was written: `where` in `object_name`, what was `expected`, what was `got`."""
 
@@ -107,13 +126,6 @@ class Corruption(HummockError, ValueError):
         evidence = "" if self.expected is None and self.got is None else (
             f": expected {self.expected!r}, got {self.got!r}")
         return f"{self.object_name} is damaged at {self.where}{evidence}"
-
-
-class MetaStoreError(HummockError):
-    """The meta store failed; `args[0]` says how."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else type(self).__name__
 
 
 class PreconditionFailed(MetaStoreError):

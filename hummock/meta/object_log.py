@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     DeadlineExceeded,
+    DiskFull,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
@@ -298,6 +299,8 @@ class ObjectLogMetaStore(MetaStore):
             self._follow()
         except ObjectStoreError as error:
             self._find_out(error)
+            if isinstance(error, DiskFull) and state.serial < record.serial:
+                raise
         else:
             if not self._is_stale():
                 state.apply(record, data[-DIGEST_BYTES:])
@@ -346,5 +349,7 @@ class ObjectLogMetaStore(MetaStore):
     def _typed(self) -> Iterator[None]:
         try:
             yield
+        except DiskFull:                    # belongs to both
+            raise
         except ObjectStoreError as error:
             raise MetaStoreError(f"{self.url}: {error}") from error

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
+    DiskFull,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
@@ -36,6 +37,7 @@ from hummock.meta.store import MetaOperations, MetaStore, check_key
 from hummock.meta.summary import COLUMNS, Summary, checked_value, row_digest
 from hummock.meta.witness import Acknowledged, Witness
 from hummock.object_store.base import RandomBytes
+from hummock.object_store.full_disk import is_disk_full
 
 OPEN_PAUSE_SECONDS = 0.01
 PART_KEYS = 200                         # that one statement names
@@ -110,7 +112,21 @@ class SqliteMetaStore(MetaStore):
                 connection.commit()
                 self._witness.write(Acknowledged(summary.store_id, summary.serial))
             except (sqlite3.Error, OSError) as error:
+                if _is_full(error) and self._is_undone(connection, before):
+                    raise self._full(error) from error
                 raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
+
+    def _is_undone(self, connection: sqlite3.Connection, before: Summary) -> bool:
+        """Whether the transaction that followed `before` is known not to have happened."""
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+            return self._read_summary(connection).serial == before.serial
+        except (sqlite3.Error, MetaStoreError):
+            return False
+
+    def _full(self, error: BaseException) -> DiskFull:
+        return DiskFull(self._path.name, str(self._path.parent), f"ENOSPC: {error}")
 
     def verify(self) -> int:
         """Number of rows, all of them and their sum checked. Raises `MetaStoreCorrupt`."""
@@ -272,6 +288,8 @@ class SqliteMetaStore(MetaStore):
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             if code in BUSY_CODES:
                 raise MetaStoreBusy(str(self._path), self._timeout_ms) from error
+            if code == sqlite3.SQLITE_FULL:
+                raise self._full(error) from error
             if code in DAMAGE_CODES or "malformed" in str(error):
                 raise MetaStoreCorrupt(str(self._path), "SQLite file", None, str(error)) from error
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
@@ -280,7 +298,15 @@ class SqliteMetaStore(MetaStore):
         except OSError as error:
             if isinstance(error, MetaStoreError):       # MetaStoreBusy is a TimeoutError, so an OSError
                 raise
+            if is_disk_full(error):
+                raise self._full(error) from error
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return is_disk_full(error)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def _literal(text: str) -> int | bytes | str:

@@ -15,6 +15,7 @@ ARGUMENTS = {
     "InvalidKey": (1.5, 0, b"k"),
     "RoleMissing": ("writer",),
     "UploadLost": ("sst/a.data", "fsync failed"),
+    "DiskFull": ("sst/a.data", "/data/store", "ENOSPC: No space left on device"),
     "DeadlineExceeded": ("sst/a.data", "reset", 8),
     "DiskCacheInUse": ("cache",),
     "Corruption": ("sst/a.data", "block 3", 1, 2),
