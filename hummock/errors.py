@@ -16,6 +16,7 @@ HummockError
 │   ├── OutcomeUnknown          the transaction may or may not have happened: read again
 │   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
 │   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
+│   │   └── MetaStoreReplaced   ... or another store by now
 │   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
 │   └── MetaStoreForked         a handle was used in a process that did not open it
 ├── InvalidWriteBatch           also ValueError
@@ -167,6 +168,18 @@ class MetaStoreEmptied(MetaStoreError):
 
     def __str__(self) -> str:
         return f"{self.store} is empty, but {self.marker} says it was initialised: its data was lost"
+
+
+class MetaStoreReplaced(MetaStoreEmptied):
+    """`store` is where this process opened store `opened` (an id); `found` is there now. Nothing was written."""
+
+    def __init__(self, store: str, opened: str, found: str):
+        super().__init__(store, opened)
+        self.args, self.opened, self.found = (store, opened, found), opened, found
+
+    def __str__(self) -> str:
+        return (f"{self.store} was emptied and holds another store now: this process opened store {self.opened}, "
+                f"found is {self.found}; open it again to use that one")
 
 
 class MetaStoreUnfit(MetaStoreError):

@@ -3,6 +3,8 @@
 Transaction n is the object `meta/<n>`, created only if absent: whoever creates it has decided what comes n-th, and
 everybody else reads it and tries to be next. All rows are in memory; a read asks for the record after the last
 known one. Each record carries a mark, so that a create whose answer was lost is recognised by reading it back.
+Before a record is written the store's identity is looked at, so that a process that outlived its store writes nothing
+into the next one at the same URL.
 
 Old records go some time after a checkpoint (`log_objects`), and a number that is free must not be taken for one
 that was never used by a process that slept. So an answer counts only within `trust` (a quarter of the grace) of
@@ -180,7 +182,9 @@ class ObjectLogMetaStore(MetaStore):
                 return
             self._closed = True
             if self._has_written:
-                self._witness.note(self._testimony(), now=True)
+                with suppress(MetaStoreError):              # no store of ours is there any more
+                    self._witness.check(self._state.store_id)
+                    self._witness.note(self._testimony(), now=True)
             if self._on_close is not None:
                 self._on_close()
 
@@ -291,6 +295,7 @@ class ObjectLogMetaStore(MetaStore):
         """Whether the operations became the next record; False: another transaction did. `OutcomeUnknown`."""
         state, mark = self._state, self._random_bytes(MARK_BYTES)
         record = LogRecord(state.store_id, state.serial + 1, state.digest, mark, operations.delete, operations.put)
+        self._witness.check(state.store_id)     # a free number may be one of another store's by now
         data, asked = record.encode(), self._monotonic()
         self._has_written = True
         try:

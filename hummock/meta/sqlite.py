@@ -29,6 +29,7 @@ from hummock.errors import (
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreForked,
+    MetaStoreReplaced,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -77,6 +78,8 @@ class SqliteMetaStore(MetaStore):
             testimony = self._check_presence(create)
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
+            status = self._path.stat()
+            self._file = status.st_dev, status.st_ino
         try:
             self._open_patiently(testimony, random_bytes)
         except BaseException:
@@ -101,6 +104,7 @@ class SqliteMetaStore(MetaStore):
 
     def transaction(self, operations: MetaOperations) -> None:
         with self._session() as connection:
+            self._check_file()
             connection.executescript("BEGIN IMMEDIATE")         # asks for the GIL once, `execute` five times
             before, held = self._read_all(connection, {**operations.require, **operations.put,
                                                        **dict.fromkeys(operations.delete)})
@@ -115,6 +119,15 @@ class SqliteMetaStore(MetaStore):
                 if _is_full(error) and self._is_undone(connection, before):
                     raise self._full(error) from error
                 raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
+
+    def _check_file(self) -> None:
+        """Raises where the database that was opened is not the one at its path, which others open."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError as error:
+            raise MetaStoreEmptied(str(self._path), "this process, which opened it,") from error
+        if (found := (status.st_dev, status.st_ino)) != self._file:
+            raise MetaStoreReplaced(str(self._path), f"file {self._file}", f"file {found}")
 
     def _is_undone(self, connection: sqlite3.Connection, before: Summary) -> bool:
         """Whether the transaction that followed `before` is known not to have happened."""

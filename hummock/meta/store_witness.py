@@ -22,7 +22,9 @@ from hashlib import blake2b
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     MetaStoreCorrupt,
+    MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
     MetaStoreUnfit,
     ObjectExists,
     ObjectNotFound,
@@ -93,6 +95,14 @@ class StoreWitness:
             return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
+
+    def check(self, store_id: bytes) -> None:
+        """Raises `MetaStoreEmptied` where no store is here any more, `MetaStoreReplaced` where it is another one."""
+        found = self.identity(False)
+        if found is None:
+            raise MetaStoreEmptied(self._objects.url, f"this process, which opened store {store_id.hex()} there,")
+        if found != store_id:
+            raise MetaStoreReplaced(self._objects.url, store_id.hex(), found.hex())
 
     def probe(self, store_id: bytes | None) -> None:
         """Raises `MetaStoreUnfit` unless the object store refuses to create what exists, as the identity does."""

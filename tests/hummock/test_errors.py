@@ -25,6 +25,7 @@ ARGUMENTS = {
     "MetaStoreBusy": ("meta.db", 100),
     "MetaStoreCorrupt": ("meta.db", "row digest", "ab", "cd"),
     "MetaStoreEmptied": ("meta.db", "meta.initialised"),
+    "MetaStoreReplaced": ("meta.db", "0a1b", "2c3d"),
     "MetaStoreUnfit": ("webhdfs://h/p", "it does not create on condition"),
     "MetaStoreForked": ("meta.db", 1, 2),
     "InvalidWriteBatch": ("keys are not sorted", 3),

@@ -17,6 +17,7 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -213,6 +214,21 @@ class TestSqlite:
         store.transaction(put(a=b"2"))
         store.close()
         assert SqliteMetaStore(path).get("a") == b"2"
+
+    def test_a_directory_that_is_emptied_and_used_again_gets_nothing_of_a_process_that_lives_on(self, path):
+        live = SqliteMetaStore(path)
+        live.transaction(put(a=b"1"))
+        for file in path.parent.glob(path.name + "*"):
+            file.unlink()
+        with pytest.raises(MetaStoreEmptied):
+            live.transaction(put(a=b"2"))
+        other = SqliteMetaStore(path)
+        other.transaction(put(a=b"other"))
+        with pytest.raises(MetaStoreReplaced):
+            live.transaction(put(a=b"2"))
+        live.close()
+        other.transaction(put(b=b"1"))
+        assert SqliteMetaStore(path).list("") == [("a", b"other"), ("b", b"1")]
 
     def test_many_openers_of_a_new_store_agree(self, path):
         openers_agree(lambda: SqliteMetaStore(path))

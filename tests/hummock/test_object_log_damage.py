@@ -9,6 +9,7 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
 )
 from hummock.meta.store import MetaOperations
 from tests.suites.meta_store_suite import put
@@ -39,6 +40,26 @@ class TestLoss:
         for use in (lambda: live.get("n"), lambda: count(live), lambda: live.transaction(put(n=b"1"))):
             with pytest.raises(MetaStoreEmptied):
                 use()
+
+    @pytest.mark.parametrize("steps", [0, 1, 11, 30])
+    def test_a_prefix_that_is_emptied_and_used_again_gets_nothing_of_a_process_that_lives_on(self, world, steps):
+        self.build(world)
+        live = world.open()
+        count(live)
+        restore(world.objects, {}, "")
+        with pytest.raises(MetaStoreEmptied, match="this process"):
+            live.transaction(put(n=b"late"))
+        assert world.paths("") == []
+        other = world.open()
+        count(other, steps)
+        before = copied(world.objects)
+        for use in (lambda: live.transaction(put(n=b"late")), lambda: live.transaction(put(n=b"later"))):
+            with pytest.raises(MetaStoreReplaced, match=r"opened store [0-9a-f]{32}, found is [0-9a-f]{32}"):
+                use()
+        live.close()
+        assert copied(world.objects) == before
+        count(other, 20)
+        assert world.open().get("n") == other.get("n") == b"%d" % (steps + 20)
 
     def test_an_emptied_log_of_one_transaction(self, world):
         self.build(world, 1)
