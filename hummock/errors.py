@@ -11,6 +11,7 @@ HummockError
 │   └── DeadlineExceeded        also TimeoutError: retries ended without success
 ├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
 │   └── MetaStoreCorrupt        also MetaStoreError
+│       └── MetaStoreRolledBack an older copy stands where a newer one was acknowledged
 ├── MetaStoreError              the meta store could not do what it was asked
 │   ├── PreconditionFailed      nothing was written: a key does not hold what the transaction requires
 │   ├── OutcomeUnknown          the transaction may or may not have happened: read again
@@ -157,6 +158,20 @@ class MetaStoreBusy(MetaStoreError, TimeoutError):
 
 class MetaStoreCorrupt(Corruption, MetaStoreError):
     """The meta store's own digests do not agree with its rows."""
+
+
+class MetaStoreRolledBack(MetaStoreCorrupt):
+    """`store` ends at transaction `found`, and `witness` says that `acknowledged` was: an older copy was put back."""
+
+    def __init__(self, store: str, witness: str, acknowledged: int, found: int):
+        super().__init__(store, "last transaction", acknowledged, found)
+        self.args = (store, witness, acknowledged, found)
+        self.store, self.witness, self.acknowledged, self.found = store, witness, acknowledged, found
+
+    def __str__(self) -> str:
+        return (f"{self.store} was put back to an older copy: its last transaction is {self.found}, and {self.witness} "
+                f"knows of transaction {self.acknowledged}. Put the newer copy back, or give up what came later by "
+                f"accept_rollback=True (--accept-rollback)")
 
 
 class MetaStoreEmptied(MetaStoreError):

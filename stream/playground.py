@@ -134,12 +134,14 @@ class Playground:
         self._undo.close()
 
 
-def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None) -> Playground:
-    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption."""
+def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
+                    accept_rollback: bool = False) -> Playground:
+    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption;
+    MetaStoreRolledBack of an older copy that was put back, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:
-        meta_store = open_meta_store(url, meta, object_store=object_store)
+        meta_store = open_meta_store(url, meta, object_store=object_store, accept_rollback=accept_rollback)
     except BaseException:
         object_store.close()
         raise

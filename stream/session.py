@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
-def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
+def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
     """A session on `memory://` (a new store, gone with the session), `file:///directory` or a bucket, `s3://...`.
 
-    `url` and `meta`, which says where the truth is, are as `hummock.open` takes them. `options` are those of
-    StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
+    `url`, `meta`, which says where the truth is, and `accept_rollback` are as `hummock.open` takes them. `options` are
+    those of StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
     another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
     An epoch stays readable while a snapshot, cursor, bulk load or backfill, or another process's reader pins it, and
     for `history_ms` more, here 0 by default; at one that is gone `at` and `AS OF` raise EpochTooOld.
     """
-    return Session(open_playground(url, playground_options(options), meta=meta))
+    return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:

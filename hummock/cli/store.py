@@ -26,6 +26,8 @@ from hummock.object_store.base import ObjectStore
 from hummock.version import HummockVersion
 
 FAILED = 1
+accept_rollback_option = click.option(
+    "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class OpenStore:
 
 
 def store_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command URL, by place or as --store, --meta and --json; the function gets an `OpenStore` for them.
+    """Gives a command URL, by place or as --store, --meta, --accept-rollback and --json; the function gets an
+    `OpenStore` for them.
 
     A `HummockError`, also one of opening, is printed and ends the process with status 1.
     """
@@ -52,15 +55,17 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
     @click.argument("url", required=False)
     @click.option("--store", "named", metavar="URL", help="URL, by name.")
     @click.option("--meta", metavar="URL", help="Where the truth about the files is, if not where the store is.")
+    @accept_rollback_option
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(function)
-    def command(url: str | None, named: str | None, meta: str | None, as_json: bool, **options: Any) -> None:
+    def command(url: str | None, named: str | None, meta: str | None, accept_rollback: bool, as_json: bool,
+                **options: Any) -> None:
         found = url or named
         if not found or (url and named):
             raise click.UsageError("one store is worked on: give its URL, or --store URL")
         output = Output(as_json)
         try:
-            with opened(found, meta, output) as store:
+            with opened(found, meta, output, accept_rollback=accept_rollback) as store:
                 function(store, **options)
         except HummockError as error:
             output.error(error)
@@ -70,7 +75,7 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def opened(url: str, meta: str | None, output: Output) -> Iterator[OpenStore]:
+def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool = False) -> Iterator[OpenStore]:
     """The store at `url`, which must be there. Raises `HummockError`."""
     if urlsplit(url).scheme == "file" and not Path(directory_of(url)).is_dir():
         raise MetaStoreError(f"{url} does not exist")
@@ -78,7 +83,8 @@ def opened(url: str, meta: str | None, output: Output) -> Iterator[OpenStore]:
     with ExitStack() as resources:
         object_store = open_object_store(url, metrics=metrics)
         resources.callback(object_store.close)
-        meta_store = open_meta_store(url, meta, object_store=object_store, create=False)
+        meta_store = open_meta_store(url, meta, object_store=object_store, create=False,
+                                     accept_rollback=accept_rollback)
         resources.callback(meta_store.close)
         manager = HummockManager(meta_store, object_store, metrics=metrics)
         resources.callback(manager.close)

@@ -31,6 +31,7 @@ from hummock.errors import (
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreForked,
+    MetaStoreRolledBack,
     ObjectExists,
     ObjectStoreError,
     OutcomeUnknown,
@@ -103,7 +104,8 @@ class ObjectLogMetaStore(MetaStore):
     """
 
     def __init__(self, objects: ObjectStore, *, create: bool = True, options: MetaOptions | None = None,
-                 random_bytes: RandomBytes = os.urandom, monotonic: Callable[[], float] = monotonic_seconds,
+                 accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom,
+                 monotonic: Callable[[], float] = monotonic_seconds,
                  on_close: Callable[[], None] | None = None):
         self._options = options or MetaOptions()
         self._objects, self._random_bytes, self._monotonic = LogObjects(objects), random_bytes, monotonic
@@ -120,7 +122,7 @@ class ObjectLogMetaStore(MetaStore):
             self._state = LogState(self._identify(create))
             testimony = self._witness.newest()
             self._reload()
-        self._check_testimony(testimony)
+        self._check_testimony(testimony, accept_rollback)
 
     @property
     def url(self) -> str:
@@ -202,8 +204,8 @@ class ObjectLogMetaStore(MetaStore):
         assert store_id is not None
         return store_id
 
-    def _check_testimony(self, testimony: Witnessed | None) -> None:
-        """Raises where the log is not the one that was witnessed, or ends before what was."""
+    def _check_testimony(self, testimony: Witnessed | None, accept_rollback: bool) -> None:
+        """Raises where the log is not the one that was witnessed, or ends before what was, unless that is accepted."""
         state = self._state
         if testimony is None:
             return
@@ -212,7 +214,9 @@ class ObjectLogMetaStore(MetaStore):
         if state.serial == 0:
             raise MetaStoreEmptied(f"{self.url}/meta", f"{WITNESSES}{testimony.serial}")
         if state.serial < testimony.serial:
-            raise MetaStoreCorrupt(self.url, "last transaction", testimony.serial, state.serial)
+            if not accept_rollback:
+                raise MetaStoreRolledBack(self.url, f"{WITNESSES}{testimony.serial}", testimony.serial, state.serial)
+            self._witness.go_back(self._testimony())
         known = state.mark_and_digest(testimony.serial)
         if known is not None and known[1] != testimony.digest:
             raise MetaStoreCorrupt(self.url, f"transaction {testimony.serial}", testimony.digest.hex(), known[1].hex())

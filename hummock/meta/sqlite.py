@@ -30,13 +30,14 @@ from hummock.errors import (
     MetaStoreError,
     MetaStoreForked,
     MetaStoreReplaced,
+    MetaStoreRolledBack,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
 )
 from hummock.meta.store import MetaOperations, MetaStore, check_key
 from hummock.meta.summary import COLUMNS, Summary, checked_value, row_digest
-from hummock.meta.witness import Acknowledged, Witness
+from hummock.meta.witness import Acknowledged, SerialNames, Witness
 from hummock.object_store.base import RandomBytes
 from hummock.object_store.full_disk import is_disk_full
 
@@ -67,21 +68,22 @@ class SqliteMetaStore(MetaStore):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, busy_timeout_ms: int = 10_000,
-                 random_bytes: RandomBytes = os.urandom):
+                 accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom):
         self._path = Path(path).absolute()
         self._timeout_ms = busy_timeout_ms
         self._witness = Witness(self._path.with_name(self._path.name + ".initialised"))
+        self._names, self._accepts_rollback = SerialNames(self._path), accept_rollback
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
         with self._typed():
-            testimony = self._check_presence(create)
+            testimony, known = self._check_presence(create), self._names.newest()
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
             status = self._path.stat()
             self._file = status.st_dev, status.st_ino
         try:
-            self._open_patiently(testimony, random_bytes)
+            self._open_patiently(testimony, known, random_bytes)
         except BaseException:
             self._connection.close()
             raise
@@ -115,6 +117,7 @@ class SqliteMetaStore(MetaStore):
             try:
                 connection.commit()
                 self._witness.write(Acknowledged(summary.store_id, summary.serial))
+                self._names.note(summary.store_id, summary.serial)
             except (sqlite3.Error, OSError) as error:
                 if _is_full(error) and self._is_undone(connection, before):
                     raise self._full(error) from error
@@ -165,18 +168,20 @@ class SqliteMetaStore(MetaStore):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         return testimony
 
-    def _open_patiently(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+    def _open_patiently(self, testimony: Acknowledged | None, known: Mapping[bytes, int],
+                        random_bytes: RandomBytes) -> None:
         """Opens within the busy timeout: SQLite itself does not wait where the journal's mode changes."""
         deadline = monotonic_seconds() + self._timeout_ms / 1000
         while True:
             try:
-                return self._open(testimony, random_bytes)
+                return self._open(testimony, known, random_bytes)
             except MetaStoreBusy:
                 if monotonic_seconds() >= deadline:
                     raise
                 time.sleep(OPEN_PAUSE_SECONDS)
 
-    def _open(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+    def _open(self, testimony: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
+        """`testimony` and `known` were read before: what is in the database now is no older."""
         with self._session() as connection:
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {setting}")
@@ -190,7 +195,20 @@ class SqliteMetaStore(MetaStore):
             raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
                                    summary.store_id.hex())
         elif summary.serial < testimony.serial:
-            raise MetaStoreCorrupt(str(self._path), "last transaction", testimony.serial, summary.serial)
+            self._rolled_back(summary, self._witness.path, testimony.serial)
+        named = known.get(summary.store_id, 0)
+        if summary.serial < named:
+            self._rolled_back(summary, self._names.name_of(summary.store_id, named), named)
+
+    def _rolled_back(self, summary: Summary, witness: Path, acknowledged: int) -> None:
+        """Raises, or takes the database as it is for the newest, if that was asked for."""
+        if not self._accepts_rollback:
+            raise MetaStoreRolledBack(str(self._path), str(witness), acknowledged, summary.serial)
+        with self._session() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            now = self._read_summary(connection)
+            self._witness.replace(Acknowledged(now.store_id, now.serial))
+            self._names.go_back(now.store_id, now.serial)
 
     def _create_witness(self) -> None:
         """Makes the witness of a store that has none, under the lock that keeps others from doing so too."""

@@ -152,6 +152,16 @@ class StoreWitness:
             self._written = [path]
             self._objects.delete([name for name in older if name < path])
 
+    def go_back(self, testimony: Witnessed) -> None:
+        """Takes the testimony for the newest and gives up what is known of later transactions."""
+        try:
+            later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
+            self._objects.delete(later)
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+        self._last, self._written = Witnessed(testimony.store_id), []
+        self.note(testimony, now=True)
+
     def now_ms(self) -> int:
         """The object store's clock, read at times where it answers and carried on by this machine's monotonic one."""
         now = self._monotonic()

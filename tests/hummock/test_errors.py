@@ -24,6 +24,7 @@ ARGUMENTS = {
     "OutcomeUnknown": ("connection lost",),
     "MetaStoreBusy": ("meta.db", 100),
     "MetaStoreCorrupt": ("meta.db", "row digest", "ab", "cd"),
+    "MetaStoreRolledBack": ("meta.db", "witness/meta.db-1", 9, 5),
     "MetaStoreEmptied": ("meta.db", "meta.initialised"),
     "MetaStoreReplaced": ("meta.db", "0a1b", "2c3d"),
     "MetaStoreUnfit": ("webhdfs://h/p", "it does not create on condition"),

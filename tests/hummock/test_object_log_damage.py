@@ -10,6 +10,7 @@ from hummock.errors import (
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreReplaced,
+    MetaStoreRolledBack,
 )
 from hummock.meta.store import MetaOperations
 from tests.suites.meta_store_suite import put
@@ -79,6 +80,14 @@ class TestLoss:
         for use in (lambda: live.get("n"), lambda: live.transaction(put(n=b"1"))):
             with pytest.raises(MetaStoreCorrupt, match="last transaction"):
                 use()
+        with pytest.raises(MetaStoreRolledBack, match=r"store/witness/.* knows of transaction"):
+            world.open()
+        accepted = world.open(accept_rollback=True)
+        assert accepted.get("n") == b"11"
+        count(accepted)
+        accepted.close()
+        again = world.open()
+        assert again.get("n") == b"12" and len(world.paths("store/witness/")) == 1
 
     def test_a_log_that_took_another_way_since(self, world):
         self.build(world)
