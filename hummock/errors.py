@@ -19,7 +19,8 @@ HummockError
 │   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
 │   │   └── MetaStoreReplaced   ... or another store by now
 │   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
-│   └── MetaStoreForked         a handle was used in a process that did not open it
+│   └── MetaStoreForked         also StoreForked
+├── StoreForked                 what one process opened was used by its fork
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
 ├── InvalidKey                  also ValueError: parts that make no user key
@@ -208,15 +209,20 @@ class MetaStoreUnfit(MetaStoreError):
         return f"{self.store} cannot keep a meta store: {self.reason}"
 
 
-class MetaStoreForked(MetaStoreError):
-    """A handle opened by process `opened_by` was used by process `used_by`."""
+class StoreForked(HummockError):
+    """What process `opened_by` opened was used by process `used_by`, which has none of its threads."""
 
     def __init__(self, store: str, opened_by: int, used_by: int):
         super().__init__(store, opened_by, used_by)
         self.store, self.opened_by, self.used_by = store, opened_by, used_by
 
     def __str__(self) -> str:
-        return f"{self.store} was opened by process {self.opened_by} and used by its fork {self.used_by}"
+        return (f"{self.store} was opened by process {self.opened_by} and used by its fork {self.used_by}: open it "
+                f"again there, or start processes by spawn")
+
+
+class MetaStoreForked(StoreForked, MetaStoreError):
+    """The handle of a meta store was."""
 
 
 class InvalidWriteBatch(HummockError, ValueError):

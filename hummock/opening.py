@@ -42,10 +42,12 @@ class MaintainedStorage(HummockStorage):
 
         Without reads under way, and while nothing is written, what is left is what the newest version holds.
         """
+        maintenance = self._maintained()
         self._local.settle()
-        return self._maintained().vacuum(dry_run=dry_run)
+        return maintenance.vacuum(dry_run=dry_run)
 
     def _maintained(self) -> Maintenance:
+        self.check_process()
         if self.maintenance is None:
             raise HummockError('this store was opened without maintenance: open it with role="writer"')
         return self.maintenance

@@ -17,7 +17,6 @@ import pyarrow as pa
 from rich.console import Console
 
 from hummock.__main__ import main as storage_commands
-from hummock.cli.store import accept_rollback_option
 from hummock.errors import HummockError
 from hummock.process import installed_version, prepare_process
 from relational.errors import RelationalError
@@ -27,6 +26,9 @@ from stream.session import Session, connect
 from stream.table import Table
 from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 
+accept_rollback_option = click.option(
+    "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good."
+)
 LAZY_COMMANDS = {
     "flights": "stream.flights_command:flights",
     "backfill": "stream.backfill_command:backfill",

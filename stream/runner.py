@@ -78,4 +78,5 @@ class SessionRunner:
         return self._send(table, DeleteRows(self._node.ledger.next_id(), predicate, table.column_ids))
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
+        self._storage.check_process()
         return self._node.execute(table.id, table.name, statement)

@@ -302,8 +302,11 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same."""
-        if not self._is_closed:
+        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same.
+
+        In a forked child nothing happens: the session is the parent's.
+        """
+        if not self._is_closed and not self._playground.storage.is_forked:
             try:
                 self.flush()
             finally:
@@ -312,6 +315,8 @@ class Session:
     def abandon(self) -> None:
         """End without a flush: what is not committed is gone."""
         self._is_closed = True
+        if self._playground.storage.is_forked:
+            return
         try:
             self._playground.close()
         finally:
@@ -329,5 +334,6 @@ class Session:
             self.abandon()
 
     def _check_open(self) -> None:
+        self._playground.storage.check_process()
         if self._is_closed:
             raise SessionClosed("the session is closed")

@@ -27,6 +27,7 @@ BASE_MODULES = [
     "slabs",
     "allocator",
     "process",
+    "forked",
     "thread_name",
     "binary_column",
     "value",

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "MetaStoreReplaced": ("meta.db", "0a1b", "2c3d"),
     "MetaStoreUnfit": ("webhdfs://h/p", "it does not create on condition"),
     "MetaStoreForked": ("meta.db", 1, 2),
+    "StoreForked": ("file:///store", 1, 2),
     "InvalidWriteBatch": ("keys are not sorted", 3),
     "InvalidEpoch": (7, "is not pure"),
     "InvalidOption": ("codec", "zip", "one of none, lz4, zstd"),
