@@ -21,6 +21,7 @@ HummockError
 │   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
 │   └── MetaStoreForked         also StoreForked
 ├── StoreForked                 what one process opened was used by its fork
+├── FormatTooNew                a newer release made it; not damaged, and not read
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
 ├── InvalidKey                  also ValueError: parts that make no user key
@@ -223,6 +224,18 @@ class StoreForked(HummockError):
 
 class MetaStoreForked(StoreForked, MetaStoreError):
     """The handle of a meta store was."""
+
+
+class FormatTooNew(HummockError):
+    """`what` was made by a newer release, in format `found`; this one reads them up to `newest`."""
+
+    def __init__(self, what: str, found: int | str, newest: int):
+        super().__init__(what, found, newest)
+        self.what, self.found, self.newest = what, found, newest
+
+    def __str__(self) -> str:
+        return (f"{self.what} was made by a newer release (format {self.found}, this one reads up to {self.newest}): "
+                f"upgrade hummock")
 
 
 class InvalidWriteBatch(HummockError, ValueError):

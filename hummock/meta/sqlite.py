@@ -24,6 +24,7 @@ from typing import TypeVar
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     DiskFull,
+    FormatTooNew,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
@@ -36,7 +37,7 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta.store import MetaOperations, MetaStore, check_key
-from hummock.meta.summary import COLUMNS, Summary, checked_value, row_digest
+from hummock.meta.summary import COLUMNS, FORMAT, Summary, checked_value, row_digest
 from hummock.meta.witness import Acknowledged, SerialNames, Witness
 from hummock.object_store.base import RandomBytes
 from hummock.object_store.full_disk import is_disk_full
@@ -236,10 +237,18 @@ class SqliteMetaStore(MetaStore):
             connection.execute("COMMIT")
         found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
         if found != SCHEMA:
+            self._check_format(connection)
             raise MetaStoreCorrupt(str(self._path), "schema", SCHEMA, found)
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
         if mode != "wal":
             raise MetaStoreCorrupt(str(self._path), "journal mode", "wal", mode)
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        """Raises `FormatTooNew` where the tables, which are others than ours, say that a newer release made them."""
+        with suppress(sqlite3.Error):
+            row = connection.execute("SELECT format FROM summary").fetchone()
+            if row is not None and isinstance(row[0], int) and row[0] > FORMAT:
+                raise FormatTooNew(str(self._path), row[0], FORMAT)
 
     def _verified(self, connection: sqlite3.Connection) -> Summary:
         report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]

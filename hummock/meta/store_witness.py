@@ -33,6 +33,7 @@ from hummock.errors import (
 )
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.probe import require_exclusive_creation
+from hummock.record import check_magic
 
 IDENTITY = "store/identity"
 WITNESSES = "store/witness/"
@@ -64,7 +65,7 @@ class Witnessed:
         body = data[:-16]
         if len(data) != TESTIMONY_BYTES or blake2b(body, digest_size=16).digest() != data[-16:]:
             raise MetaStoreCorrupt(path, "digest", None, data[-16:].hex())
-        if not body.startswith(MAGIC):
+        if not check_magic(path, body[:len(MAGIC)], MAGIC):
             raise MetaStoreCorrupt(path, "magic", MAGIC, body[:8])
         return Witnessed(body[8:24], int.from_bytes(body[24:32], "little"), body[32:])
 

@@ -25,6 +25,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from hummock.errors import MetaStoreCorrupt
+from hummock.record import check_magic
 
 MAGIC = b"HMKWIT01"
 SLOT_BYTES = 512
@@ -69,6 +70,7 @@ class Witness:
         slots = [Acknowledged.decode(data[at:at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
+            check_magic(str(self.path), data[:len(MAGIC)], MAGIC)
             raise MetaStoreCorrupt(str(self.path), "both slots", MAGIC, data[:len(MAGIC)])
         return max(whole, key=lambda slot: slot.serial)
 

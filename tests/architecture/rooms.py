@@ -114,7 +114,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.catalog": "types hummock.base hummock.meta.store",
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
-    "relational.plan": "types expr catalog",
+    "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
         "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
         "hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store hummock.version "
@@ -127,7 +127,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
     "stream.errors": "",
-    "stream.options": "",
+    "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
     "stream.connector": "relational.types relational.chunk hummock.object_store",

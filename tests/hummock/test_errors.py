@@ -30,6 +30,7 @@ ARGUMENTS = {
     "MetaStoreUnfit": ("webhdfs://h/p", "it does not create on condition"),
     "MetaStoreForked": ("meta.db", 1, 2),
     "StoreForked": ("file:///store", 1, 2),
+    "FormatTooNew": ("version 7", 3, 1),
     "InvalidWriteBatch": ("keys are not sorted", 3),
     "InvalidEpoch": (7, "is not pure"),
     "InvalidOption": ("codec", "zip", "one of none, lz4, zstd"),
