@@ -16,13 +16,15 @@ from urllib.parse import urlsplit
 import click
 
 from hummock.cli.output import Output
-from hummock.errors import HummockError, MetaStoreError
-from hummock.meta import open_meta_store
+from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError, MetaStoreRolledBack
+from hummock.meta import is_log, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.log_repair import carry_out_log_repair, plan_log_repair
 from hummock.meta.store import MetaStore
 from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import directory_of, open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.repair import set_apart
 from hummock.version import HummockVersion
 
 FAILED = 1
@@ -65,13 +67,40 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError("one store is worked on: give its URL, or --store URL")
         output = Output(as_json)
         try:
-            with opened(found, meta, output, accept_rollback=accept_rollback) as store:
-                function(store, **options)
+            try:
+                with opened(found, meta, output, accept_rollback=accept_rollback) as store:
+                    function(store, **options)
+            except MetaStoreCorrupt as error:
+                if not options.get("repair") or isinstance(error, MetaStoreRolledBack):
+                    raise
+                repair_log(found, meta, output, error, yes=options["yes"])
+                with opened(found, meta, output) as store:
+                    function(store, **options)
         except HummockError as error:
             output.error(error)
             sys.exit(FAILED)
 
     return command
+
+
+def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorrupt, *, yes: bool) -> None:
+    """Sets the damaged end of a log in a bucket apart, if `yes`; raises `damage` where that is not done."""
+    if not is_log(url, meta):
+        output.line("this truth keeps no earlier records: put a copy back, and open it with --accept-rollback")
+        raise damage
+    objects = open_object_store(url)
+    try:
+        repair = plan_log_repair(objects)
+        for reason in repair.damages.values():
+            output.line(f"damaged {reason}", "red")
+        output.line(f"{'goes' if yes else 'would go'} back from transaction {repair.last} to {repair.serial}, at "
+                    f"committed epoch {repair.committed_epoch}; sets apart {', '.join(repair.paths)}", "yellow")
+        if not yes:
+            output.line("nothing was changed: --yes carries it out")
+            raise damage
+        carry_out_log_repair(repair, objects, lambda path: set_apart(objects, path))
+    finally:
+        objects.close()
 
 
 @contextmanager

@@ -21,12 +21,18 @@ __all__ = [
     "MetaStore",
     "ObjectLogMetaStore",
     "SqliteMetaStore",
+    "is_log",
     "open_meta_store",
 ]
 
 DATABASE = "meta.sqlite"
 LOG = "log"
 DEFAULTS = {"memory": "memory://", "file": "sqlite:"}       # by scheme of the objects; elsewhere the log
+
+
+def is_log(url: str, meta: str | None) -> bool:
+    """Whether `open_meta_store` finds the truth in a log among the objects."""
+    return (meta if meta is not None else DEFAULTS.get(urlsplit(url).scheme, LOG)) == LOG
 
 
 def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectStore | None = None,

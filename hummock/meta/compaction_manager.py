@@ -8,7 +8,7 @@ work takes over what others left: an attempt whose token is not in its task's ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from hummock.compaction.pick import Pick, Shift, files_of
@@ -315,6 +315,24 @@ class CompactionManager:
 
         self._keeper.change(plan, _overtaken)
         return made.id
+
+    def drop(self, names: Iterable[str], reason: str) -> None:
+        """A version without these files; tasks that hold one are cancelled. Files that it lacks already are fine."""
+        wanted = frozenset(names)
+
+        def plan(position: LogPosition) -> Change | None:
+            version, board = position.version, read_board(self._meta_store)
+            ids = {info.id for info in version.sstables if info.name in wanted}
+            if not ids:
+                return None
+            held = [row for row in board.running if any(info.id in ids for info in files_of(row.task))]
+            ended = sum((self._ended(row, CANCELLED, reason) for row in held), NONE)
+            delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch,
+                                 removed=tuple(sorted(ids)))
+            logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+            return logged + board.step() + ended, after
+
+        self._keeper.change(plan, _overtaken)
 
     def running(self) -> list[RunningTask]:
         return read_running(self._meta_store)

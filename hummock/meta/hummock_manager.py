@@ -336,6 +336,11 @@ class HummockManager:
         self.notifications.publish(REQUESTS_TOPIC, number)
         return number
 
+    def drop_files(self, names: Iterable[str]) -> HummockVersion:
+        """A version without the files of these names, for repair: their rows are gone, those below them show again."""
+        self._compaction.drop(names, "repair drops one of its files")
+        return self.version
+
     def running_tasks(self) -> list[RunningTask]:
         """The tasks under way, in every process."""
         return self._compaction.running()

@@ -46,6 +46,7 @@ STORE_MODULES = [
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {
+    "hummock.repair": "hummock.verify",
     **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
     **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
     "hummock.sstable.info": "hummock.sstable.info",
