@@ -301,7 +301,7 @@ FAULTS = ("hummock.storage.ReadView", "hummock.storage.HummockStorage._run_of", 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5])
 @pytest.mark.parametrize("target", FAULTS)
-def test_memory_that_runs_out_while_a_version_is_installed_is_told_and_forgotten(monkeypatch, target, times):
+def test_memory_that_runs_out_while_a_version_is_installed_costs_no_version(monkeypatch, target, times):
     with hummock.open("memory://", compaction=False, refresh_ms=1 << 40) as store:
         def write(number):
             store.ingest_batch(WriteBatch([(b"k%d" % number, b"v")]), Epoch(number << 16))
