@@ -167,13 +167,11 @@ class MetaStoreRolledBack(MetaStoreCorrupt):
 
     def __init__(self, store: str, witness: str, acknowledged: int, found: int):
         super().__init__(store, "last transaction", acknowledged, found)
-        self.args = (store, witness, acknowledged, found)
-        self.store, self.witness, self.acknowledged, self.found = store, witness, acknowledged, found
+        self.args = self.store, self.witness, self.acknowledged, self.found = store, witness, acknowledged, found
 
     def __str__(self) -> str:
         return (f"{self.store} was put back to an older copy: its last transaction is {self.found}, and {self.witness} "
-                f"knows of transaction {self.acknowledged}. Put the newer copy back, or give up what came later by "
-                f"accept_rollback=True (--accept-rollback)")
+                f"knows of transaction {self.acknowledged}: accept_rollback=True (--accept-rollback) gives those up")
 
 
 class MetaStoreEmptied(MetaStoreError):
@@ -218,8 +216,7 @@ class StoreForked(HummockError):
         self.store, self.opened_by, self.used_by = store, opened_by, used_by
 
     def __str__(self) -> str:
-        return (f"{self.store} was opened by process {self.opened_by} and used by its fork {self.used_by}: open it "
-                f"again there, or start processes by spawn")
+        return f"{self.store} is of process {self.opened_by}, not by its fork {self.used_by}: open it again there"
 
 
 class MetaStoreForked(StoreForked, MetaStoreError):
@@ -234,8 +231,8 @@ class FormatTooNew(HummockError):
         self.what, self.found, self.newest = what, found, newest
 
     def __str__(self) -> str:
-        return (f"{self.what} was made by a newer release (format {self.found}, this one reads up to {self.newest}): "
-                f"upgrade hummock")
+        reads = f"format {self.found}, this one reads up to {self.newest}"
+        return f"{self.what} was made by a newer release ({reads}): upgrade hummock"
 
 
 class InvalidWriteBatch(HummockError, ValueError):
@@ -413,8 +410,7 @@ class WaitEpochTimeout(HummockError, TimeoutError):
         self.epoch, self.committed_epoch, self.timeout_ms = epoch, committed_epoch, timeout_ms
 
     def __str__(self) -> str:
-        return (f"epoch {self.epoch} was not committed within {self.timeout_ms} ms; "
-                f"the committed epoch is {self.committed_epoch}")
+        return f"epoch {self.epoch} was not committed within {self.timeout_ms} ms; committed is {self.committed_epoch}"
 
 
 class SharedBufferFull(HummockError):
