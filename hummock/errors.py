@@ -216,7 +216,7 @@ class StoreForked(HummockError):
         self.store, self.opened_by, self.used_by = store, opened_by, used_by
 
     def __str__(self) -> str:
-        return f"{self.store} is of process {self.opened_by}, not by its fork {self.used_by}: open it again there"
+        return f"{self.store} is of process {self.opened_by} and not of its fork {self.used_by}: open it again there"
 
 
 class MetaStoreForked(StoreForked, MetaStoreError):
