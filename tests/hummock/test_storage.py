@@ -33,6 +33,7 @@ from hummock.options import StorageOptions
 from hummock.storage import HummockStorage
 from hummock.write_batch import WriteBatch
 from tests.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
+from tests.suites.seeds import run_seed
 from tests.suites.state_store_suite import StateStoreSuite
 
 
@@ -182,9 +183,7 @@ def test_writers_beyond_the_budget_spill_and_lose_nothing():
 @pytest.mark.parametrize("flush_threads", [0, 1])
 @pytest.mark.parametrize("retained_epochs", [0, 2])
 def test_flushes_syncs_and_failures_in_any_order_read_as_the_model_does(flush_threads, retained_epochs):
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     plan = FaultPlan()
     cluster = Cluster(FaultyObjectStore(MemoryObjectStore(), plan))
     for _ in range(10):
