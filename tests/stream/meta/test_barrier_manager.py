@@ -15,7 +15,7 @@ from stream.meta.barrier_schedule import Command
 from stream.meta.barrier_stats import BarrierStats
 from stream.options import StreamOptions
 
-SOON = 5.0
+SOON = 30.0
 NEVER_MS = 10_000_000
 STOPPING = Stop(frozenset({1}))
 

@@ -6,7 +6,7 @@ import pytest
 from stream.errors import StatementsLost
 from stream.worker.statement_ledger import StatementLedger
 
-SOON = 5.0
+SOON = 30.0
 
 
 def answered(rows=1):
