@@ -36,11 +36,13 @@ SHOWN_REASON = 300
 
 
 class _Refused(Exception):
-    """A row that cannot be stored, by its position in the array at hand; None: no row in particular."""
+    """A row that cannot be stored, by its position in the array at hand; None: no row in particular. `is_first`: it is
+    the first, or so much lies before it that a search there would take all memory.
+    """
 
-    def __init__(self, row: int | None, reason: str) -> None:
+    def __init__(self, row: int | None, reason: str, is_first: bool = False) -> None:
         super().__init__(reason)
-        self.row, self.reason = row, reason
+        self.row, self.reason, self.is_first = row, reason, is_first
 
 
 def imported(array: pa.Array | pa.ChunkedArray, data_type: DataType, column: str | None = None) -> pa.Array:
@@ -123,7 +125,8 @@ def _one_chunk(array: pa.Array, data_type: DataType) -> pa.Array:
     try:
         return _converted(array, data_type)
     except _Refused as refused:
-        if refused.row is None or not (array.type.num_fields or pa.types.is_dictionary(array.type)):
+        has_parts = array.type.num_fields or pa.types.is_dictionary(array.type)
+        if refused.row is None or refused.is_first or not has_parts:
             raise
         sound, faulty = 0, refused.row + 1
     while faulty - sound > 1:
@@ -319,7 +322,8 @@ def _struct(array: pa.Array, data_type: DataType) -> pa.Array:
         try:
             children.append(_field(array, names.index(field.name), field.data_type))
         except _Refused as refused:
-            raise _Refused(refused.row, f"field {shortened(field.name)!r}: {refused.reason}") from None
+            reason = f"field {shortened(field.name)!r}: {refused.reason}"
+            raise _Refused(refused.row, reason, refused.is_first) from None
     return pa.Array.from_buffers(data_type.arrow, len(array), [_validity(array)], children=children)
 
 
@@ -338,7 +342,7 @@ def _list(array: pa.Array, data_type: DataType, element: DataType) -> pa.Array:
     total = int(ends[-1]) if len(ends) else 0
     if total > MOST_ELEMENTS:
         row = int(np.searchsorted(ends, MOST_ELEMENTS, side="right"))
-        raise _Refused(row, f"a column of lists holds 2**31 - 1 elements, not {total}")
+        raise _Refused(row, f"a column of lists holds 2**31 - 1 elements, not {total}", is_first=True)
     child = _held_elements(values, starts, sizes, element)
     offsets = np.zeros(len(array) + 1, np.int32)
     offsets[1:] = ends
@@ -361,7 +365,7 @@ def _held_elements(values: pa.Array, starts: np.ndarray, sizes: np.ndarray, elem
     try:
         return _converted_at(values, first, last, positions, element)
     except _Refused as refused:
-        raise _Refused(_owner(refused.row, starts, sizes), refused.reason) from None
+        raise _Refused(_owner(refused.row, starts, sizes), refused.reason, refused.is_first) from None
 
 
 def _elements(array: pa.Array, data_type: DataType) -> tuple[np.ndarray, np.ndarray, pa.Array]:
@@ -452,8 +456,8 @@ def _converted_at(
         converted = _converted(values.slice(first, last - first), data_type)
     except _Refused as refused:
         row = None if refused.row is None else first + refused.row
-        if row is None or positions is None:
-            raise _Refused(row, refused.reason) from None
+        if row is None or positions is None or refused.is_first:
+            raise _Refused(row, refused.reason, refused.is_first) from None
         used = np.unique(positions if is_valid is None else positions[is_valid.to_numpy(zero_copy_only=False)])
         if row in used:
             raise _Refused(row, refused.reason) from None
