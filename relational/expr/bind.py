@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from relational.errors import BindError, EvaluationError
+from relational.expr.arithmetic import OPERATIONS
 from relational.expr.casting import can_cast
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.evaluate import evaluate_constant
@@ -110,6 +111,8 @@ def call(name: str, args: Sequence[Expression], place: Place | None = None) -> E
         return _SHORTHANDS[name](list(args), place)
     if name not in FUNCTIONS:
         raise BindError(unknown("function", name, known_functions()), **span(place))
+    if name in OPERATIONS and any(arg.data_type.kind is TypeKind.NUMERIC for arg in args):
+        args = [_by_own_digits(arg) for arg in args]
     found = resolve(name, tuple(arg.data_type for arg in args))
     if found is None and any(map(is_unknown, args)):
         args = _adapted(args, place)
@@ -123,6 +126,13 @@ def call(name: str, args: Sequence[Expression], place: Place | None = None) -> E
             raise BindError(f"argument {index + 1} of {name} must be a constant", **span(place))
     converted = tuple(convert(arg, each, place) for arg, each in zip(args, takes, strict=True))
     return _folded(Call(name, converted, gives))
+
+
+def _by_own_digits(arg: Expression) -> Expression:
+    """A written integer as the NUMERIC that holds it, anything else as it is."""
+    if not isinstance(arg, Literal) or arg.value is None or not arg.data_type.is_integer:
+        return arg
+    return Literal(Decimal(arg.value), DataType.numeric(len(str(abs(arg.value)))))
 
 
 def convert(operand: Expression, data_type: DataType, place: Place | None = None) -> Expression:
@@ -263,11 +273,12 @@ def _round(args: list[Expression], place: Place | None) -> Expression:
         raise BindError("round takes a constant number of digits, 0 to 38", **span(place))
     if value.data_type.is_float or not value.data_type.is_numeric:
         raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **span(place))
-    whole, scale = digits(value.data_type)
-    if wanted.value >= scale:
+    if value.data_type.is_integer:
         return value
-    rounded = DataType.numeric(min(whole + 1 + wanted.value, 38), wanted.value)
-    return _folded(Call("round", (value,), rounded))
+    whole, scale = digits(value.data_type)
+    scale = min(scale, wanted.value)
+    rounded = DataType.numeric(min(whole + 1 + scale, 38), scale)
+    return value if rounded == value.data_type else _folded(Call("round", (value,), rounded))
 
 
 def _plain_round(args: list[Expression], place: Place | None) -> Expression:

@@ -97,13 +97,15 @@ def _arithmetic(operation: str) -> Overload:
     return Overload(fits, partial(arithmetic.arithmetic, operation))
 
 
-def _same_number(kernel: Kernel, drop_scale: bool = False) -> Overload:
-    """Of one number, the same type back; NUMERIC without its fraction where `drop_scale`."""
+def _same_number(kernel: Kernel, drop_scale: bool = False, keep_whole: bool = False) -> Overload:
+    """Of one number, the same type back; NUMERIC without its fraction where `drop_scale`, with room for a carry
+    unless it has none and `keep_whole`.
+    """
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         if len(types) != 1 or not types[0].is_numeric:
             return None
-        if drop_scale and types[0].kind is TypeKind.NUMERIC:
+        if drop_scale and types[0].kind is TypeKind.NUMERIC and not (keep_whole and types[0].scale == 0):
             return types, DataType.numeric(min(digits(types[0])[0] + 1, 38), 0)
         return types, types[0]
 
@@ -295,8 +297,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
         ),
         "abs": (_same_number(arithmetic.absolute),),
         "round": (_same_number(arithmetic.round_half_away, drop_scale=True),),
-        "floor": (_same_number(arithmetic.floor, drop_scale=True),),
-        "ceil": (_same_number(arithmetic.ceil, drop_scale=True),),
+        "floor": (_same_number(arithmetic.floor, drop_scale=True, keep_whole=True),),
+        "ceil": (_same_number(arithmetic.ceil, drop_scale=True, keep_whole=True),),
         "sqrt": (_fixed((DOUBLE,), DOUBLE, arithmetic.square_root),),
     }
     return found

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.errors import BindError
+from relational.expr.kernel_version import KERNEL_VERSION
 from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.plan.rules.prune_columns import prune_columns
@@ -102,6 +103,7 @@ def _draft(
         plan=plan_to_text(plan),
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
+        kernel_version=KERNEL_VERSION if kind.is_job else 0,
     )
 
 
