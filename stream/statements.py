@@ -106,7 +106,14 @@ class StatementRunner:
             self._ddl.create_database(statement.name)
 
     def _add_column(self, statement: bound.AddColumn) -> None:
-        self._ddl.add_column(statement.table.id, statement.name, statement.data_type, statement.default)
+        self._ddl.add_column(
+            statement.table.id,
+            statement.name,
+            statement.data_type,
+            statement.default,
+            not_null=statement.not_null,
+            max_length=statement.max_length,
+        )
 
     def _drop_column(self, statement: bound.DropColumn) -> None:
         self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)

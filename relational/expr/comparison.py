@@ -115,6 +115,19 @@ def is_member(evaluation: Evaluation, args: list[Value], data_type: DataType) ->
     return reduce(pc.or_kleene, (compare("equal", evaluation, needle, value) for value in values))
 
 
+def is_listed(evaluation: Evaluation, args: list[Value]) -> Value:
+    """x IN a constant list of plain values of its type: one lookup in a set, whatever its size."""
+    needle, members = evaluation.column(args[0]), args[1]
+    listed = members.values if isinstance(members, pa.Scalar) else members.flatten()
+    if pa.types.is_floating(needle.type):
+        needle, listed = (pc.add(side, pa.scalar(0.0, side.type)) for side in (needle, listed))  # -0.0 is 0.0
+    found = pc.is_in(needle, value_set=listed, skip_nulls=True)
+    unknown = ~valid_rows(needle)
+    if listed.null_count:
+        unknown = unknown | ~booleans(found)
+    return pc.if_else(pa.array(unknown), pa.scalar(None, pa.bool_()), found) if unknown.any() else found
+
+
 def _arrow_equality(arrow: pa.DataType) -> bool:
     """Whether Arrow's equality is SQL's for the type."""
     special = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_interval, _is_composed)

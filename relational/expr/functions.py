@@ -28,6 +28,8 @@ TIMESTAMP, TIMESTAMPTZ, INTERVAL = DataType.TIMESTAMP, DataType.TIMESTAMPTZ, Dat
 MICROS = DataType.numeric(20, 6)
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+MAX_MEMBERS = 1_000_000
+"""Values of an IN list, and what is looked up in it."""
 VOLATILE = (
     "now",
     "current_timestamp",
@@ -155,6 +157,15 @@ def _any_value(kernel: Kernel) -> Overload:
     return Overload(lambda types: (types, BOOLEAN) if len(types) == 1 else None, kernel)
 
 
+def _in_list() -> Overload:
+    """A value and a list of constants of its type."""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        return (types, BOOLEAN) if len(types) == 2 and types[1].element == types[0] else None
+
+    return Overload(fits, _over_args(comparison.is_listed))
+
+
 def _concat() -> Overload:
     """|| takes text beside anything, which becomes text."""
 
@@ -280,7 +291,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
     found |= {
         "is_distinct": (_comparison(_distinct(False)),),
         "is_not_distinct": (_comparison(_distinct(True)),),
-        "in": (_comparison(comparison.is_member, 2, 10_000),),
+        "in": (_comparison(comparison.is_member, 2, MAX_MEMBERS),),
+        "in_list": (_in_list(),),
         "and": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "or": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "not": (_fixed((BOOLEAN,), BOOLEAN, _over_values(pc.invert)),),

@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
 
 
 def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | Nothing:
-    """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [DEFAULT constant], or
-    DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW or INDEX name
+    """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT
+    constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW or INDEX name
     RESUME [SKIP n ROWS].
     """
     reader = TokenReader(piece)
@@ -75,10 +75,17 @@ def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
     if if_not_exists and column.name in _names(table):
         return Nothing(f"table {table.name} has a column {column.name}")
     try:
-        with_column(table, column.name, column.data_type, column.default)
+        with_column(
+            table,
+            column.name,
+            column.data_type,
+            column.default,
+            not_null=column.not_null,
+            max_length=column.max_length,
+        )
     except CatalogError as error:
         raise BindError(str(error), **span(place)) from error
-    return AddColumn(table, column.name, column.data_type, column.default)
+    return AddColumn(table, column.name, column.data_type, column.default, column.not_null, column.max_length)
 
 
 def _drop(reader: TokenReader, table: TableCatalog) -> DropColumn | Nothing:

@@ -34,6 +34,7 @@ from relational.sql.statement import (
 )
 from relational.sql.text import Piece, TokenReader, statements
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 
 
 def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> Iterator[Statement]:
@@ -66,8 +67,9 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
 
 
 def _select(piece: Piece, context: BindContext) -> Select:
-    binder = QueryBinder(context.catalog, Translator(piece.start, context.now))
-    return Select(binder.query(piece.parse()), binder.views)
+    tree = parse(piece)
+    binder = QueryBinder(context.catalog, Translator(tree, context.now))
+    return Select(binder.query(tree.node), binder.views)
 
 
 def _flush(piece: Piece, context: BindContext) -> Flush:

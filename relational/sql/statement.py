@@ -74,12 +74,14 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column of `table`, whose rows have `default` in it from now on."""
+    """A new column of `table`, whose rows have `default` in it from now on; the constraints are as in ColumnCatalog."""
 
     table: TableCatalog
     name: str
     data_type: DataType
     default: Any
+    not_null: bool = False
+    max_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

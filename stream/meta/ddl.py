@@ -137,10 +137,20 @@ class Ddl:
 
     # -- columns ---------------------------------------------------------------------------------------
 
-    def add_column(self, table_id: int, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        data_type: DataType,
+        default: Any = None,
+        *,
+        not_null: bool = False,
+        max_length: int | None = None,
+    ) -> TableCatalog:
         """The table with one more column; rows have it from a barrier on. NotFound, Duplicate, CatalogError."""
         with self.one:
-            altered = with_column(self._catalog.get(table_id), name, data_type, default)
+            table = self._catalog.get(table_id)
+            altered = with_column(table, name, data_type, default, not_null=not_null, max_length=max_length)
             plan = DropPlan((), (), self._catalog.plan_alter(altered))
             return self._alter(altered, plan)
 

@@ -2,7 +2,7 @@
 
 import math
 import random
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -13,7 +13,7 @@ from relational import col, lit
 from relational import functions as f
 from relational.chunk import DataChunk
 from relational.errors import BindError, EvaluationError
-from relational.expr.bind import Scope, TermBinder
+from relational.expr.bind import FEW_MEMBERS, Scope, TermBinder
 from relational.expr.evaluate import evaluate
 from relational.expr.evaluation import ErrorCounts
 from relational.sql import bind_sql
@@ -336,3 +336,30 @@ def test_a_term_has_no_truth_value():
 )
 def test_result_types(term, data_type):
     assert TermBinder(Scope(SCHEMA)).bind(term).data_type == DataType.parse(data_type)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values", "members"),
+    [
+        ("BIGINT", [1, None, 5, 99], [1, 5, 2.5, 1e300]),
+        ("NUMERIC(10, 2)", [Decimal("1.50"), Decimal("2.00"), None, Decimal("-7.25")], [1.5, 2, 1.505, -7.25, 10**30]),
+        ("DOUBLE", [0.0, -0.0, float("nan"), None, 2.0], [0, 2, float("nan")]),
+        ("REAL", [0.5, -0.0, None, 2.0], [0, 0.5]),
+        ("VARCHAR", ["a", "", None, "é"], ["a", "é"]),
+        ("DATE", [date(2020, 1, 1), None, date(2021, 1, 1)], [date(2020, 1, 1)]),
+        ("BOOLEAN", [True, False, None], [True]),
+        ("TIMESTAMPTZ", [datetime(2020, 1, 1, tzinfo=UTC), None], [datetime(2020, 1, 1, tzinfo=UTC)]),
+    ],
+)
+@pytest.mark.parametrize("with_null", [False, True])
+def test_a_long_in_list_means_what_its_comparisons_mean(data_type, values, members, with_null):
+    """A list above FEW_MEMBERS is one lookup; a short one is compared value by value."""
+    schema = Schema.of(x=data_type)
+    chunk = DataChunk.from_rows(schema, [(value,) for value in values])
+    binder = TermBinder(Scope(schema))
+    needle = col("x")
+    given = [*members, None] if with_null else members
+    few = binder.bind(needle.is_in(given))
+    many = binder.bind(needle.is_in(given * (FEW_MEMBERS + 1)))
+    assert (few.function, many.function) == ("in", "in_list")
+    assert evaluate(many, chunk).array.to_pylist() == evaluate(few, chunk).array.to_pylist()
