@@ -31,6 +31,9 @@ from stream.worker.compute_node import ComputeNode
 
 CLOSE_SECONDS = 60.0
 """How long closing waits for a commit that is under way."""
+SESSION_COMPACTION = CompactionOptions(history_ms=0)
+"""What a session compacts by unless it says otherwise: epochs stay readable while something pins them. At ten minutes
+a table whose rows change each second costs 70 times as much to scan."""
 ACTORS_AT_ONCE = 2
 """Actors that run at the same time; beyond two they wait for the interpreter more than they gain."""
 
@@ -41,7 +44,7 @@ class PlaygroundOptions:
 
     stream: StreamOptions = field(default_factory=StreamOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
-    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    compaction: CompactionOptions = SESSION_COMPACTION
     is_maintained: bool = True
     """Whether compaction and vacuum run in this process; else it is left to others."""
 
@@ -134,12 +137,14 @@ class Playground:
         self._undo.close()
 
 
-def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None) -> Playground:
-    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption."""
+def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
+                    accept_rollback: bool = False) -> Playground:
+    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption;
+    MetaStoreRolledBack of an older copy that was put back, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:
-        meta_store = open_meta_store(url, meta, object_store=object_store)
+        meta_store = open_meta_store(url, meta, object_store=object_store, accept_rollback=accept_rollback)
     except BaseException:
         object_store.close()
         raise

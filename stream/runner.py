@@ -6,8 +6,7 @@ and which rows it met."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,9 +32,7 @@ class SessionRunner:
 
     def __init__(self, playground: Playground) -> None:
         self._storage = playground.storage
-        self._manager = playground.manager
         self._node = playground.node
-        self._node_name = playground.node_name
         self._catalog = playground.catalog
         self._failures = playground.meta.failures
         self._rows_limit = playground.options.stream.statement_rows
@@ -53,7 +50,7 @@ class SessionRunner:
         """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld; JobFailed where it reads a table
         that was set aside and is no longer fresh."""
         self._check_fresh(plan)
-        with self._pinned() as epoch:
+        with self._storage.snapshot() as epoch:
             return run_query(plan, self._storage, epoch, self._columns)
 
     def _check_fresh(self, plan: LogicalPlan) -> None:
@@ -64,21 +61,12 @@ class SessionRunner:
                 if isinstance(node, (Scan, PointGet)) and node.table.id in failed:
                     raise job_error(failed[node.table.id], known)
 
-    @contextlib.contextmanager
-    def _pinned(self) -> Iterator[Epoch]:
-        """The newest committed epoch, kept readable while the block runs."""
-        epoch = self._manager.pin_snapshot(self._node_name, self._storage.committed_epoch)
-        try:
-            yield epoch
-        finally:
-            self._manager.unpin_snapshot(self._node_name, epoch)
-
     # -- changes ---------------------------------------------------------------------------------------
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
         """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
         self._check_fresh(query)
-        with self._pinned() as epoch:
+        with self._storage.snapshot() as epoch:
             chunks = list(query_chunks(query, self._storage, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
@@ -105,4 +93,5 @@ class SessionRunner:
         return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids))
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
+        self._storage.check_process()
         return self._node.execute(table.id, table.name, statement)

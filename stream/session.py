@@ -32,7 +32,7 @@ from stream.errors import SessionClosed, StatementsLost
 from stream.job_status import jobs_table
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
-from stream.playground import Playground, PlaygroundOptions, open_playground
+from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
 from stream.snapshot import Snapshot
 from stream.spark.driver import BulkBackfill
@@ -45,14 +45,16 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
-def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
+def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
     """A session on `memory://` (a new store, gone with the session), `file:///directory` or a bucket, `s3://...`.
 
-    `url` and `meta`, which says where the truth is, are as `hummock.open` takes them. `options` are those of
-    StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
+    `url`, `meta`, which says where the truth is, and `accept_rollback` are as `hummock.open` takes them. `options` are
+    those of StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
     another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
+    An epoch stays readable while a snapshot, cursor, bulk load or backfill, or another process's reader pins it, and
+    for `history_ms` more, here 0 by default; at one that is gone `at` and `AS OF` raise EpochTooOld.
     """
-    return Session(open_playground(url, playground_options(options), meta=meta))
+    return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
@@ -67,7 +69,7 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),
         StorageOptions(**given[StorageOptions]),
-        CompactionOptions(**given[CompactionOptions]),
+        replace(SESSION_COMPACTION, **given[CompactionOptions]),
     )
 
 
@@ -328,8 +330,11 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same."""
-        if not self._is_closed:
+        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same.
+
+        In a forked child nothing happens: the session is the parent's.
+        """
+        if not self._is_closed and not self._playground.storage.is_forked:
             try:
                 self.flush()
             finally:
@@ -338,6 +343,8 @@ class Session:
     def abandon(self) -> None:
         """End without a flush: what is not committed is gone."""
         self._is_closed = True
+        if self._playground.storage.is_forked:
+            return
         try:
             self._playground.close()
         finally:
@@ -355,6 +362,7 @@ class Session:
             self.abandon()
 
     def _check_open(self) -> None:
+        self._playground.storage.check_process()
         if self._is_closed:
             raise SessionClosed("the session is closed")
         self._check_lost()

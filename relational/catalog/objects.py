@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from hummock.record import check_format
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
@@ -204,9 +205,8 @@ class TableCatalog:
 
     @classmethod
     def from_json(cls, record: Mapping) -> TableCatalog:
-        """The catalog written by `to_json`. ValueError for a format version this code does not know."""
-        if record["version"] not in READABLE_VERSIONS:
-            raise ValueError(f"catalog of format version {record['version']}, expected {FORMAT_VERSION}")
+        """The catalog written by `to_json`. FormatTooNew for a format version of a newer release."""
+        check_format(f"the catalog of {record['name']!r}", record["version"], FORMAT_VERSION, min(READABLE_VERSIONS))
         return cls(
             id=record["id"],
             name=record["name"],

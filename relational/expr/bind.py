@@ -154,6 +154,8 @@ def _by_own_digits(arg: Expression) -> Expression:
     if not isinstance(arg, Literal) or arg.value is None or not arg.data_type.is_integer:
         return arg
     return Literal(Decimal(arg.value), DataType.numeric(len(str(abs(arg.value)))))
+
+
 def _membership(args: tuple[Expression, ...]) -> Call:
     """x IN (…) of many values: one lookup in a list of them where all are constants. A number that the type of x cannot
     hold equals none of its values and is left out.

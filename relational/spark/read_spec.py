@@ -22,7 +22,7 @@ from hummock.errors import InvalidTask
 from hummock.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, check_format, natural
 from hummock.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.info import SstableInfo
@@ -70,8 +70,7 @@ class ReadSpec:
         """The inverse of `to_bytes`. Raises `InvalidTask`."""
         try:
             record: dict[str, Any] = json.loads(zlib.decompress(told))
-            if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            check_format("the read of a table", record["format"], FORMAT)
             ranges = tuple(KeyRange(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
                            for start, end in record["ranges"])
             since = record["since"]

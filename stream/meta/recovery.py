@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hummock.errors import Corruption, Fenced, MetaStoreEmptied, MetaStoreForked
+from hummock.errors import Corruption, DiskFull, Fenced, MetaStoreEmptied, MetaStoreForked
 from stream.errors import RecoveryFailed
 from stream.options import StreamOptions
 
-FATAL = (Fenced, Corruption, MetaStoreEmptied, MetaStoreForked)
-"""Another process owns the store, or its bytes are not what was written: these end the session as they
-are."""
+FATAL = (Fenced, Corruption, DiskFull, MetaStoreEmptied, MetaStoreForked)
+"""Another process owns the store, its bytes are not what was written, or its disk has no room: these end the session
+as they are."""
 MAX_BACKOFF_MS = 5_000
 
 

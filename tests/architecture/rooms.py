@@ -27,6 +27,7 @@ BASE_MODULES = [
     "slabs",
     "allocator",
     "process",
+    "forked",
     "thread_name",
     "binary_column",
     "value",
@@ -45,6 +46,7 @@ STORE_MODULES = [
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {
+    "hummock.repair": "hummock.verify",
     **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
     **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
     "hummock.sstable.info": "hummock.sstable.info",
@@ -113,7 +115,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.catalog": "types hummock.base hummock.meta.store",
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
-    "relational.plan": "types expr catalog",
+    "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
         "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
         "hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store hummock.version "
@@ -126,7 +128,7 @@ MAY_IMPORT: dict[str, str] = {
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
     "stream.errors": "",
-    "stream.options": "",
+    "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
     "stream.error_counts": (

@@ -56,7 +56,7 @@ def check_views(session: Session, year: Year, epoch: int) -> int:
 def test_every_epoch_of_a_run_equals_duckdb(tmp_path: Path, year: Year) -> None:
     epochs: list[int] = []
     options = {"barrier_interval_ms": 3_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
-    with connect(f"file://{tmp_path}/run", sources_paused=True, **options) as session:
+    with connect(f"file://{tmp_path}/run", sources_paused=True, history_ms=600_000, **options) as session:
         prepare(session, None)
         session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
         session.resume()

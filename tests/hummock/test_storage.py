@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import random
 import threading
 from contextlib import suppress
@@ -269,6 +270,66 @@ def test_reads_below_the_safe_epoch_are_refused():
                 read()
             assert (refused.value.epoch, refused.value.safe_epoch) == (E1, E2)
         assert store.get(b"a", E2) == b"1"
+
+
+def test_a_snapshot_of_the_newest_epoch_is_not_overtaken(monkeypatch):
+    """Between the look at the committed epoch and its pin another commit and a compaction take it away."""
+    with hummock.open("memory://", compaction=False) as store:
+        for number in (1, 2, 3):
+            store.ingest_batch(WriteBatch([(b"k", b"%d" % number)]), Epoch(number << 16))
+            store.commit(Epoch(number << 16))
+        pin, overtakes = store._local.pin_snapshot, [4, 5]
+
+        def overtaken(epoch):
+            if overtakes:
+                newer = Epoch(overtakes.pop(0) << 16)
+                store.ingest_batch(WriteBatch([(b"k", b"new")]), newer)
+                store.commit(newer)
+                store.meta_client.renew_lease(store._node)
+                assert store.meta_client.advance_safe_epoch(newer) == newer
+            return pin(epoch)
+
+        monkeypatch.setattr(store._local, "pin_snapshot", overtaken)
+        with store.snapshot() as epoch:
+            assert (epoch, store.get(b"k", epoch)) == (Epoch(5 << 16), b"new")
+
+
+FAULTS = ("hummock.storage.ReadView", "hummock.storage.HummockStorage._run_of", "hummock.write_path.WritePath.advance",
+          "hummock.shared_buffer.retained.RetainedEpochs.commit", "hummock.storage.HummockStorage._forget_runs",
+          "hummock.storage._VersionHold", "hummock.meta.pin_table.PinTable.pin_version")
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 5])
+@pytest.mark.parametrize("target", FAULTS)
+def test_memory_that_runs_out_while_a_version_is_installed_costs_no_version(monkeypatch, target, times):
+    with hummock.open("memory://", compaction=False, refresh_ms=1 << 40) as store:
+        def write(number):
+            store.ingest_batch(WriteBatch([(b"k%d" % number, b"v")]), Epoch(number << 16))
+            store.commit(Epoch(number << 16))
+
+        write(1)
+        owner, name = target.rsplit(".", 1)
+        real, left = pkgutil.resolve_name(target), [times]
+
+        def short_of_memory(*args, **kwargs):
+            if left[0]:
+                left[0] -= 1
+                raise MemoryError
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(pkgutil.resolve_name(owner), name, short_of_memory)
+        store.ingest_batch(WriteBatch([(b"k2", b"v")]), Epoch(2 << 16))
+        for _ in range(2 * times):
+            with suppress(MemoryError):
+                store.commit(Epoch(2 << 16))
+                break
+            with suppress(MemoryError):
+                assert store.get(b"k1", Epoch(2 << 16)) == store.get(b"k2", Epoch(2 << 16)) == b"v"
+        left[0] = 0
+        write(3)
+        assert store.committed_epoch == Epoch(3 << 16)
+        assert [store.get(b"k%d" % number, Epoch(3 << 16)) for number in (1, 2, 3)] == [b"v"] * 3
+        assert store.maintenance is None and store._local._subscription.error is None
 
 
 def test_a_version_stays_pinned_while_a_scan_reads_it():

@@ -296,7 +296,7 @@ class TestRefusals:
             written(spec, sent)
 
     def test_bytes_that_are_no_record(self):
-        for data in (b"", b"{}", b'{"format":2}', b"[1]"):
+        for data in (b"", b"{}", b'{"format":0}', b"[1]"):
             with pytest.raises(InvalidTask):
                 LoadSpec.from_bytes(data)
             with pytest.raises(InvalidTask):

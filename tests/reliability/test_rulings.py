@@ -21,6 +21,7 @@ from hummock.errors import (
     Corruption,
     EpochTooOld,
     Fenced,
+    FormatTooNew,
     HummockError,
     MetaStoreForked,
     PreconditionFailed,
@@ -198,7 +199,7 @@ def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monke
 def test_s9_unknown_sections_are_skipped_unless_they_are_required():
     output = build([(b"a", 1 << 16, b"1")])
     assert SstableMeta.decode(with_section(output.meta, 200, 0, b"later"), None, "m").info.rows == 1
-    with pytest.raises(Corruption):
+    with pytest.raises(FormatTooNew):
         SstableMeta.decode(with_section(output.meta, 200, 1, b"later"), None, "m")
     info = opened(output).info
     assert (info.stale_rows, info.min_epoch, info.max_epoch, info.codec) == (0, 1 << 16, 1 << 16, "lz4")

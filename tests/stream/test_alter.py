@@ -15,11 +15,12 @@ from stream import functions as f
 from stream.errors import InvalidStatement
 
 NEVER_MS = 3_600_000
+HISTORY_MS = 600_000      # old epochs are read
 
 
 @pytest.fixture
 def db():
-    session = stream.connect("memory://", barrier_interval_ms=NEVER_MS)
+    session = stream.connect("memory://", barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS)
     yield session
     session.abandon()
 
@@ -95,7 +96,7 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
         "UPDATE t SET note = NULL WHERE id = 1",
         "ALTER TABLE t ADD COLUMN x INT[]",
     )
-    with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+    with stream.connect(url, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x DOUBLE PRECISION)")
         handles = [db.table("t")]
         for step in steps:
@@ -110,7 +111,7 @@ def test_old_epochs_are_the_same_after_compaction_and_restart(tmp_path):
         before = {info.name for info in store.version.sstables}
         assert store.compact(timeout=30) and before.isdisjoint(info.name for info in store.version.sstables)
     for _ in range(2):
-        with stream.connect(url, barrier_interval_ms=NEVER_MS) as db:
+        with stream.connect(url, barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS) as db:
             for epoch, answers in seen.items():
                 with db.at(epoch) as then:
                     assert [repr(then.query(plan).to_pylist()) for plan in plans] == answers
