@@ -117,9 +117,9 @@ MAY_IMPORT: dict[str, str] = {
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
-        "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
-        "hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store hummock.version "
-        "hummock.meta hummock.meta.store"
+        "types chunk catalog table errors expr plan sql hummock.base hummock.iterator hummock.compaction "
+        "hummock.object_store hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store "
+        "hummock.version hummock.meta hummock.meta.store"
     ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (

@@ -25,6 +25,7 @@ from hummock.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_ss
 from hummock.write_batch import WriteBatch
 from tests.suites.hostile import IDENTIFIERS, JSON_ROWS, OBJECT_KEYS
 from tests.suites.manager_parts import open_manager
+from tests.suites.seeds import run_seed
 
 ROW_KEYS = [HEAD, WRITER, CHECKPOINT, DELTAS + "0" * 20, COMMITS + "7", LEASES + "n", VACUUMED + "a" * 32,
             TASK + "1", UPLOADS + "0" * 16, STALE + "0" * 20]
@@ -148,9 +149,7 @@ def test_a_version_with_a_strange_file_harms_nobody(url, field, value):
 
 @pytest.mark.parametrize("path_of", [sstable_data_path, sstable_meta_path])
 def test_changed_bytes_of_a_file_are_refused_by_every_command(url, path_of):
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     objects, truth = open_object_store(url), open_meta_store(url, create=False)
     info = next(HummockManager(truth, objects).version.sstables)
     truth.close()

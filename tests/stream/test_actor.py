@@ -11,7 +11,7 @@ from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Add, Barrier, Stop, Watermark
 
-SOON = 5.0
+SOON = 30.0
 
 
 @dataclass(frozen=True)

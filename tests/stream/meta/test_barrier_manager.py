@@ -16,7 +16,7 @@ from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
 from stream.options import StreamOptions
 
-SOON = 5.0
+SOON = 30.0
 NEVER_MS = 10_000_000
 STOPPING = Stop(frozenset({1}))
 

@@ -22,7 +22,7 @@ from stream.worker.compute_node import ComputeNode
 from tests.suites.catalogs import table_catalog
 
 CATALOG = table_catalog("t", Schema.of(k="bigint"), (0,))
-SOON = 5.0
+SOON = 30.0
 
 
 @dataclass(frozen=True)
