@@ -24,8 +24,8 @@ MESSAGE_BYTES = 1_200
 LINE_CHARACTERS = 120
 
 
-def shortened(text: str, limit: int) -> str:
-    """`text` without its middle where it has more than `limit` bytes in UTF-8."""
+def shortened(text: str, limit: int = 100) -> str:
+    """`text`, its middle left out where it has more than `limit` bytes in UTF-8."""
     if len(text) <= limit // 4 or (len(text) <= limit and len(text.encode("utf-8", "replace")) <= limit):
         return text
     half = (limit - 3) // (2 if text.isascii() else 8)
@@ -108,11 +108,6 @@ class InvalidValue(EncodingError):
     def named(self, column_name: str) -> InvalidValue:
         """The same error of a column whose name was not known below."""
         return InvalidValue(self.reason, column_name=column_name, row=self.row)
-
-
-def shortened(text: str, most: int = 100) -> str:
-    """`text`, its middle left out where it is longer than `most` characters."""
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 4):]}"
 
 
 class EvaluationError(RelationalError, ArithmeticError):

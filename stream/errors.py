@@ -30,16 +30,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from relational.errors import shortened
+
+REASON_BYTES = 1_000
+"""Of a longer reason the middle is left out."""
 SHOWN = 20
 """How many of several things an error's text names; its fields hold all."""
-
-
-def shortened(text: str, characters: int = 1_000) -> str:
-    """`text`, without its middle where it is longer than `characters`."""
-    if len(text) <= characters:
-        return text
-    half = characters // 2
-    return f"{text[:half]} … {text[-half:]}"
 
 
 class StreamError(Exception):
@@ -231,7 +227,7 @@ class ActorFailed(StreamError):
     one."""
 
     def __init__(self, actor_id: int, cause: BaseException, position: SourcePosition | None = None) -> None:
-        super().__init__(f"actor {actor_id} failed: {shortened(f'{type(cause).__name__}: {cause}')}")
+        super().__init__(f"actor {actor_id} failed: {shortened(f'{type(cause).__name__}: {cause}', REASON_BYTES)}")
         self.actor_id = actor_id
         self.position = position
         self.__cause__ = cause

@@ -24,6 +24,7 @@ RANGES = {
     "aggregation_flush_groups": (1, ROWS_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
+    "failed_job_history_ms": (0, MS_LIMIT),
 }
 """The least and the greatest value of each number."""
 

@@ -33,8 +33,8 @@ class HashAggExecutor(Executor):
 
     `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
     the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
-    `errors` counts rows whose FILTER failed, and those left out because a key made of them is too long for the store
-    (ruling R55).
+    `errors` counts rows whose FILTER failed, those left out because a key made of them is too long for the store
+    (ruling R55), and groups whose sum or average leaves its type.
     """
 
     def __init__(
@@ -116,6 +116,8 @@ class HashAggExecutor(Executor):
             kept.refill(self._groups)
         before = self._groups.groups
         for change in self._groups.flush():
+            for reason, groups in change.failures.items():
+                self._errors.add(reason, groups)
             if change.state is not None:
                 self._state_table.write_chunk(change.state)
             if change.output is not None:

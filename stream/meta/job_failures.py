@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from hummock.epoch import monotonic_seconds, wall_clock_ms
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
-from stream.errors import ActorFailed, ChannelClosed, ConnectorError, JobFailed, shortened
+from relational.errors import shortened
+from stream.errors import REASON_BYTES, ActorFailed, ChannelClosed, ConnectorError, JobFailed
 
 if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
@@ -62,7 +63,7 @@ class JobFailures:
         if job_id is None or job_id not in known.tables or job_id in self.failed(known):
             return
         error = cause.__cause__
-        reason = shortened(f"{type(error).__name__}: {error}")
+        reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
         last, self._last[job_id] = self._last.get(job_id), (reason, self._clock())
         if last is None:
             return
@@ -75,7 +76,7 @@ class JobFailures:
         """Jobs that could not be planned are set aside, with those that read them."""
         for job_id, error in errors.items():
             if job_id not in self.failed(known):
-                reason = shortened(f"{type(error).__name__}: {error}")
+                reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
                 is_retried = isinstance(error, ConnectorError)
                 self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
 

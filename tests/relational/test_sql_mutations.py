@@ -1,10 +1,9 @@
 """Mutated SQL: whatever the text is, it ends in an answer or in a typed error at its position.
 
-HUMMOCK_SQL_MUTATIONS is how many texts; HUMMOCK_TEST_SEED the seed, which a failure names with the text.
+HUMMOCK_SQL_MUTATIONS is how many texts; a failure names the text.
 """
 
 import os
-import random
 import time
 
 import pytest
@@ -15,11 +14,12 @@ from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.sql import bind_sql, describe, show
 from relational.sql.statement import CreateMaterializedView, Delete, Describe, Insert, Select, Show, Update
 from tests.suites.batch_session import NOW, BatchSession
+from tests.suites.seeds import run_seed
 from tests.suites.sql_cases import CASES
 from tests.suites.sql_mutations import Mutator
 
 TEXTS = int(os.environ.get("HUMMOCK_SQL_MUTATIONS", "5000"))
-SEED = int(os.environ.get("HUMMOCK_TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = run_seed()
 MESSAGE_BYTES = 2_048
 
 

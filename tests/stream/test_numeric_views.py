@@ -7,7 +7,6 @@ HUMMOCK_TEST_SEED repeats a run.
 
 from __future__ import annotations
 
-import os
 import random
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +17,7 @@ import stream
 from relational.errors import EvaluationError
 from relational.types import DataType
 from tests.relational.decimals import exact, rounded
+from tests.suites.seeds import run_seed
 
 NEVER_MS = 3_600_000
 MOST = 10**38 - 1
@@ -49,9 +49,7 @@ def db():
 
 @pytest.fixture
 def rng():
-    seed = int(os.environ.get("HUMMOCK_TEST_SEED", random.SystemRandom().randrange(2**32)))
-    print(f"HUMMOCK_TEST_SEED={seed}")
-    return random.Random(seed)
+    return random.Random(run_seed())
 
 
 def rows(table):

@@ -20,6 +20,7 @@ from relational.relation import Relation
 from relational.types import DataType
 from stream.error_counts import committed_errors
 from tests.suites.extremes import branches, calls, casts, rows_of
+from tests.suites.seeds import run_seed
 
 SIGNATURES = os.environ.get("HUMMOCK_VIEW_SIGNATURES", "12")
 MOST_ROWS, MOST_EXPRESSIONS = 60, 40
@@ -29,9 +30,7 @@ COUNT = AggCall(AggKind.COUNT, None, None, False, DataType.BIGINT)
 
 @pytest.fixture
 def rng():
-    seed = int(os.environ.get("HUMMOCK_TEST_SEED", random.SystemRandom().randrange(2**32)))
-    print(f"HUMMOCK_TEST_SEED={seed}")
-    return random.Random(seed)
+    return random.Random(run_seed())
 
 
 @pytest.fixture
