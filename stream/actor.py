@@ -14,7 +14,7 @@ from stream.errors import SourcePosition
 from stream.exchange.dispatch import Dispatcher
 from stream.exchange.turns import Turns
 from stream.executor.base import Executor
-from stream.message import STATEMENTS, Barrier, Watermark
+from stream.message import STATEMENTS, Barrier, Replayed, Watermark
 
 
 class ActorObserver(Protocol):
@@ -77,7 +77,7 @@ class Actor:
                 elif isinstance(message, Watermark):
                     self._dispatcher.broadcast(message)
                 else:
-                    assert not isinstance(message, STATEMENTS), "a statement ends in its table's own chain"
+                    assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
                     self.rows += message.capacity
                     self._dispatcher.dispatch(message)
                 self._turns.share()

@@ -9,20 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from stream.message import Barrier
+from stream.message import Barrier, SkippedRows
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
     from stream.plan.stream_plan import MaterializeNode
-
-
-CONNECTOR_OPTION = "connector"
-"""The option of a table that names its connector; all but the next are the connector's own."""
-MALFORMED_OPTION = "malformed"
-"""What a record that is no row of the table does: the job fails ("refuse"), or the record is counted ("skip")."""
-REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
 class Step(StrEnum):
@@ -43,13 +36,6 @@ that does the step. Statistics listen to it; the crash tests end the process in 
 
 def unobserved(step: Step, epoch: int) -> None:
     """The observer of those who do not look."""
-
-
-class SkippedRows(NamedTuple):
-    """The next `rows` rows of a split, which the table shall not have."""
-
-    split: str
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

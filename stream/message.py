@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from hummock.epoch import EpochPair
@@ -68,6 +68,13 @@ class Loading:
 
 
 Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
+
+
+class SkippedRows(NamedTuple):
+    """The next `rows` rows of a split, which the table shall not have."""
+
+    split: str
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from relational.plan.logical import Scan
 from relational.spark.key_filters import Condition, key_filter
 from relational.sql.text import statements
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 from relational.types.data_type import DataType, TypeKind
 
 FUNCTIONS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
@@ -64,7 +65,8 @@ def _bound_text(text: str, binder: TermBinder) -> Expression:
         pieces = list(statements(text))
         if len(pieces) != 1:
             raise ParseError("one condition is expected here, as after WHERE")
-        return binder.condition(Translator(pieces[0].start).term(pieces[0].parse()), "WHERE")
+        tree = parse(pieces[0])
+        return binder.condition(Translator(tree).term(tree.node), "WHERE")
     except SourceTextError as error:
         error.text = text
         raise

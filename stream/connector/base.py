@@ -18,12 +18,17 @@ from relational.chunk import Column, Op, StreamChunk
 from relational.chunk.arrow_import import imported
 from relational.errors import InvalidValue
 from relational.table.row_checks import check_rows
-from stream.control import CONNECTOR_OPTION, MALFORMED_OPTION, REFUSE_MALFORMED, SKIP_MALFORMED
 from stream.errors import ConnectorError, MalformedRows, UnknownConnector
 
 if TYPE_CHECKING:
     from relational.catalog.objects import TableCatalog
     from relational.types.schema import Schema
+
+CONNECTOR_OPTION = "connector"
+"""The option of a table that names its connector; all but the next are the connector's own."""
+MALFORMED_OPTION = "malformed"
+"""What a record that is no row of the table does: the job fails ("refuse"), or the record is counted ("skip")."""
+REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
 class SplitReader(ABC):

@@ -23,7 +23,7 @@ from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.catalog.planning import DropPlan
 from relational.types import DataType
-from stream.control import CONNECTOR_OPTION
+from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, StreamError, TableLoading
 from stream.message import Mutation
 from stream.meta.barrier_manager import BarrierManager

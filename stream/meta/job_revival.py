@@ -19,8 +19,8 @@ from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.catalog.snapshot import CatalogSnapshot
-from stream.control import SkippedRows
 from stream.errors import InvalidStatement, JobNotRunning, StreamError
+from stream.message import SkippedRows
 from stream.meta.ddl import Ddl
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
@@ -88,7 +88,7 @@ class JobRevival:
         self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure], skipped: SkippedRows | None
     ) -> None:
         paused = self._streams.is_paused
-        beginnings = []
+        beginnings: list[Beginning] = []
         for table in jobs:
             job = self._planner.known_job(table, may_lack_connector=paused)
             needs_history = self._needs_history(table, failures)

@@ -12,8 +12,8 @@ from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor, history_of
-from stream.connector.base import SplitReader, connector_of, skips_malformed
-from stream.control import CONNECTOR_OPTION, ActorSpec
+from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.control import ActorSpec
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
 from stream.exchange.channel import Channel

@@ -57,7 +57,7 @@ ROOM_OF = {
     "hummock.meta.notification": "hummock.meta.store",
     "hummock.meta.uploads": "hummock.meta.uploads",
     **{f"stream.{module}": "stream.session"
-       for module in ("runner", "snapshot", "statements", "table", "rows", "bulk_load")},
+       for module in ("job_status", "runner", "snapshot", "statements", "table", "rows", "bulk_load")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",
@@ -127,7 +127,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
-    "stream.errors": "",
+    "stream.errors": "relational.errors",
     "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
