@@ -14,6 +14,7 @@ StreamError
 │   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
+├── KernelsChanged                     a view whose rows an older release computed otherwise than this one would
 ├── StatementsLost                     statements that a recovery undid and could not send again
 ├── JobFailed                          a table or view that was set aside, with the reason and what can be done
 ├── JobNotRunning                      a job that another one needs to begin does not run
@@ -167,6 +168,17 @@ class LostStatement(NamedTuple):
 
     statement_id: int
     table: str
+
+
+class KernelsChanged(StreamError):
+    """The view `view` was computed by kernels of an older release, which give other results for `expressions`: its rows
+    would not be found again. It is built anew."""
+
+    def __init__(self, view: str, expressions: Sequence[str]) -> None:
+        listed = shortened(", ".join(expressions), REASON_BYTES)
+        super().__init__(f"view {view!r} is of an older release, which computed {listed} otherwise: it is built anew")
+        self.view = view
+        self.expressions = tuple(expressions)
 
 
 class StatementsLost(StreamError):

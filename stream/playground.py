@@ -75,6 +75,9 @@ class Playground:
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
+            self.errors = builder.errors
+            self.metrics.registry.register(self.errors)
+            undo.callback(self.metrics.registry.unregister, self.errors)
             self.node = ComputeNode(
                 self.storage,
                 builder,

@@ -28,6 +28,7 @@ from relational.sql.binder import bind_sql
 from relational.sql.query import rows_of
 from relational.types import DataType
 from stream.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
+from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
 from stream.job_status import jobs_table
 from stream.meta.barrier_stats import BarrierFigures
@@ -79,7 +80,9 @@ class Session:
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
         self._runner = SessionRunner(playground)
-        self._statements = StatementRunner(playground, self._runner, self._relation_of, self.flush, self.jobs)
+        self._statements = StatementRunner(
+            playground, self._runner, self._relation_of, self.flush, self.jobs, self.errors
+        )
         self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
@@ -283,6 +286,15 @@ class Session:
             offsets = {table.id: snapshot.offsets_of(table) for table in sources}
         meta = self._playground.meta
         return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)
+
+    def errors(self) -> pa.Table:
+        """What SHOW ERRORS gives: job, reason and number of the rows that have no value as of the committed epoch, in
+        tables with connectors of the records that were no rows. A row that goes is counted no more."""
+        self._check_open()
+        with self.at() as snapshot:
+            return committed_errors(
+                self._playground.catalog, self._playground.storage, snapshot.epoch, self._playground.errors
+            )
 
     @property
     def failed_jobs(self) -> tuple[JobFailure, ...]:

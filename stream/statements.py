@@ -46,6 +46,7 @@ class StatementRunner:
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
         jobs: Callable[[], pa.Table],
+        errors: Callable[[], pa.Table],
     ) -> None:
         self._playground = playground
         self._spark = OwnSpark(playground.options.stream.spark_master)
@@ -56,6 +57,7 @@ class StatementRunner:
         self._relation = relation
         self._flush = flush
         self._jobs = jobs
+        self._errors = errors
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The answer of one statement, see Session.sql."""
@@ -165,6 +167,9 @@ class StatementRunner:
     def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
         return self._jobs()
 
+    def _show_errors(self, statement: bound.ShowErrors) -> pa.Table:
+        return self._errors()
+
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
 
@@ -221,6 +226,7 @@ _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.Select: StatementRunner._select,
     bound.Show: StatementRunner._show,
     bound.ShowJobs: StatementRunner._show_jobs,
+    bound.ShowErrors: StatementRunner._show_errors,
     bound.ShowCreate: StatementRunner._show_create,
     bound.Describe: StatementRunner._describe,
     bound.Explain: StatementRunner._explained,

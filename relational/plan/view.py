@@ -61,7 +61,7 @@ def index_of(
 
 def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
     """The same view or index under another id, over other tables with the same columns: `ids` says which id comes for
-    which, its own among them. It keeps the types that its query was bound to.
+    which, its own among them. It keeps the types that its query was bound to; its rows are of today's kernels.
     """
     return replace(
         view,
@@ -71,6 +71,7 @@ def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
         reads=None
         if view.reads is None
         else tuple(sorted((ids.get(table, table), column) for table, column in view.reads)),
+        kernel_version=KERNEL_VERSION if view.kind.is_job else 0,
     )
 
 

@@ -16,7 +16,7 @@ from hummock.epoch import monotonic_seconds, wall_clock_ms
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
 from relational.errors import shortened
-from stream.errors import REASON_BYTES, ActorFailed, ChannelClosed, ConnectorError, JobFailed
+from stream.errors import REASON_BYTES, ActorFailed, ChannelClosed, ConnectorError, JobFailed, KernelsChanged
 
 if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
@@ -77,7 +77,7 @@ class JobFailures:
         for job_id, error in errors.items():
             if job_id not in self.failed(known):
                 reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
-                is_retried = isinstance(error, ConnectorError)
+                is_retried = isinstance(error, ConnectorError | KernelsChanged)
                 self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
 
     def resumed(self, job_ids: Iterable[int]) -> None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
+from relational.expr.kernel_version import KERNEL_VERSION
+from relational.plan.kernels import kernels_changed
+from relational.plan.serialize import plan_from_text
 from relational.plan.view import renewed_view
-from stream.errors import ConnectorError, StreamError
+from stream.errors import ConnectorError, KernelsChanged, StreamError
 from stream.meta.source_manager import SourceManager
 from stream.meta.stream_manager import Job
 from stream.plan.planner import plan_known_view, plan_table, plan_view
@@ -60,7 +63,7 @@ class JobPlanner:
         return jobs, refused
 
     def known_job(self, table: TableCatalog, *, may_lack_connector: bool) -> Job:
-        """The job of a committed table. ConnectorError as `known_jobs`."""
+        """The job of a committed table. ConnectorError as `known_jobs`; KernelsChanged."""
         return self._known(table, may_lack_connector)
 
     def renewed(self, closure: Sequence[TableCatalog]) -> tuple[list[TableCatalog], list[Job]]:
@@ -81,6 +84,12 @@ class JobPlanner:
         if self._unreadable:
             raise next(iter(self._unreadable.values()))
 
+    def changed_kernels(self, table: TableCatalog) -> tuple[str, ...]:
+        """The expressions of a view for which today's kernels may give other results than those that its rows have."""
+        if not table.plan or table.kernel_version >= KERNEL_VERSION:
+            return ()
+        return kernels_changed(plan_from_text(table.plan, self._catalog.get), table.kernel_version)
+
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """What a new view would run; its state tables have the ids 0, -1, ..., as none is allocated."""
         ids = iter(range(0, -1_000, -1))
@@ -89,6 +98,9 @@ class JobPlanner:
     def _known(self, table: TableCatalog, may_lack_connector: bool) -> Job:
         ids = {state.name: state.id for state in self._catalog.internal_tables(table.id)}
         if table.plan:
+            changed = self.changed_kernels(table)
+            if changed:
+                raise KernelsChanged(table.name, changed)
             return Job(table.id, plan_known_view(table, self._catalog.get, ids.__getitem__))
         try:
             return self._table_job(table, ids.__getitem__)

@@ -64,21 +64,38 @@ class JobRevival:
                 raise JobNotRunning(upstream[0])
             skipped = _skipped(table, failure, skip)
             jobs = _with_followers(known, failures, table)
-            if self._needs_history(table, failures) and not self._history.is_kept(table.id):
-                log.warning("the changes since %r was set aside are gone: it is built anew", table.name)
-                self._ddl.rebuild(known.with_dependents((table,)))
-                return True
-            self._go_on(jobs, failures, skipped)
-            return False
+            rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
+            going = [each for each in jobs if each not in rebuilt]
+            if going:
+                self._go_on(going, failures, skipped)
+            if rebuilt:
+                self._ddl.rebuild(rebuilt)
+            return bool(rebuilt)
 
     def retry(self) -> None:
         """Run what was set aside for a cause outside the store, as a connector that was not there. What still cannot
         run stays set aside."""
         known = self._catalog.snapshot
-        for failure in sorted(self._failures.failed(known).values(), key=lambda each: each.job_id):
-            if failure.is_retried and failure.follows is None:
+        failed = self._failures.failed(known)
+        for failure in sorted(failed.values(), key=lambda each: each.job_id):
+            if failure.is_retried and failure.follows not in failed:
                 with suppress(StreamError, HummockError):
                     self.resume(known.tables[failure.job_id])
+
+    def _to_rebuild(
+        self, table: TableCatalog, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]
+    ) -> list[TableCatalog]:
+        """The jobs that cannot go on from what they hold."""
+        found = []
+        for each in jobs:
+            changed = self._planner.changed_kernels(each)
+            if changed:
+                log.warning("%r is built anew: an older release computed %s otherwise", each.name, ", ".join(changed))
+                found.append(each)
+        if not found and self._needs_history(table, failures) and not self._history.is_kept(table.id):
+            log.warning("the changes since %r was set aside are gone: it is built anew", table.name)
+            found.append(table)
+        return found
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
         """Whether what the job reads has changed since: its upstream went on."""

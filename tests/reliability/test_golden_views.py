@@ -21,6 +21,7 @@ from hummock.meta import open_meta_store
 from hummock.object_store import open_object_store
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog, TableKind
+from relational.expr.kernel_version import KERNEL_VERSION
 from relational.plan.kernels import kernels_changed
 from relational.plan.serialize import plan_from_text
 from tests.reliability import golden_views
@@ -77,6 +78,39 @@ def test_views_of_an_older_release_say_what_changed(tmp_path):
     assert found["numbers"] == ("CAST(VARCHAR AS INT)",)
     assert found["layered"] == ("add(NUMERIC(38, 2), NUMERIC(38, 10))",)
     assert found["rounded"] == ("CAST(DOUBLE AS NUMERIC(20, 4))",)
+
+
+def test_a_view_that_would_be_computed_otherwise_is_built_anew_and_says_so(tmp_path, caplog):
+    """With views upon it: all of them have today's rows, which go when their rows go."""
+    shutil.copytree(GOLDEN / "views-2-changed" / "store", tmp_path / "store")
+    with opened(tmp_path / "store") as session:
+        assert {record.getMessage().partition(":")[0] for record in caplog.records} == {
+            "'numbers' is built anew", "'wide' is built anew"}
+        assert "CAST(VARCHAR AS INT) otherwise" in caplog.text
+        answers = golden_views.answers(session, golden_views.CHANGED_VIEWS)
+        assert answers["numbers"]["rows"] == ["None | 2"]
+        assert answers["wide"]["rows"] == [
+            "1 | 900000000000000000.00000000000000000000 | 0E-20", "2 | 1.00000000000000000000 | 0E-20"]
+        assert {row["state"] for row in session.jobs().to_pylist()} == {"RUNNING"}
+        session.sql("INSERT INTO c VALUES (3, '0x10', 3, 1), (4, '16', 5, 2)")
+        session.sql("CREATE MATERIALIZED VIEW upon AS SELECT k, rows + 1 AS more FROM numbers")
+        session.flush()
+    caplog.clear()
+    with opened(tmp_path / "store") as session:
+        assert not caplog.records
+        assert session.sql("SELECT * FROM numbers ORDER BY k").rows() == [{"k": 16, "rows": 1}, {"k": None, "rows": 3}]
+        session.sql("DELETE FROM c")
+        session.flush()
+        assert not any(session.table(name).to_arrow().num_rows for name in ("numbers", "wide", "upon"))
+
+
+def test_views_upon_views_of_an_older_release_are_built_anew_together(tmp_path):
+    shutil.copytree(GOLDEN / "views-2" / "store", tmp_path / "store")
+    with opened(tmp_path / "store") as session:
+        versions = {table.name: table.kernel_version for table in session._playground.catalog.list()
+                    if table.kind is TableKind.MATERIALIZED_VIEW}
+    rebuilt = {"text_casts", "by_text", "rounded", "layered"}
+    assert versions == {name: KERNEL_VERSION if name in rebuilt else 0 for name in golden_views.VIEWS}
 
 
 def catalog_of(directory: Path) -> tuple[TableCatalog, ...]:

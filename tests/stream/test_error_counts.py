@@ -3,11 +3,9 @@
 import random
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 import stream
 from relational.catalog.names import ObjectName
-from stream.error_counts import committed_errors
 from stream.spark.driver import BulkBackfill
 from tests.suites.local_shuffle import LocalTasks
 
@@ -30,9 +28,9 @@ def session():
 
 
 def errors_of(session):
-    epoch = session.flush()
-    playground = session._playground
-    table = committed_errors(playground.catalog, playground.storage, epoch)
+    session.flush()
+    table = session.sql("SHOW ERRORS")
+    assert table.equals(session.errors())
     return {(row["job"], row["reason"]): row["rows"] for row in table.to_pylist()}
 
 
@@ -86,22 +84,7 @@ def test_a_job_without_a_table_of_errors_counts_in_memory(session, monkeypatch):
     monkeypatch.setattr("stream.plan.planner._error_table", lambda job, table_ids: None)
     session.sql(QUOTIENTS)
     session.sql("INSERT INTO t VALUES (1, 0, '7'), (2, 0, 'x')")
-    assert errors_of(session) == {}
-    playground = session._playground
-    running = playground.node._builder.errors
-    table = committed_errors(playground.catalog, playground.storage, session.flush(), running)
-    assert table.to_pylist() == [{"job": "v", "reason": BY_ZERO, "rows": 2}]
-
-
-def test_metrics_show_the_counts_of_running_jobs(session):
-    registry = CollectorRegistry()
-    registry.register(session._playground.node._builder.errors)
-    session.sql(QUOTIENTS)
-    session.sql("INSERT INTO t VALUES (1, 0, '7'), (2, 0, 'x')")
-    session.flush()
-    view_id = session._playground.catalog.resolve(ObjectName("v")).id
-    labels = {"job": "v", "id": str(view_id), "reason": BY_ZERO}
-    assert registry.get_sample_value("stream_rows_without_value", labels) == 2
+    assert errors_of(session) == {("v", BY_ZERO): 2}
 
 
 def test_a_view_without_errors_writes_none(session):
@@ -109,3 +92,15 @@ def test_a_view_without_errors_writes_none(session):
     session.sql("INSERT INTO t VALUES (1, 1, '7')")
     session.flush()
     assert errors_of(session) == {} and not stored_bytes(session, "v")
+
+
+def test_metrics_have_them_by_job_and_reason_while_it_runs(session):
+    session.sql(QUOTIENTS)
+    session.sql("INSERT INTO t VALUES (1, 0, '7'), (2, 0, 'x')")
+    session.flush()
+    labels = {"job": "v", "id": str(session._playground.catalog.resolve(ObjectName("v")).id), "reason": BY_ZERO}
+    registry = session._playground.metrics.registry
+    assert registry.get_sample_value("stream_rows_without_value", labels) == 2
+    session.sql("DELETE FROM t WHERE id = 1")
+    session.flush()
+    assert registry.get_sample_value("stream_rows_without_value", labels) == 1
