@@ -71,10 +71,11 @@ Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
 
 
 class SkippedRows(NamedTuple):
-    """The next `rows` rows of a split, which the table shall not have."""
+    """The next `rows` rows of a split, which the table shall not have; of malformed ones where `is_malformed`."""
 
     split: str
     rows: int
+    is_malformed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

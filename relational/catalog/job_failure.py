@@ -15,7 +15,8 @@ class JobFailure:
     """`job_id` is the id of the job's table. `since` is the last epoch that was committed with it, `failed_at_ms` the
     wall clock in milliseconds since 1970 when it was set aside. `reason` is the error's text; `follows` the id of the
     job whose failure took this one along, which reads it, None for the one that failed. `split` and `offset` are where
-    its source was, None without one. `is_retried`: whoever opens the store tries again, as the cause lies outside."""
+    its source was, None without one; `is_malformed`: a record there is no row of the table. `is_retried`: whoever opens
+    the store tries again, as the cause lies outside."""
 
     job_id: int
     since: int
@@ -25,6 +26,7 @@ class JobFailure:
     split: str | None = None
     offset: str | None = None
     is_retried: bool = False
+    is_malformed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A record that `from_json` reads."""
@@ -42,4 +44,5 @@ class JobFailure:
             record.get("split"),
             record.get("offset"),
             record.get("is_retried", False),
+            record.get("is_malformed", False),
         )

@@ -21,6 +21,7 @@ from relational.errors import BindError, EvaluationError
 from relational.expr.arithmetic import OPERATIONS
 from relational.expr.casting import can_cast
 from relational.expr.coercion import WIDE, common_type, digits
+from relational.expr.comparison import is_listable
 from relational.expr.evaluate import evaluate_array, evaluate_constant
 from relational.expr.evaluation import Evaluation, python_value
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
@@ -162,8 +163,7 @@ def _membership(args: tuple[Expression, ...]) -> Call:
     """
     needle, *values = args
     data_type = needle.data_type
-    is_plain = not (data_type.is_nested or data_type.kind in (TypeKind.INTERVAL, TypeKind.JSONB))
-    if not is_plain or not all(isinstance(value, Literal) for value in values):
+    if not is_listable(data_type) or not all(isinstance(value, Literal) for value in values):
         return Call("in", args, DataType.BOOLEAN)
     members = [value.value for value in values if isinstance(value, Literal)]
     if data_type.kind is TypeKind.NUMERIC:

@@ -158,12 +158,13 @@ def _any_value(kernel: Kernel) -> Overload:
 
 
 def _in_list() -> Overload:
-    """A value and a list of constants of its type."""
+    """A value and a constant list of its type, one that Arrow compares as SQL does."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
-        return (types, BOOLEAN) if len(types) == 2 and types[1].element == types[0] else None
+        is_pair = len(types) == 2 and types[1].element == types[0]
+        return (types, BOOLEAN) if is_pair and comparison.is_listable(types[0]) else None
 
-    return Overload(fits, _over_args(comparison.is_listed))
+    return Overload(fits, _over_args(comparison.is_listed), constants=(1,))
 
 
 def _concat() -> Overload:

@@ -6,13 +6,14 @@ same barrier as the rows themselves (ruling R13): after a recovery the readers s
 lost or doubled. The channel has precedence over the readers, so a barrier waits for one chunk at most.
 
 A record that is no row of the table is refused with its split and row, which fails the job, or skipped and counted, as
-the table's option `malformed` says. Rows to be passed over when the job begins again are passed over between its first
-barrier and the next, so they are behind the offset that the same commit stores.
+the table's option `malformed` says. A job that begins again may be told to pass over rows (`SkippedRows`): so many
+malformed ones, each where it comes, or the next ones whatever they are, between its first barrier and the next, so that
+they are behind the offset that the same commit stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
@@ -81,8 +82,8 @@ class SourceExecutor(Executor):
         self._is_reading = not begins_paused(barrier)
         yield barrier
         try:
-            if self._skip is not None:
-                self._skip_rows(*self._skip)
+            if self._skip is not None and not self._skip.is_malformed:
+                self._skip_rows(self._skip.split, self._skip.rows)
             for message in messages:
                 if isinstance(message, Barrier):
                     self._pass_barrier(message)
@@ -142,9 +143,7 @@ class SourceExecutor(Executor):
         try:
             chunk = self._read(reader, rows)
         except MalformedRows as fault:
-            if not self._skips_malformed:
-                raise
-            self._count(fault)
+            self._leave_out(split, [fault])
             return None
         return None if chunk is None else self._validated(chunk, split)
 
@@ -157,11 +156,10 @@ class SourceExecutor(Executor):
     def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
         """The chunk as its table can hold it, without malformed rows where those are skipped."""
         schema, connector, table = self.info.schema, self._connector, self._table
-        if not self._skips_malformed:
+        if not self._skips_malformed and not self._allowance(split):
             return validated(chunk, schema, split, connector=connector, table=table)
         valid, faults = without_malformed(chunk, schema, split, connector=connector, table=table)
-        for fault in faults:
-            self._count(fault)
+        self._leave_out(split, faults)
         return valid
 
     def _skip_rows(self, split: str, rows: int) -> None:
@@ -180,9 +178,22 @@ class SourceExecutor(Executor):
         if self._errors is not None:
             self._errors.add("skipped by RESUME", rows - max(left, 0))
 
-    def _count(self, fault: MalformedRows) -> None:
-        if self._errors is not None:
-            self._errors.add("malformed record" if fault.column is None else f"malformed column {fault.column}", 1)
+    def _allowance(self, split: str) -> int:
+        """How many malformed rows of a split this start of the job may pass over."""
+        skip = self._skip
+        return skip.rows if skip is not None and skip.is_malformed and skip.split == split else 0
+
+    def _leave_out(self, split: str, faults: Sequence[MalformedRows]) -> None:
+        """Count malformed rows that are skipped; raises the first that may not be."""
+        if not self._skips_malformed and faults:
+            allowed = self._allowance(split)
+            if len(faults) > allowed:
+                raise faults[allowed]
+            self._skip = SkippedRows(split, allowed - len(faults), True)
+        for fault in faults:
+            reason = "malformed record" if fault.column is None else f"malformed column {fault.column}"
+            if self._errors is not None:
+                self._errors.add(reason, 1)
 
     @property
     def _is_finished(self) -> bool:

@@ -1,9 +1,10 @@
 """JobFailures: which jobs are set aside because they fail, so that the others go on (ruling R22).
 
 A job whose actor fails is tried again once, by a recovery. Where it fails a second time at the same place it is set
-aside with everything that reads it: with the same error within FORGOTTEN_AFTER_SECONDS, or with any error while nothing
-was committed in between. Errors of the store and of memory say nothing of a job: they count as attempts of the
-recovery (`RecoveryPolicy`). A job that cannot even be planned or built is set aside at once.
+aside with everything that reads it: with the same error (of a source: an error of the same kind in the same split, as
+its chunks are cut anew) within FORGOTTEN_AFTER_SECONDS, or with any error while nothing was committed in between.
+Errors of the store and of memory say nothing of a job: they count as attempts of the recovery (`RecoveryPolicy`). A job
+that cannot even be planned or built is set aside at once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from hummock.epoch import monotonic_seconds, wall_clock_ms
 from hummock.errors import HummockError
 from relational.catalog.job_failure import JobFailure
 from relational.errors import shortened
-from stream.errors import REASON_BYTES, ActorFailed, ChannelClosed, ConnectorError, JobFailed, KernelsChanged
+from stream.errors import (
+    REASON_BYTES,
+    ActorFailed,
+    ChannelClosed,
+    ConnectorError,
+    JobFailed,
+    KernelsChanged,
+    MalformedRows,
+    SourcePosition,
+)
 
 if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
@@ -40,7 +50,7 @@ class JobFailures:
         self._policy = policy
         self._job_of = job_of
         self._clock = clock
-        self._last: dict[int, tuple[str, float]] = {}  # job id -> its last failure, and when
+        self._last: dict[int, tuple[str, float]] = {}  # job id -> where it failed last, and when
         self._new: dict[int, JobFailure] = {}  # not yet in the catalog
         self._lock = threading.RLock()
 
@@ -64,13 +74,22 @@ class JobFailures:
             return
         error = cause.__cause__
         reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
-        last, self._last[job_id] = self._last.get(job_id), (reason, self._clock())
+        place = reason if cause.position is None else f"{type(error).__name__} {cause.position.split}"
+        last, self._last[job_id] = self._last.get(job_id), (place, self._clock())
         if last is None:
             return
-        is_same = last[0] == reason and self._clock() - last[1] < FORGOTTEN_AFTER_SECONDS
+        is_same = last[0] == place and self._clock() - last[1] < FORGOTTEN_AFTER_SECONDS
         if is_same or not self._policy.has_committed:
-            split, offset = cause.position or (None, None)
-            self._set_aside(job_id, reason, known, committed_epoch, split, offset)
+            is_malformed = isinstance(error, MalformedRows)
+            self._set_aside(
+                job_id,
+                reason,
+                known,
+                committed_epoch,
+                cause.position,
+                is_malformed=is_malformed,
+                is_retried=isinstance(error, ConnectorError) and not is_malformed,
+            )
 
     def refuse(self, errors: Mapping[int, Exception], known: CatalogSnapshot, committed_epoch: int) -> None:
         """Jobs that could not be planned are set aside, with those that read them."""
@@ -97,14 +116,17 @@ class JobFailures:
         reason: str,
         known: CatalogSnapshot,
         committed_epoch: int,
-        split: str | None = None,
-        offset: str | None = None,
+        position: SourcePosition | None = None,
         *,
+        is_malformed: bool = False,
         is_retried: bool = False,
     ) -> None:
         now, failed = wall_clock_ms(), self.failed(known)
         name = known.tables[job_id].name
-        new = {job_id: JobFailure(job_id, committed_epoch, now, reason, None, split, offset, is_retried)}
+        split, offset = position or (None, None)
+        new = {
+            job_id: JobFailure(job_id, committed_epoch, now, reason, None, split, offset, is_retried, is_malformed)
+        }
         for table in known.with_dependents((known.tables[job_id],)):
             if table.kind.is_job and table.id != job_id and table.id not in failed:
                 follows = f"it reads {name!r}, which was set aside"

@@ -51,7 +51,8 @@ class JobRevival:
 
     def resume(self, table: TableCatalog, skip: int = 0) -> bool:
         """Run the job of `table` again, with those that were set aside because they read it; whether it was built
-        anew. `skip`: rows that its source passes over first. InvalidStatement for a job that runs, JobNotRunning
+        anew. `skip`: how many rows its source passes over; the next ones after its last commit, or the next malformed
+        ones where such a record failed it. InvalidStatement for a job that runs, JobNotRunning
         where it reads one that does not."""
         with self._ddl.one:
             known = self._catalog.snapshot
@@ -123,7 +124,7 @@ def _skipped(table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows
         raise InvalidStatement(table.name, "SKIP is for tables that a connector feeds: this one has none")
     if failure.split is None:
         raise InvalidStatement(table.name, "it did not fail at a row of its source: there is none to skip")
-    return SkippedRows(failure.split, rows)
+    return SkippedRows(failure.split, rows, failure.is_malformed)
 
 
 def _with_followers(

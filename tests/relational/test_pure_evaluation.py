@@ -128,7 +128,7 @@ def test_every_cast(rng, raised):
 
 def test_every_function(rng, raised):
     assert sweep(calls(rng), rng) > 800
-    assert raised <= {f"no value of {name}" for name in ("add", "subtract", "modulo")}  # NUMERIC of far scales
+    assert not raised
 
 
 def test_case_of_every_type(rng, raised):
