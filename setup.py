@@ -1,7 +1,8 @@
 """Builds every compiled room: one extension per `.pyx`, one set of Cython directives for all.
 
-HUMMOCK_CYTHON_DEBUG=1     turns bounds, wraparound and initialisation checks on and asserts in C; --force turns back
-HUMMOCK_CYTHON_ANNOTATE=1  writes the `cython -a` page of each room beside its source
+HUMMOCK_CYTHON_DEBUG=1  turns bounds, wraparound and initialisation checks on and asserts in C; --force turns back
+
+The `cython -a` page of each room, which shows its Python calls, is left beside its C in build/cython.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from setuptools import Extension, setup
 ROOT = Path(__file__).resolve().parent
 PACKAGES = ("hummock", "relational", "stream")
 DEBUG = os.environ.get("HUMMOCK_CYTHON_DEBUG") == "1"
-ANNOTATE = os.environ.get("HUMMOCK_CYTHON_ANNOTATE") == "1"
 GENERATED = "build/cython-debug" if DEBUG else "build/cython"     # C is made anew for newer sources alone
 WORKERS = os.cpu_count() or 1
 
@@ -53,7 +53,7 @@ if __name__ == "__main__":
         ext_modules=cythonize(
             [extension(source) for source in sources()],
             nthreads=WORKERS,
-            annotate=ANNOTATE,
+            annotate=not DEBUG,
             compiler_directives=DIRECTIVES,
             build_dir=GENERATED,
         ),

@@ -21,6 +21,7 @@ import pytest
 import hummock
 from hummock.epoch import EpochGenerator, EpochPair
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind
 from relational.plan.logical import Aggregate, Scan
 from relational.state import AggGroups, AggSpec
@@ -96,6 +97,7 @@ def hash_agg(source: Executor, store: Any) -> HashAggExecutor:
         node.calls,
         StateTable(node.state_table, store),
         (),
+        ErrorCounts(),
         cache_bytes=1 << 30,
         flush_groups=GROUPS,
         chunk_rows=4096,

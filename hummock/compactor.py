@@ -77,7 +77,7 @@ class Compactor:
                                             memory_bytes=options.memory_bytes // tasks_at_once,
                                             mint=partial(mint_sstable_name, random_bytes))
         self._changed = threading.Condition()
-        self._news = 0                          # grows with every version and every ended attempt
+        self._news = 0                          # grows with every version, request and ended attempt
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next look; doubles while there are no news
         self._is_watched = False                # some idle thread looks from time to time: the others sleep
@@ -85,7 +85,7 @@ class Compactor:
         self._is_aborted = False                # those in the works end early
         self._beats_ended = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._subscription = client.subscribe(self._hear)
+        self._subscriptions = (client.subscribe(self._hear), client.subscribe_requests(self._hear))
 
     def start(self) -> Self:
         """Begins to work in the background."""
@@ -131,7 +131,8 @@ class Compactor:
             self._is_closed = True
             self._is_aborted = self._is_aborted or not drain
             self._changed.notify_all()
-        self._subscription.close()
+        for subscription in self._subscriptions:
+            subscription.close()
         for thread in self._threads[:self._tasks_at_once]:
             thread.join()
         self._beats_ended.set()
@@ -170,10 +171,11 @@ class Compactor:
             self._is_watched = False
             self._pause = POLL_SECONDS if told else min(2 * self._pause, IDLE_POLL_SECONDS)
 
-    def _hear(self, version: HummockVersion) -> None:
-        self._tell()
+    def _hear(self, news: HummockVersion | int) -> None:
+        """A version, or the number of a request."""
+        self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         with self._changed:
             self._news += 1
             self._changed.notify_all()
@@ -206,7 +208,7 @@ class Compactor:
             self.metrics.compact_seconds.observe(monotonic_seconds() - began)
             with self._changed:
                 self._attempts.discard(attempt)
-            self._tell()
+            self._wake()
 
     def _results(self, attempt: _Attempt) -> list[RangeResult]:
         task, options, prefix = attempt.task, self.options, name_prefix(attempt.token)

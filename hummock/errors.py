@@ -6,17 +6,22 @@ HummockError
 │   ├── ObjectExists            a create-if-absent found something
 │   ├── InvalidPath             also ValueError: a path that names nothing inside the store
 │   ├── ObjectStoreRefused      the store will not do it, however often it is asked
+│   ├── DiskFull                also MetaStoreError: no space is left where something was to be written
 │   ├── UploadLost              what a writer was given is gone: the object must be written again from its beginning
 │   └── DeadlineExceeded        also TimeoutError: retries ended without success
 ├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
 │   └── MetaStoreCorrupt        also MetaStoreError
+│       └── MetaStoreRolledBack an older copy stands where a newer one was acknowledged
 ├── MetaStoreError              the meta store could not do what it was asked
 │   ├── PreconditionFailed      nothing was written: a key does not hold what the transaction requires
 │   ├── OutcomeUnknown          the transaction may or may not have happened: read again
 │   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
 │   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
+│   │   └── MetaStoreReplaced   ... or another store by now
 │   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
-│   └── MetaStoreForked         a handle was used in a process that did not open it
+│   └── MetaStoreForked         also StoreForked
+├── StoreForked                 what one process opened was used by its fork
+├── FormatTooNew                a newer release made it; not damaged, and not read
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
 ├── InvalidKey                  also ValueError: parts that make no user key
@@ -96,6 +101,24 @@ class DeadlineExceeded(ObjectStoreError, TimeoutError):
         return f"object {self.path!r}: gave up after {self.attempts} attempts: {self.reason}"
 
 
+class MetaStoreError(HummockError):
+    """The meta store failed; `args[0]` says how."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class DiskFull(ObjectStoreError, MetaStoreError):
+    """The disk that holds `directory` has no space or quota left for `path`. Nothing of it was acknowledged."""
+
+    def __init__(self, path: str, directory: str, reason: str = "ENOSPC: No space left on device"):
+        super().__init__(path, reason)
+        self.args, self.directory = (path, directory, reason), directory
+
+    def __str__(self) -> str:
+        return f"the disk of {self.directory} is full: {self.path!r} could not be written ({self.reason})"
+
+
 class Corruption(HummockError, ValueError):
     """Bytes are not what was written: `where` in `object_name`, what was `expected`, what was `got`."""
 
@@ -107,13 +130,6 @@ class Corruption(HummockError, ValueError):
         evidence = "" if self.expected is None and self.got is None else (
             f": expected {self.expected!r}, got {self.got!r}")
         return f"{self.object_name} is damaged at {self.where}{evidence}"
-
-
-class MetaStoreError(HummockError):
-    """The meta store failed; `args[0]` says how."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else type(self).__name__
 
 
 class PreconditionFailed(MetaStoreError):
@@ -146,6 +162,18 @@ class MetaStoreCorrupt(Corruption, MetaStoreError):
     """The meta store's own digests do not agree with its rows."""
 
 
+class MetaStoreRolledBack(MetaStoreCorrupt):
+    """`store` ends at transaction `found`, and `witness` says that `acknowledged` was: an older copy was put back."""
+
+    def __init__(self, store: str, witness: str, acknowledged: int, found: int):
+        super().__init__(store, "last transaction", acknowledged, found)
+        self.args = self.store, self.witness, self.acknowledged, self.found = store, witness, acknowledged, found
+
+    def __str__(self) -> str:
+        return (f"{self.store} was put back to an older copy: its last transaction is {self.found}, and {self.witness} "
+                f"knows of transaction {self.acknowledged}: accept_rollback=True (--accept-rollback) gives those up")
+
+
 class MetaStoreEmptied(MetaStoreError):
     """`marker` says that `store` was initialised, yet it holds nothing: it was lost, not new."""
 
@@ -155,6 +183,18 @@ class MetaStoreEmptied(MetaStoreError):
 
     def __str__(self) -> str:
         return f"{self.store} is empty, but {self.marker} says it was initialised: its data was lost"
+
+
+class MetaStoreReplaced(MetaStoreEmptied):
+    """`store` is where this process opened store `opened` (an id); `found` is there now. Nothing was written."""
+
+    def __init__(self, store: str, opened: str, found: str):
+        super().__init__(store, opened)
+        self.args, self.opened, self.found = (store, opened, found), opened, found
+
+    def __str__(self) -> str:
+        return (f"{self.store} was emptied and holds another store now: this process opened store {self.opened}, "
+                f"found is {self.found}; open it again to use that one")
 
 
 class MetaStoreUnfit(MetaStoreError):
@@ -168,15 +208,31 @@ class MetaStoreUnfit(MetaStoreError):
         return f"{self.store} cannot keep a meta store: {self.reason}"
 
 
-class MetaStoreForked(MetaStoreError):
-    """A handle opened by process `opened_by` was used by process `used_by`."""
+class StoreForked(HummockError):
+    """What process `opened_by` opened was used by process `used_by`, which has none of its threads."""
 
     def __init__(self, store: str, opened_by: int, used_by: int):
         super().__init__(store, opened_by, used_by)
         self.store, self.opened_by, self.used_by = store, opened_by, used_by
 
     def __str__(self) -> str:
-        return f"{self.store} was opened by process {self.opened_by} and used by its fork {self.used_by}"
+        return f"{self.store} is of process {self.opened_by} and not of its fork {self.used_by}: open it again there"
+
+
+class MetaStoreForked(StoreForked, MetaStoreError):
+    """The handle of a meta store was."""
+
+
+class FormatTooNew(HummockError):
+    """`what` was made by a newer release, in format `found`; this one reads them up to `newest`."""
+
+    def __init__(self, what: str, found: int | str, newest: int):
+        super().__init__(what, found, newest)
+        self.what, self.found, self.newest = what, found, newest
+
+    def __str__(self) -> str:
+        reads = f"format {self.found}, this one reads up to {self.newest}"
+        return f"{self.what} was made by a newer release ({reads}): upgrade hummock"
 
 
 class InvalidWriteBatch(HummockError, ValueError):
@@ -354,8 +410,7 @@ class WaitEpochTimeout(HummockError, TimeoutError):
         self.epoch, self.committed_epoch, self.timeout_ms = epoch, committed_epoch, timeout_ms
 
     def __str__(self) -> str:
-        return (f"epoch {self.epoch} was not committed within {self.timeout_ms} ms; "
-                f"the committed epoch is {self.committed_epoch}")
+        return f"epoch {self.epoch} was not committed within {self.timeout_ms} ms; committed is {self.committed_epoch}"
 
 
 class SharedBufferFull(HummockError):

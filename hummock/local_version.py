@@ -11,11 +11,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
-from hummock.errors import HummockError, MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
+from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
 from hummock.meta_client import HummockMetaClient
 from hummock.version import HummockVersion
 
@@ -54,6 +55,14 @@ class PinnedVersion:
         self.release()
 
 
+@dataclass(slots=True, eq=False)
+class _Listener:
+    """`heard`: the id of the newest version that it returned from."""
+
+    callback: Callable[[HummockVersion], None]
+    heard: int
+
+
 class LocalVersionManager:
     """`version` is always pinned and never goes back. Thread safe; close it to give the pins back."""
 
@@ -62,7 +71,7 @@ class LocalVersionManager:
         self._condition = threading.Condition()
         self._held: set[PinnedVersion] = set()
         self.dropped: deque[PinnedVersion] = deque()
-        self._listeners: list[Callable[[HummockVersion], None]] = []
+        self._listeners: list[_Listener] = []
         self._closed = threading.Event()
         self._refresher: threading.Thread | None = None
         self.error: Exception | None = None     # why the refresher's last round failed
@@ -81,7 +90,7 @@ class LocalVersionManager:
     def subscribe(self, listener: Callable[[HummockVersion], None]) -> None:
         """Calls `listener` with each newer version, ascending, after it is pinned."""
         with self._condition:
-            self._listeners.append(listener)
+            self._listeners.append(_Listener(listener, self._version.id))
 
     def pin(self) -> PinnedVersion:
         """The newest version here, kept for one read. Raises `StoreClosed`."""
@@ -110,7 +119,7 @@ class LocalVersionManager:
     def refresh(self) -> HummockVersion:
         """The newest version there is, read from the store and installed here.
 
-        Raises what a listener raised: after that no version is installed any more.
+        Raises what a listener raised; it is called again with that version, or a newer one, by the next refresh.
         """
         self._check_open()
         self._client.refresh()
@@ -171,11 +180,8 @@ class LocalVersionManager:
                 self.error = None
             except StoreClosed:
                 return
-            except HummockError as error:
+            except Exception as error:          # of the stores or of a listener: seen there, and tried again
                 self.error = error
-            except Exception as error:
-                self.error = error
-                raise
 
     def _leased(self, call: Callable[[str], Told]) -> Told:
         """What the client says to `call` of this node, under a new lease where the old one had run out: then all that
@@ -188,20 +194,26 @@ class LocalVersionManager:
             return call(self._node)
 
     def _advance(self, version: HummockVersion) -> None:
-        """Pins and installs the newest version; called for each one, in order, by the client."""
-        if self._closed.is_set() or version.id <= self._version.id:
+        """Pins and installs the newest version; called for each one, in order, by the client, and again where a
+        listener raised: those that have it already are not called again.
+        """
+        if self._closed.is_set() or version.id < self._version.id:
             return
-        pinned = self._leased(self._client.pin_version)
+        if version.id > self._version.id:
+            self._install(self._leased(self._client.pin_version))
         with self._condition:
-            if pinned.id <= self._version.id:
-                return
-            self._version = pinned
-            listeners = list(self._listeners)
-            oldest = self._oldest()
-            self._condition.notify_all()
-        for listener in listeners:
-            listener(pinned)
+            newest, oldest = self._version, self._oldest()
+            behind = [listener for listener in self._listeners if listener.heard < newest.id]
+        for listener in behind:
+            listener.callback(newest)
+            listener.heard = newest.id
         self._client.unpin_version_before(self._node, oldest)
+
+    def _install(self, pinned: HummockVersion) -> None:
+        with self._condition:
+            if pinned.id > self._version.id:
+                self._version = pinned
+                self._condition.notify_all()
 
     def _lose(self) -> None:
         """Every pin held was lost with the lease; what is pinned from here on is safe again."""

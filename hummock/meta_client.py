@@ -30,7 +30,7 @@ class WriterSession:
 
 
 class Subscription(Protocol):
-    """What a subscriber holds; `error` is what its callback raised, which ended the subscription."""
+    """What a subscriber holds; `error` is what its callback raised last, None once it has taken the newest update."""
 
     error: Exception | None
 
@@ -56,6 +56,10 @@ class HummockMetaClient(Protocol):
 
         REQUIRES of the callback that it takes no lock under which others call this client.
         """
+
+    def subscribe_requests(self, callback: Callable[[int], None]) -> Subscription:
+        """Calls `callback` with the number of each key range that this process asks to be compacted from here on;
+        under the same conditions as `subscribe`."""
 
     def claim_writer(self, node: str) -> WriterSession:
         """Takes the writer role over: the former writer's next commit raises `Fenced`."""

@@ -42,10 +42,12 @@ class MaintainedStorage(HummockStorage):
 
         Without reads under way, and while nothing is written, what is left is what the newest version holds.
         """
+        maintenance = self._maintained()
         self._local.settle()
-        return self._maintained().vacuum(dry_run=dry_run)
+        return maintenance.vacuum(dry_run=dry_run)
 
     def _maintained(self) -> Maintenance:
+        self.check_process()
         if self.maintenance is None:
             raise HummockError('this store was opened without maintenance: open it with role="writer"')
         return self.maintenance
@@ -53,7 +55,7 @@ class MaintainedStorage(HummockStorage):
 
 def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
-                 vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None,
+                 vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None, accept_rollback: bool = False,
                  **options: Any) -> MaintainedStorage:
     """The store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
@@ -63,8 +65,9 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
     `meta` says where the truth is, as `open_meta_store` does. A writer compacts and vacuums in the background, as
     `compaction` and `vacuum` say, unless `compaction` is False: then that is left to other processes. `retry` says
     how patient calls of the object store are. `options` are those of StorageOptions. What other processes commit is
-    seen within `refresh_ms`. Closing the store closes all of it, and gives up what compaction is at. MetaStoreError
-    if there is no store to read.
+    seen within `refresh_ms`. A store that was put back to an older copy is refused by MetaStoreRolledBack unless
+    `accept_rollback` says to go on from that copy. Closing the store closes all of it, and gives up what compaction is
+    at. MetaStoreError if there is no store to read.
     """
     if role is None:
         role = "writer" if url == "memory://" else "reader"
@@ -75,7 +78,7 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
         object_store = open_object_store(url, metrics=metrics, retry=retry)
         opened.callback(object_store.close)
         meta_store = open_meta_store(url, meta, object_store=object_store, create=role == "writer",
-                                     options=meta_options)
+                                     accept_rollback=accept_rollback, options=meta_options)
         opened.callback(meta_store.close)
         shape = compaction if isinstance(compaction, CompactionOptions) else CompactionOptions()
         manager = HummockManager(meta_store, object_store, options=meta_options, compaction=shape, metrics=metrics)

@@ -13,7 +13,9 @@ from hummock.errors import InvalidOption
 KIB = 1 << 10
 MIB = 1 << 20
 ARROW_BYTES_LIMIT = (1 << 31) - 1       # int32 offsets end here
+MS_LIMIT = 1 << 42                      # what threads can be made to wait for, 139 years
 CODECS = ("none", "lz4", "zstd")
+FILTER_POLICIES = ("blocked_bloom", "pybloom", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,15 @@ class StorageOptions:
         zero = ("retained_epochs", "disk_cache_bytes", "flush_threads")
         _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
         for name in zero:
-            _check_range(name, getattr(self, name), 0, 1 << 62)
+            check_range(name, getattr(self, name), 0, 1 << 62)
         if self.disk_cache_bytes and not self.disk_cache_directory:
             raise InvalidOption("disk_cache_directory", "", "a directory, where disk_cache_bytes is set")
-        _check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
-        _check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
-        _check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
+        check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
+        check_range("scan_batch_bytes", self.scan_batch_bytes, 1, ARROW_BYTES_LIMIT)
+        check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
         if self.codec not in CODECS:
             raise InvalidOption("codec", self.codec, f"one of {', '.join(CODECS)}")
-        if not isinstance(self.filter_policy, str) or not self.filter_policy:
-            raise InvalidOption("filter_policy", self.filter_policy, "the name of a filter policy")
+        _check_filter_policy(self.filter_policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class MetaOptions:
 
     def __post_init__(self) -> None:
         _check_positive(self)
+        check_range("lease_ms", self.lease_ms, 20, MS_LIMIT)
+        check_range("transaction_attempts", self.transaction_attempts, 2, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class CompactionOptions:
     filter_policy: str = "blocked_bloom"
     running_tasks: int = 8
     stale_percent: int = 40                 # tombstones and covered rows that make a file worth a rewrite
-    history_ms: int = 600_000               # epochs this much older than the committed one stay readable
+    history_ms: int = 600_000               # unpinned epochs stay readable this long; 0 in a session. Scans pay for it
     task_lease_ms: int = 30_000             # a task whose compactor is silent that long is given to another
     task_stall_ms: int = 600_000            # a task that makes no progress that long is cancelled
     task_tries: int = 4                     # attempts at one task before it is given up and picked anew
@@ -130,14 +133,15 @@ class CompactionOptions:
 
     def __post_init__(self) -> None:
         _check_positive(self, skip=("codecs", "history_ms", "filter_policy"))
-        _check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
-        _check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
-        _check_range("history_ms", self.history_ms, 0, 1 << 62)
-        _check_range("last_level", self.last_level, 1, 16)
-        _check_range("l0_runs", self.l0_runs, 2, self.task_runs)
-        _check_range("l0_runs_limit", self.l0_runs_limit, self.l0_runs_slowdown + 1, 1 << 20)
-        _check_range("stale_percent", self.stale_percent, 1, 100)
-        if not self.codecs or any(codec not in CODECS for codec in self.codecs):
+        check_range("block_bytes", self.block_bytes, 1, 64 * MIB)
+        check_range("filter_bits_per_key", self.filter_bits_per_key, 1, 64)
+        check_range("history_ms", self.history_ms, 0, 1 << 62)
+        check_range("last_level", self.last_level, 1, 16)
+        check_range("l0_runs", self.l0_runs, 2, self.task_runs)
+        check_range("l0_runs_limit", self.l0_runs_limit, self.l0_runs_slowdown + 1, 1 << 20)
+        check_range("stale_percent", self.stale_percent, 1, 100)
+        _check_filter_policy(self.filter_policy)
+        if not isinstance(self.codecs, tuple) or not self.codecs or any(codec not in CODECS for codec in self.codecs):
             raise InvalidOption("codecs", self.codecs, f"some of {', '.join(CODECS)}")
 
 
@@ -157,15 +161,22 @@ class VacuumOptions:
     def __post_init__(self) -> None:
         _check_positive(self, skip=("grace_ms", "tombstone_ms"))
         for name in ("grace_ms", "tombstone_ms"):
-            _check_range(name, getattr(self, name), 0, 1 << 62)
+            check_range(name, getattr(self, name), 0, 1 << 62)
 
 
 def _check_positive(options: object, skip: tuple[str, ...] = ()) -> None:
     for field in fields(options):           # type: ignore[arg-type]
         if field.name not in skip:
-            _check_range(field.name, getattr(options, field.name), 1, 1 << 62)
+            high = MS_LIMIT if field.name.endswith("_ms") else 1 << 62
+            check_range(field.name, getattr(options, field.name), 1, high)
 
 
-def _check_range(name: str, value: object, low: int, high: int) -> None:
+def _check_filter_policy(name: object) -> None:
+    if name not in FILTER_POLICIES:
+        raise InvalidOption("filter_policy", name, f"one of {', '.join(FILTER_POLICIES)}")
+
+
+def check_range(name: str, value: object, low: int, high: int) -> None:
+    """Raises `InvalidOption` unless the value of option `name` is an integer of `low` .. `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidOption(name, value, f"an integer between {low} and {high}")

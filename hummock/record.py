@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hummock.errors import FormatTooNew
+
 # What reading a record of another shape may raise; whoever decodes one turns these into his own error.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 U64 = 1 << 64
@@ -17,6 +19,23 @@ def natural(value: Any, limit: int = U64) -> int:
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{str(value)[:80]!r} is no integer of 0 .. {limit - 1}")
     return value
+
+
+def check_format(what: str, found: Any, newest: int, oldest: int | None = None) -> None:
+    """Raises `FormatTooNew` for a format above `newest`; ValueError for one below `oldest` (by default `newest`) and
+    for what is none.
+    """
+    if natural(found) > newest:
+        raise FormatTooNew(what, found, newest)
+    if found < (newest if oldest is None else oldest):
+        raise ValueError(f"format {found} of {what} is not {newest}")
+
+
+def check_magic(what: str, found: bytes, expected: bytes) -> bool:
+    """Whether they are equal. Raises `FormatTooNew` where the two digits that end them say that `found` is newer."""
+    if found != expected and found[:-2] == expected[:-2] and found[-2:].isdigit() and found > expected:
+        raise FormatTooNew(what, int(found[-2:]), int(expected[-2:]))
+    return found == expected
 
 
 def is_name(text: str) -> bool:

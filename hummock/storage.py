@@ -18,13 +18,16 @@ from typing import Self
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
     Corruption,
+    EpochTooOld,
     HummockError,
     ObjectNotFound,
     RoleMissing,
     SnapshotExpired,
     StoreClosed,
+    StoreForked,
     WaitEpochTimeout,
 )
+from hummock.forked import watch
 from hummock.load import LoadedFiles
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
@@ -45,6 +48,8 @@ from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
 from hummock.write_batch import WriteBatch
 from hummock.write_path import WritePath
+
+PIN_TRIES = 8
 
 
 class _VersionHold:
@@ -91,6 +96,7 @@ class HummockStorage(ViewReads):
         self._runs: dict[tuple[str, ...], SortedRun] = {}
         self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
         self._is_closed = False
+        self._pid, self.is_forked = os.getpid(), False
         self._node = node or f"store-{random_bytes(8).hex()}"
         self._local = LocalVersionManager(meta_client, self._node)
         self._registry = UploadRegistry(
@@ -104,16 +110,30 @@ class HummockStorage(ViewReads):
             self._writes.refuse(RoleMissing())
         self._local.subscribe(self.install_version)
         self.install_version(self._local.version)
+        watch(self)
+
+    def note_fork(self) -> None:
+        """This copy is a child's: every call raises `StoreForked` from now on, and `close` leaves all to the parent."""
+        self.is_forked = True
+        self._base = self._view = None
+
+    def check_process(self) -> None:
+        """Raises `StoreForked` in a process that did not open the store."""
+        if self.is_forked:
+            raise StoreForked(self._sstable_store.object_store.url, self._pid, os.getpid())
 
     # -- writing -------------------------------------------------------------------------------------------
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
+        self.check_process()
         return self._writes.ingest(batch, epoch, local_only)
 
     def seal_epoch(self, epoch: Epoch) -> None:
+        self.check_process()
         self._writes.seal(epoch)
 
     def sync(self, epoch: Epoch) -> SyncResult:
+        self.check_process()
         return self._writes.sync(epoch)
 
     def commit(
@@ -130,6 +150,7 @@ class HummockStorage(ViewReads):
         Commits of several threads go in the order of their epochs. `Fenced` where the role was lost: from then on
         every write raises it, while reads go on. `LoadRefused` where a load may not enter: nothing was committed.
         """
+        self.check_process()
         session = self.session
         if session is None:
             raise RoleMissing
@@ -155,6 +176,7 @@ class HummockStorage(ViewReads):
 
     def wait_for_level0(self, size_bytes: int) -> None:
         """Before a load that may land in level 0: waits as a writer of so many bytes does, at most a second."""
+        self.check_process()
         self._writes.wait_for_level0(size_bytes)
 
     def follow_versions(self) -> None:
@@ -167,6 +189,7 @@ class HummockStorage(ViewReads):
         return self._local.error
 
     def clear_uncommitted(self) -> None:
+        self.check_process()
         self._writes.clear()
         with self._changed:
             self._forget_runs()
@@ -174,6 +197,7 @@ class HummockStorage(ViewReads):
 
     def stats(self) -> StorageStats:
         """Where the store stands at this moment."""
+        self.check_process()
         with self._changed:
             return stats_of(self.version, self._writes, self._sstable_store, self.open_reads, self._reads)
 
@@ -198,16 +222,24 @@ class HummockStorage(ViewReads):
 
     @contextmanager
     def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:
-        """`epoch`, by default the committed one; no compaction takes it away before the block ends.
+        """`epoch`, by default the newest that reads see; no compaction takes it away before the block ends.
 
         `EpochTooOld` where one has, `SnapshotExpired` later where this process slept past its lease.
         """
         self._open_view()
-        pinned = self._local.pin_snapshot(epoch)
+        pinned = self._pin_newest() if epoch is None else self._local.pin_snapshot(epoch)
         try:
             yield pinned
         finally:
-            self.meta_client.unpin_snapshot(self._node, pinned)
+            if not self.is_forked:
+                self.meta_client.unpin_snapshot(self._node, pinned)
+
+    def _pin_newest(self) -> Epoch:
+        for _ in range(PIN_TRIES):
+            with suppress(EpochTooOld):     # others committed and compacted since that epoch was looked up
+                return self._local.pin_snapshot(self.committed_epoch)
+            self._local.refresh()
+        return self._local.pin_snapshot(self.committed_epoch)
 
     @contextmanager
     def pinned_version(self) -> Iterator[PinnedVersion]:
@@ -228,6 +260,8 @@ class HummockStorage(ViewReads):
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms
         self._open_base()
         self._local.wait_epoch(epoch, limit_ms)
+        if self.committed_epoch < pure_epoch(epoch):
+            self._local.refresh()           # raises what kept the version from being installed here
         with self._changed:
             self._changed.wait_for(
                 lambda: self._base is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
@@ -244,15 +278,19 @@ class HummockStorage(ViewReads):
         with self._changed:
             if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
+            # What can fail comes first: until the last line reads see the version before, and all local data.
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
+            base = ReadView(version, (), runs, hold, self._base, self._committed_only)
             self._settled += self._writes.advance(version)
-            self._base, self._view = ReadView(version, (), runs, hold, self._base, self._committed_only), None
+            self._base, self._view = base, None
             shown = self._forget_runs()
             self._changed.notify_all()
         self._sstable_store.retain(name for names in shown for name in names)
         self._release_retired()
 
     def close(self) -> None:
+        if self.is_forked:
+            return
         with self._changed:
             if self._is_closed:
                 return
@@ -277,12 +315,14 @@ class HummockStorage(ViewReads):
     def _open_base(self) -> ReadView:
         base = self._base
         if base is None:
+            self.check_process()
             raise StoreClosed("the store")
         return base
 
     def _open_view(self) -> ReadView:
         view = self._view
         if view is None:
+            self.check_process()
             with self._changed:
                 view = self._make_view()
         return view

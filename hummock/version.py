@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
-from hummock.record import natural
+from hummock.record import check_format, natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 
@@ -290,5 +290,4 @@ def _infos(records: list[dict[str, Any]]) -> tuple[SstableInfo, ...]:
 
 
 def _check_format(record: dict[str, Any]) -> None:
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']} is not {FORMAT}")
+    check_format(f"version {record['id']}", record["format"], FORMAT)

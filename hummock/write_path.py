@@ -188,9 +188,8 @@ class WritePath:
 
     def advance(self, version: HummockVersion) -> tuple[str, ...]:
         """`version` holds everything up to its epoch; the names that need no registration. REQUIRES the lock."""
-        settled = tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
         self.retained.commit(version.max_committed_epoch, (run.sstables for run in version.runs))
-        return settled
+        return tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
 
     def close(self) -> None:
         """Ends the uploads under way; every later write raises StoreClosed."""

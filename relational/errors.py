@@ -5,6 +5,7 @@
     │   ├── ParseError                    the text is not SQL that we understand
     │   └── BindError                     the text is SQL, but a name or a type in it does not fit
     ├── EncodingError (ValueError)        bytes that are no encoding, or a value that has none
+    │   └── InvalidValue                  a value from outside that its column cannot hold
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     └── CatalogError
@@ -19,6 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MESSAGE_BYTES = 1_200
+LINE_CHARACTERS = 120
+
+
+def shortened(text: str, limit: int = 100) -> str:
+    """`text`, its middle left out where it has more than `limit` bytes in UTF-8."""
+    if len(text) <= limit // 4 or (len(text) <= limit and len(text.encode("utf-8", "replace")) <= limit):
+        return text
+    half = (limit - 3) // (2 if text.isascii() else 8)
+    return f"{text[:half]}…{text[-half:]}"
+
 
 class RelationalError(Exception):
     """Any error of this package."""
@@ -27,15 +39,16 @@ class RelationalError(Exception):
 class SourceTextError(RelationalError, ValueError):
     """An error at a place of a text; `str()` shows the line and a caret below the place.
 
-    `text` may be missing when a tree was built by the fluent face; then only the message is shown.
+    `text` may be missing when a tree was built by the fluent face; then only the message is shown. Of a long message
+    or line the part that matters is shown, so that it is never above 2 kB.
     `start` and `end` are character offsets into `text`, half open.
     """
 
     def __init__(
         self, message: str, *, text: str | None = None, start: int | None = None, end: int | None = None
     ):
-        self.message, self.text, self.start, self.end = message, text, start, end
-        super().__init__(message)
+        self.message, self.text, self.start, self.end = shortened(message, MESSAGE_BYTES), text, start, end
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         if self.text is None or self.start is None:
@@ -45,6 +58,10 @@ class SourceTextError(RelationalError, ValueError):
         line_end = self.text.find("\n", start)
         line = self.text[line_start : line_end if line_end >= 0 else len(self.text)].replace("\t", " ")
         column = start - line_start
+        first = max(0, min(column - LINE_CHARACTERS // 3, len(line) - LINE_CHARACTERS))
+        is_cut = first > 0 or len(line) > LINE_CHARACTERS
+        line = line[first : first + LINE_CHARACTERS] if is_cut else line
+        column -= first
         width = max(1, min((self.end or start + 1) - start, max(1, len(line) - column)))
         number = self.text.count("\n", 0, start) + 1
         gutter = f"{number} | "
@@ -75,6 +92,24 @@ class EncodingError(RelationalError, ValueError):
         super().__init__(f"{reason} ({where})" if where else reason)
 
 
+class InvalidValue(EncodingError):
+    """A value from outside that its column cannot hold. `column_name` is the column's, `row` counts the rows that were
+    handed over from 0; None where it is not known, or no row in particular.
+    """
+
+    def __init__(self, reason: str, *, column_name: str | None = None, row: int | None = None):
+        super().__init__(reason, row=row)
+        self.column_name = column_name
+        places = ([] if column_name is None else [f"column {shortened(column_name)!r}"]) + (
+            [] if row is None else [f"row {row}"]
+        )
+        self.args = (f"{', '.join(places)}: {reason}" if places else reason,)
+
+    def named(self, column_name: str) -> InvalidValue:
+        """The same error of a column whose name was not known below."""
+        return InvalidValue(self.reason, column_name=column_name, row=self.row)
+
+
 class EvaluationError(RelationalError, ArithmeticError):
     """An expression has no value for a row; `row` is its position in the chunk where it is known."""
 
@@ -97,7 +132,7 @@ class CatalogError(RelationalError):
 
     def __init__(self, message: str, *, name: str | None = None):
         self.name = name
-        super().__init__(message)
+        super().__init__(shortened(message, MESSAGE_BYTES))
 
 
 class NotFound(CatalogError, LookupError):

@@ -7,13 +7,14 @@ has been dispatched."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Protocol
 
+from stream.errors import SourcePosition
 from stream.exchange.dispatch import Dispatcher
 from stream.exchange.turns import Turns
 from stream.executor.base import Executor
-from stream.message import STATEMENTS, Barrier, Watermark
+from stream.message import STATEMENTS, Barrier, Replayed, Watermark
 
 
 class ActorObserver(Protocol):
@@ -23,16 +24,23 @@ class ActorObserver(Protocol):
         """`actor_id` has passed `barrier`: its state up to epoch.prev is ingested."""
         ...
 
-    def fail(self, actor_id: int, error: BaseException) -> None:
-        """`actor_id` has ended with `error` and will pass no further barrier."""
+    def fail(self, actor_id: int, error: BaseException, position: SourcePosition | None) -> None:
+        """`actor_id` has ended with `error` and will pass no further barrier; its source was at `position`."""
         ...
 
 
 class Actor:
-    """Runs until it has passed a Stop mutation that names it, its input ends, or an error."""
+    """Runs until it has passed a Stop mutation that names it, its input ends, or an error. `position` tells where its
+    source is, None without one."""
 
     def __init__(
-        self, actor_id: int, executor: Executor, dispatcher: Dispatcher, observer: ActorObserver, turns: Turns
+        self,
+        actor_id: int,
+        executor: Executor,
+        dispatcher: Dispatcher,
+        observer: ActorObserver,
+        turns: Turns,
+        position: Callable[[], SourcePosition | None] = lambda: None,
     ) -> None:
         self.actor_id = actor_id
         self.rows = 0
@@ -42,6 +50,7 @@ class Actor:
         self._dispatcher = dispatcher
         self._observer = observer
         self._turns = turns
+        self._position = position
         self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
 
     def start(self) -> None:
@@ -68,12 +77,12 @@ class Actor:
                 elif isinstance(message, Watermark):
                     self._dispatcher.broadcast(message)
                 else:
-                    assert not isinstance(message, STATEMENTS), "a statement ends in its table's own chain"
+                    assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
                     self.rows += message.capacity
                     self._dispatcher.dispatch(message)
                 self._turns.share()
         except BaseException as error:
-            self._observer.fail(self.actor_id, error)
+            self._observer.fail(self.actor_id, error, self._position())
         finally:
             if isinstance(messages, Generator):
                 messages.close()

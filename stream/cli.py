@@ -15,17 +15,21 @@ from pathlib import Path
 import click
 import pyarrow as pa
 from rich.console import Console
+from rich.markup import escape
 
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
 from hummock.process import installed_version, prepare_process
 from relational.errors import RelationalError
 from relational.relation import Relation
-from stream.errors import ConnectorError, RecoveryFailed, StreamError
+from stream.errors import StreamError
 from stream.session import Session, connect
 from stream.table import Table
 from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 
+accept_rollback_option = click.option(
+    "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good."
+)
 LAZY_COMMANDS = {
     "flights": "stream.flights_command:flights",
     "backfill": "stream.backfill_command:backfill",
@@ -60,10 +64,11 @@ def main() -> None:
 @click.argument("url")
 @click.option("-c", "--command", "commands", multiple=True, help="Run this and end; may be repeated.")
 @click.option("-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file.")
-def sql(url: str, commands: tuple[str, ...], file: Path | None) -> None:
+@accept_rollback_option
+def sql(url: str, commands: tuple[str, ...], file: Path | None, accept_rollback: bool) -> None:
     """Run SQL on the store at URL (file:///directory or memory://), or prompt for it."""
     console = new_console()
-    with _reported(console), _session(console, url) as session:
+    with _reported(console), _session(console, url, accept_rollback) as session:
         if commands or file is not None:
             text = ";".join((*commands, *([file.read_text()] if file is not None else [])))
             statements, rest = split_statements(text)
@@ -75,10 +80,11 @@ def sql(url: str, commands: tuple[str, ...], file: Path | None) -> None:
 
 @main.command()
 @click.argument("url", default="memory://")
-def playground(url: str) -> None:
+@accept_rollback_option
+def playground(url: str, accept_rollback: bool) -> None:
     """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
     console = new_console()
-    with _reported(console), _session(console, url) as session:
+    with _reported(console), _session(console, url, accept_rollback) as session:
         console.print(f"[bold]Hummock[/bold] on {url}, all roles in this process. Try:\n")
         for line in EXAMPLE:
             console.print(f"  [cyan]{line}[/cyan]", highlight=False)
@@ -108,17 +114,19 @@ def _reported(console: Console) -> Iterator[None]:
         raise SystemExit(1) from None
 
 
-def _session(console: Console, url: str) -> Session:
-    """A session on `url`. Where the connector of a table is not installed the rows that are there can
-    still be looked at: sources are paused then, and said to be."""
-    try:
-        return connect(url)
-    except RecoveryFailed as failure:
-        if not isinstance(failure.__cause__, ConnectorError):
-            raise
-        console.print("[yellow]sources are paused:[/yellow]", end=" ")
-        print_error(console, failure.__cause__)
-        return connect(url, sources_paused=True)
+def _session(console: Console, url: str, accept_rollback: bool) -> Session:
+    """A session on `url`; what was set aside is said. Where the connector of a table is not installed the rows that
+    are there can still be looked at: sources are paused then."""
+    session = connect(url, accept_rollback=accept_rollback)
+    failed = session.failed_jobs
+    if any(failure.is_retried for failure in failed):
+        session.abandon()
+        session = connect(url, sources_paused=True)
+        console.print("[yellow]sources are paused[/yellow]", end=": ")
+    for failure in failed:
+        if failure.follows is None:
+            console.print(f"[yellow]set aside[/yellow] {escape(failure.reason)}; SHOW JOBS tells more", soft_wrap=True)
+    return session
 
 
 def _prompt(session: Session, console: Console) -> None:

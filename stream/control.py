@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from stream.message import Barrier
+from stream.message import Barrier, SkippedRows
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch
     from stream.plan.stream_plan import MaterializeNode
-
-
-CONNECTOR_OPTION = "connector"
-"""The option of a table that names its connector; all others are the connector's own."""
 
 
 class Step(StrEnum):
@@ -47,7 +43,8 @@ class ActorSpec:
     """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are
     the actors whose changes it reads, in the order of its plan's scans; `splits` what it reads of its
     connector. `is_new`: its job is not committed yet, so what stands in the tables it reads has to be read as
-    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest."""
+    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest, or hold what
+    they held when the job failed. `skip`: rows of a split that it passes over before it begins."""
 
     actor_id: int
     job_id: int
@@ -56,6 +53,7 @@ class ActorSpec:
     splits: tuple[str, ...] = ()
     is_new: bool = False
     loaded_at: Epoch | None = None
+    skip: SkippedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)

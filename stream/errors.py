@@ -5,6 +5,7 @@ StreamError
 ├── BackfillRefused (ValueError)       a view whose history no bulk backfill can compute, or may not now
 ├── ConnectorError                     an external system refused, vanished or sent what cannot be read
 │   ├── UnknownConnector (KeyError)    no such connector is registered
+│   ├── MalformedRows (ValueError)     rows of a split that the table cannot hold
 │   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
@@ -13,7 +14,10 @@ StreamError
 │   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
-├── StatementsLost                     statements acknowledged to nobody: a recovery undid their epoch
+├── KernelsChanged                     a view whose rows an older release computed otherwise than this one would
+├── StatementsLost                     statements that a recovery undid and could not send again
+├── JobFailed                          a table or view that was set aside, with the reason and what can be done
+├── JobNotRunning                      a job that another one needs to begin does not run
 ├── InconsistentStream                 a change stream broke its promise: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained
 ├── BarrierTimeout (TimeoutError)      a barrier was not collected in time; names the actors that were missing
@@ -25,6 +29,14 @@ StreamError
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from relational.errors import shortened
+
+REASON_BYTES = 1_000
+"""Of a longer reason the middle is left out."""
+SHOWN = 20
+"""How many of several things an error's text names; its fields hold all."""
 
 
 class StreamError(Exception):
@@ -67,6 +79,23 @@ class UnknownConnector(ConnectorError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class MalformedRows(ConnectorError, ValueError):
+    """A chunk of `split` that the table cannot hold. `column` is a column's name and `row` the first row of the chunk
+    that is wrong, counted from 0; None where it is no column or row in particular.
+    """
+
+    def __init__(
+        self, connector: str, split: str, reason: str, *, column: str | None = None, row: int | None = None
+    ) -> None:
+        names = ("split", split), ("column", column)
+        places = [f"{what} {name!r}" for what, name in names if name is not None] + [f"row {row}"] * (row is not None)
+        super().__init__(connector, f"{', '.join(places)}: {reason}")
+        self.reason = reason
+        self.split = split
+        self.column = column
+        self.row = row
 
 
 class InvalidOffset(ConnectorError, ValueError):
@@ -134,13 +163,51 @@ class InvalidStatement(StatementError, ValueError):
     """A statement whose rows the table cannot hold: wrong type, NULL in a key, an expression that failed."""
 
 
-class StatementsLost(StreamError):
-    """A recovery undid the epoch these statements lay in. `statement_ids` in the order they were sent."""
+class LostStatement(NamedTuple):
+    """A statement that was undone, by its number in the session, and the table that it changed."""
 
-    def __init__(self, statement_ids: Sequence[int]) -> None:
-        self.statement_ids = tuple(statement_ids)
-        listed = ", ".join(str(each) for each in self.statement_ids)
-        super().__init__(f"{len(self.statement_ids)} statement(s) were lost in a recovery: {listed}")
+    statement_id: int
+    table: str
+
+
+class KernelsChanged(StreamError):
+    """The view `view` was computed by kernels of an older release, which give other results for `expressions`: its rows
+    would not be found again. It is built anew."""
+
+    def __init__(self, view: str, expressions: Sequence[str]) -> None:
+        listed = shortened(", ".join(expressions), REASON_BYTES)
+        super().__init__(f"view {view!r} is of an older release, which computed {listed} otherwise: it is built anew")
+        self.view = view
+        self.expressions = tuple(expressions)
+
+
+class StatementsLost(StreamError):
+    """A recovery undid `statements`, in the order they were sent, and their tables could not take them again."""
+
+    def __init__(self, statements: Sequence[LostStatement]) -> None:
+        self.statements = tuple(statements)
+        shown = ", ".join(f"{each.statement_id} of table {each.table!r}" for each in self.statements[:SHOWN])
+        more = f" and {len(self.statements) - SHOWN} more" if len(self.statements) > SHOWN else ""
+        super().__init__(f"{len(self.statements)} statement(s) were lost in a recovery: {shown}{more}; send them again")
+
+    @property
+    def statement_ids(self) -> tuple[int, ...]:
+        """Their numbers."""
+        return tuple(each.statement_id for each in self.statements)
+
+
+class JobFailed(StreamError):
+    """The job of `job` was set aside: it holds what it held at epoch `since`, and neither changes nor is read as if
+    it were fresh. `reason` says what failed."""
+
+    def __init__(self, job: str, since: int, reason: str) -> None:
+        super().__init__(
+            f"{job!r} was set aside at epoch {since}: {reason}. Remove the cause and send ALTER … RESUME, or DROP it; "
+            f"db.at({since}) reads it as it was then, SHOW JOBS tells more"
+        )
+        self.job = job
+        self.since = since
+        self.reason = reason
 
 
 class InconsistentStream(StreamError):
@@ -152,12 +219,29 @@ class InconsistentStream(StreamError):
         self.evidence = evidence
 
 
-class ActorFailed(StreamError):
-    """Actor `actor_id` ended with an error, which is this error's cause."""
+class SourcePosition(NamedTuple):
+    """Where a source was when its job failed: the chunk that it handed out last began there."""
 
-    def __init__(self, actor_id: int, cause: BaseException) -> None:
-        super().__init__(f"actor {actor_id} failed: {type(cause).__name__}: {cause}")
+    split: str
+    offset: str
+
+
+class JobNotRunning(StreamError):
+    """Something cannot begin over `job`, which does not run: it was set aside, or dropped meanwhile."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"{job!r} does not run: SHOW JOBS says why; ALTER … RESUME lets it go on")
+        self.job = job
+
+
+class ActorFailed(StreamError):
+    """Actor `actor_id` ended with an error, which is this error's cause; its source was at `position`, if it has
+    one."""
+
+    def __init__(self, actor_id: int, cause: BaseException, position: SourcePosition | None = None) -> None:
+        super().__init__(f"actor {actor_id} failed: {shortened(f'{type(cause).__name__}: {cause}', REASON_BYTES)}")
         self.actor_id = actor_id
+        self.position = position
         self.__cause__ = cause
 
 

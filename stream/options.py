@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from hummock.errors import InvalidOption
+from hummock.options import MS_LIMIT, check_range
+
+ROWS_LIMIT = 1 << 40
+BYTES_LIMIT = 1 << 62
+RANGES = {
+    "barrier_interval_ms": (1, MS_LIMIT),
+    "checkpoint_frequency": (1, 1 << 20),
+    "in_flight_barriers": (1, 1 << 16),
+    "barrier_timeout_ms": (10, MS_LIMIT),
+    "recovery_attempts": (1, 1 << 16),
+    "recovery_backoff_ms": (0, MS_LIMIT),
+    "chunk_rows": (2, 1 << 24),
+    "channel_permits_rows": (1, ROWS_LIMIT),
+    "checkpoint_rows": (0, ROWS_LIMIT),
+    "statement_rows": (1, ROWS_LIMIT),
+    "aggregation_cache_bytes": (1, BYTES_LIMIT),
+    "aggregation_flush_groups": (1, ROWS_LIMIT),
+    "column_cache_bytes": (0, BYTES_LIMIT),
+    "snapshot_slice_rows": (1, ROWS_LIMIT),
+    "failed_job_history_ms": (0, MS_LIMIT),
+}
+"""The least and the greatest value of each number."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Limits and intervals of a session's jobs. Checked at construction; ValueError names the field."""
+    """Limits and intervals of a session's jobs, each within its range of RANGES; InvalidOption names the field."""
 
     barrier_interval_ms: int = 1_000
     """Time between two barriers when nobody asks for one sooner."""
@@ -22,7 +46,7 @@ class StreamOptions:
     recovery_backoff_ms: int = 20
     """Wait before the second recovery in a row; doubled each time, at most 5 s."""
     chunk_rows: int = 4_096
-    """Most rows in one chunk."""
+    """Most rows in one chunk; two at least, so that the halves of an update fit."""
     channel_permits_rows: int = 32_768
     """Rows that may wait in one channel; a barrier never waits for them."""
     checkpoint_rows: int = 0
@@ -39,20 +63,15 @@ class StreamOptions:
     """Columns of whole tables that queries of a session remember, as they are at a committed epoch; 0: none."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two looks at its upstream."""
+    failed_job_history_ms: int = 3_600_000
+    """How long the changes are kept that a job which failed has not seen; a later RESUME computes it anew."""
     spark_master: str = ""
     """Where statements get the Spark they ask for if this process has no Spark session: local[2], ...; "": nowhere."""
 
     def __post_init__(self) -> None:
-        may_be_zero = {"checkpoint_rows", "column_cache_bytes", "recovery_backoff_ms"}
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, bool):
-                if not isinstance(value, bool):
-                    raise ValueError(f"StreamOptions.{field.name} must be True or False, got {value!r}")
-                continue
-            if isinstance(field.default, str):
-                if not isinstance(value, str):
-                    raise ValueError(f"StreamOptions.{field.name} must be a text, got {value!r}")
-                continue
-            if not isinstance(value, int) or value < (0 if field.name in may_be_zero else 1):
-                raise ValueError(f"StreamOptions.{field.name} must be a positive integer, got {value!r}")
+            value, kind = getattr(self, field.name), type(field.default)
+            if kind is int:
+                check_range(field.name, value, *RANGES[field.name])
+            elif type(value) is not kind:
+                raise InvalidOption(field.name, value, "True or False" if kind is bool else "a text")

@@ -24,13 +24,16 @@ from hummock.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from stream.control import StepObserver, unobserved
 from stream.exchange.turns import Turns
-from stream.meta.meta_node import HummockCommitter, MetaNode
+from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
 CLOSE_SECONDS = 60.0
 """How long closing waits for a commit that is under way."""
+SESSION_COMPACTION = CompactionOptions(history_ms=0)
+"""What a session compacts by unless it says otherwise: epochs stay readable while something pins them. At ten minutes
+a table whose rows change each second costs 70 times as much to scan."""
 ACTORS_AT_ONCE = 2
 """Actors that run at the same time; beyond two they wait for the interpreter more than they gain."""
 
@@ -41,7 +44,7 @@ class PlaygroundOptions:
 
     stream: StreamOptions = field(default_factory=StreamOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
-    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    compaction: CompactionOptions = SESSION_COMPACTION
     is_maintained: bool = True
     """Whether compaction and vacuum run in this process; else it is left to others."""
 
@@ -63,6 +66,7 @@ class Playground:
         options = options or PlaygroundOptions()
         self.options = options
         self.url = object_store.url
+        self.object_store = object_store
         self.metrics = metrics or Metrics()
         self.node_name = f"playground-{random_bytes(8).hex()}"
         with contextlib.ExitStack() as undo:
@@ -71,6 +75,9 @@ class Playground:
             self._writer = self._open_store(object_store, meta_store, random_bytes, undo)
             self.catalog = CatalogManager(meta_store, self.manager.notifications)
             builder = ActorBuilder(self.storage, options.stream, lambda: self.meta.request_barrier())
+            self.errors = builder.errors
+            self.metrics.registry.register(self.errors)
+            undo.callback(self.metrics.registry.unregister, self.errors)
             self.node = ComputeNode(
                 self.storage,
                 builder,
@@ -78,6 +85,7 @@ class Playground:
                 Turns(ACTORS_AT_ONCE),
                 lambda error: self.meta.fail(error),
                 lambda step, epoch: self.meta.observe(step, epoch),
+                lambda: self.meta.request_barrier(),
             )
             self.meta = MetaNode(
                 self.catalog,
@@ -85,6 +93,7 @@ class Playground:
                 self.node,
                 EpochGenerator(clock, self.manager.committed_epoch),
                 options.stream,
+                NodePins(self.manager, self.node_name),
                 observer,
             )
             undo.callback(self.meta.close, CLOSE_SECONDS)
@@ -131,12 +140,14 @@ class Playground:
         self._undo.close()
 
 
-def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None) -> Playground:
-    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption."""
+def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
+                    accept_rollback: bool = False) -> Playground:
+    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption;
+    MetaStoreRolledBack of an older copy that was put back, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:
-        meta_store = open_meta_store(url, meta, object_store=object_store)
+        meta_store = open_meta_store(url, meta, object_store=object_store, accept_rollback=accept_rollback)
     except BaseException:
         object_store.close()
         raise

@@ -1,67 +1,141 @@
-"""Rows that a user hands over become a chunk with a table's stored columns.
+"""Rows that a user hands over become a chunk with a table's stored columns, every value checked.
 
 Rows are tuples in the order of the visible columns, mappings by column name, or anything that gives an
 Arrow table (Arrow, pandas, polars), matched by name. What is not given is the column's default; a generated key is
-always left out."""
+always left out. The index of a pandas frame is a column if the table has one of its name, else it is left out. Errors
+count rows from 0."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from relational.catalog.objects import TableCatalog
-from relational.chunk import DataChunk
-from relational.errors import EncodingError
+from relational.catalog.objects import ColumnCatalog, TableCatalog
+from relational.chunk import Column, DataChunk
+from relational.chunk.arrow import rows_from
+from relational.chunk.arrow_import import imported
+from relational.errors import BindError, EncodingError, InvalidValue, shortened
 from relational.expr.evaluate import evaluate
 from relational.expr.expression import Literal
 from stream.errors import InvalidStatement
 
+Columns = Mapping[str, pa.Array | pa.ChunkedArray]
+
 
 def chunk_of_rows(table: TableCatalog, rows: Any) -> DataChunk:
-    """The chunk of `rows`, of all stored columns of `table`. InvalidStatement names what does not fit."""
+    """The chunk of `rows`, of all stored columns of `table`. InvalidStatement names column and row that do not fit."""
     try:
+        if is_lazy(rows):
+            rows = rows.collect()
         if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
-            return _from_arrow(table, pa.table(rows))
+            return _from_arrow(table, rows)
         return DataChunk.from_rows(table.schema, list(_tuples(table, rows)))
-    except (EncodingError, pa.ArrowException) as error:
-        raise InvalidStatement(table.name, str(error)) from error
+    except (EncodingError, BindError, pa.ArrowException) as error:
+        raise InvalidStatement(table.name, shortened(str(error), 1_000)) from error
+
+
+def is_lazy(rows: Any) -> bool:
+    """A polars LazyFrame, or what behaves like one: it gives its rows when collected."""
+    return type(rows).__name__ == "LazyFrame" and hasattr(rows, "collect")
 
 
 def _tuples(table: TableCatalog, rows: Iterable) -> Iterable[tuple]:
     """Each row with a value for every stored column."""
     visible = table.visible_indices
     names = [table.columns[index].name for index in visible]
-    for row in rows:
+    for number, row in enumerate(rows):
         if isinstance(row, Mapping):
             _check_names(table, row, names)
             values = [row.get(name, table.columns[index].default) for index, name in zip(visible, names, strict=True)]
         else:
             values = list(row) if isinstance(row, (tuple, list)) else [row]
             if len(values) != len(names):
-                raise InvalidStatement(table.name, f"a row has {len(values)} values for {len(names)} columns")
+                reason = f"row {number} has {len(values)} values for {len(names)} columns"
+                raise InvalidStatement(table.name, reason)
         full: list[object] = [None] * len(table.columns)
         for index, value in zip(visible, values, strict=True):
             full[index] = value
         yield tuple(full)
 
 
-def _from_arrow(table: TableCatalog, rows: pa.Table) -> DataChunk:
-    names = [table.columns[index].name for index in table.visible_indices]
-    _check_names(table, rows.column_names, names)
+def _from_arrow(table: TableCatalog, rows: Any) -> DataChunk:
+    visible = {table.columns[index].name: table.columns[index] for index in table.visible_indices}
+    given, count = _given_columns(table, rows, visible)
     columns = []
     for column in table.columns:
-        target = column.data_type.arrow
-        if column.is_hidden or column.name not in rows.column_names:
+        if column.is_hidden or column.name not in given:
             default = Literal(column.default, column.data_type)
-            columns.append(evaluate(default, DataChunk([], capacity=rows.num_rows)).array)
+            columns.append(evaluate(default, DataChunk([], capacity=count)))
         else:
-            columns.append(rows[column.name].cast(target).combine_chunks())
-    return DataChunk.from_arrow(pa.Table.from_arrays(columns, schema=table.schema.arrow))
+            array = imported(given[column.name], column.data_type, column.name)
+            columns.append(Column(array, column.data_type))
+    return DataChunk(columns, capacity=count)
+
+
+def _given_columns(
+    table: TableCatalog, rows: Any, visible: Mapping[str, ColumnCatalog]
+) -> tuple[Columns, int]:
+    """(the columns of `rows` by name, how many rows)."""
+    try:
+        if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, pa.Table):
+            rows = pa.table(rows)
+        names, arrays, count = rows_from(rows)
+    except pa.ArrowException:
+        if not hasattr(rows, "itertuples"):
+            raise
+        _check_names(table, map(str, rows.columns), list(visible))
+        return _of_objects(rows, visible), len(rows)
+    except (TypeError, ValueError) as error:
+        raise InvalidStatement(table.name, shortened(str(error), 1_000)) from error
+    index = _pandas_index(rows.schema.metadata, count) if isinstance(rows, pa.Table) else {}
+    pairs = [(name, array) for name, array in zip(names, arrays, strict=True) if name in visible or name not in index]
+    _check_names(table, [name for name, _ in pairs], list(visible))
+    given = dict(pairs)
+    for name, array in index.items():
+        if name in visible and array is not None:
+            given.setdefault(name, array)
+    return given, count
+
+
+def _pandas_index(metadata: Mapping[bytes, bytes] | None, rows: int) -> dict[str, pa.Array | None]:
+    """The index of the pandas frame that a table was made of: the names of the columns that hold it, None for each, or
+    the one column of a range, which Arrow keeps as a note only.
+    """
+    note = (metadata or {}).get(b"pandas")
+    if note is None:
+        return {}
+    found: dict[str, pa.Array | None] = {}
+    for level in json.loads(note).get("index_columns", ()):
+        if isinstance(level, str):
+            found[level] = None
+        elif level.get("name") is not None:
+            found[level["name"]] = pa.array(level["start"] + level["step"] * np.arange(rows, dtype=np.int64))
+    return found
+
+
+def _of_objects(frame: Any, visible: Mapping[str, ColumnCatalog]) -> Columns:
+    """The columns of a pandas frame whose objects Arrow finds no common type for, each value in its column's type."""
+    given = {}
+    for name, values in frame.items():
+        column = visible[str(name)]
+        try:
+            present = values.astype(object).where(values.notna(), None).tolist()
+            given[column.name] = Column.from_pylist(present, column.data_type).array
+        except InvalidValue as error:
+            raise error.named(column.name) from error
+    return given
 
 
 def _check_names(table: TableCatalog, given: Iterable[str], known: list[str]) -> None:
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise InvalidStatement(table.name, f"there is no column {unknown[0]!r}; there are {', '.join(known)}")
+    seen = set()
+    for name in given:
+        if name not in known:
+            listed = shortened(", ".join(known), 1_000)
+            raise InvalidStatement(table.name, f"there is no column {shortened(name)!r}; there are {listed}")
+        if name in seen:
+            raise InvalidStatement(table.name, f"two columns are called {shortened(name)!r}")
+        seen.add(name)

@@ -6,8 +6,7 @@ and which rows it met."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,10 +16,12 @@ from relational.batch.query import query_chunks, run_query
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.expression import Expression
-from relational.plan.logical import LogicalPlan
+from relational.plan.logical import LogicalPlan, PointGet, Scan
+from relational.plan.view import nodes
 from relational.table.column_cache import COUNTED, ColumnCache
 from stream.errors import InvalidStatement
 from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+from stream.meta.job_failures import job_error
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -31,9 +32,9 @@ class SessionRunner:
 
     def __init__(self, playground: Playground) -> None:
         self._storage = playground.storage
-        self._manager = playground.manager
         self._node = playground.node
-        self._node_name = playground.node_name
+        self._catalog = playground.catalog
+        self._failures = playground.meta.failures
         self._rows_limit = playground.options.stream.statement_rows
         self._columns = ColumnCache(playground.options.stream.column_cache_bytes)
         playground.metrics.watch(lambda: self._columns.counts, COUNTED)
@@ -46,24 +47,26 @@ class SessionRunner:
         return self._storage.committed_epoch
 
     def query(self, plan: LogicalPlan) -> pa.Table:
-        """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld."""
-        with self._pinned() as epoch:
+        """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld; JobFailed where it reads a table
+        that was set aside and is no longer fresh."""
+        self._check_fresh(plan)
+        with self._storage.snapshot() as epoch:
             return run_query(plan, self._storage, epoch, self._columns)
 
-    @contextlib.contextmanager
-    def _pinned(self) -> Iterator[Epoch]:
-        """The newest committed epoch, kept readable while the block runs."""
-        epoch = self._manager.pin_snapshot(self._node_name, self._storage.committed_epoch)
-        try:
-            yield epoch
-        finally:
-            self._manager.unpin_snapshot(self._node_name, epoch)
+    def _check_fresh(self, plan: LogicalPlan) -> None:
+        known = self._catalog.snapshot
+        failed = self._failures.failed(known)
+        if failed:
+            for node in nodes(plan):
+                if isinstance(node, (Scan, PointGet)) and node.table.id in failed:
+                    raise job_error(failed[node.table.id], known)
 
     # -- changes ---------------------------------------------------------------------------------------
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
-        """Insert the committed rows of `query`, which has one column per stored column of the table."""
-        with self._pinned() as epoch:
+        """Insert the committed rows of `query`, which has one column per stored column of the table. JobFailed."""
+        self._check_fresh(query)
+        with self._storage.snapshot() as epoch:
             chunks = list(query_chunks(query, self._storage, epoch))
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
@@ -76,18 +79,19 @@ class SessionRunner:
             )
         if not rows.visible_rows:
             return 0
-        return self._send(table, InsertRows(self._node.ledger.next_id(), StreamChunk.inserts(rows), table.column_ids))
+        return self._send(table, InsertRows(self._node.pending.next_id(), StreamChunk.inserts(rows), table.column_ids))
 
     def update(
         self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
     ) -> int:
         """Rows affected. Column number and its new value over the old row; `predicate` None: every row."""
-        number = self._node.ledger.next_id()
+        number = self._node.pending.next_id()
         return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids))
 
     def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
         """Rows affected; `predicate` None: every row."""
-        return self._send(table, DeleteRows(self._node.ledger.next_id(), predicate, table.column_ids))
+        return self._send(table, DeleteRows(self._node.pending.next_id(), predicate, table.column_ids))
 
     def _send(self, table: TableCatalog, statement: Statement) -> int:
+        self._storage.check_process()
         return self._node.execute(table.id, table.name, statement)

@@ -3,7 +3,8 @@
 Statements are carried out in the order they are given. A read sees one committed epoch for all its
 tables, and no read sees an older one than the read before it (R15). What a statement changed is readable
 after `flush()`, or after the next barrier. Errors of a statement are typed and leave the session as it
-was. Thread safe."""
+was. A statement that was acknowledged is undone by nobody else's failure; where a recovery could not keep
+one, StatementsLost names it at the next call of any kind. Thread safe."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.errors import InvalidOption
 from hummock.options import CompactionOptions, StorageOptions
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
@@ -26,10 +28,12 @@ from relational.sql.binder import bind_sql
 from relational.sql.query import rows_of
 from relational.types import DataType
 from stream.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
+from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
+from stream.job_status import jobs_table
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
-from stream.playground import Playground, PlaygroundOptions, open_playground
+from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
 from stream.runner import SessionRunner
 from stream.snapshot import Snapshot
 from stream.spark.driver import BulkBackfill
@@ -42,14 +46,16 @@ if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 
-def connect(url: str, *, meta: str | None = None, **options: Any) -> Session:
+def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
     """A session on `memory://` (a new store, gone with the session), `file:///directory` or a bucket, `s3://...`.
 
-    `url` and `meta`, which says where the truth is, are as `hummock.open` takes them. `options` are those of
-    StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
+    `url`, `meta`, which says where the truth is, and `accept_rollback` are as `hummock.open` takes them. `options` are
+    those of StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
     another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
+    An epoch stays readable while a snapshot, cursor, bulk load or backfill, or another process's reader pins it, and
+    for `history_ms` more, here 0 by default; at one that is gone `at` and `AS OF` raise EpochTooOld.
     """
-    return Session(open_playground(url, playground_options(options), meta=meta))
+    return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
@@ -64,7 +70,7 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
     return PlaygroundOptions(
         StreamOptions(**given[StreamOptions]),
         StorageOptions(**given[StorageOptions]),
-        CompactionOptions(**given[CompactionOptions]),
+        replace(SESSION_COMPACTION, **given[CompactionOptions]),
     )
 
 
@@ -74,7 +80,9 @@ class Session:
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
         self._runner = SessionRunner(playground)
-        self._statements = StatementRunner(playground, self._runner, self._relation_of, self.flush)
+        self._statements = StatementRunner(
+            playground, self._runner, self._relation_of, self.flush, self.jobs, self.errors
+        )
         self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
@@ -243,14 +251,12 @@ class Session:
     def flush(self) -> Epoch:
         """Wait until everything sent so far is committed; the epoch that holds it.
 
-        StatementsLost if a recovery has undone acknowledged statements since the last flush; what came after
-        them is committed all the same. Fenced, RecoveryFailed, Corruption if the session is at its end.
+        StatementsLost as from any call; what came after the lost ones is committed all the same. Fenced,
+        RecoveryFailed, Corruption if the session is at its end.
         """
         self._check_open()
         epoch = self._playground.meta.flush().result()
-        lost = self._playground.node.ledger.take_lost()
-        if lost:
-            raise StatementsLost(lost)
+        self._check_lost()
         return Epoch(epoch)
 
     def pause(self) -> None:
@@ -268,6 +274,42 @@ class Session:
         moment; use it in a `with` block. EpochTooOld, InvalidEpoch."""
         self._check_open()
         return Snapshot(self._playground, epoch)
+
+    # -- jobs ------------------------------------------------------------------------------------------
+
+    def jobs(self) -> pa.Table:
+        """What SHOW JOBS gives: one row per table, view and index that is kept, see `stream.job_status`."""
+        self._check_open()
+        known = self._playground.catalog.snapshot
+        with self.at() as snapshot:
+            sources = [table for table in known.jobs() if table.connector is not None]
+            offsets = {table.id: snapshot.offsets_of(table) for table in sources}
+        meta = self._playground.meta
+        return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)
+
+    def errors(self) -> pa.Table:
+        """What SHOW ERRORS gives: job, reason and number of the rows that have no value as of the committed epoch, in
+        tables with connectors of the records that were no rows. A row that goes is counted no more."""
+        self._check_open()
+        with self.at() as snapshot:
+            return committed_errors(
+                self._playground.catalog, self._playground.storage, snapshot.epoch, self._playground.errors
+            )
+
+    @property
+    def failed_jobs(self) -> tuple[JobFailure, ...]:
+        """The jobs that are set aside."""
+        self._check_open()
+        failed = self._playground.meta.failures.failed(self._playground.catalog.snapshot)
+        return tuple(failed[job_id] for job_id in sorted(failed))
+
+    def resume_job(self, name: str, *, skip: int = 0) -> Table:
+        """Let the job of a table, view or index run again that was set aside, with those that read it; `skip`: rows
+        that its source passes over first. InvalidStatement where it runs, JobNotRunning where it reads one that does
+        not."""
+        self._check_open()
+        self._playground.meta.revival.resume(self._playground.catalog.resolve(ObjectName.parse(name)), skip)
+        return self.table(name)
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -300,8 +342,11 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same."""
-        if not self._is_closed:
+        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same.
+
+        In a forked child nothing happens: the session is the parent's.
+        """
+        if not self._is_closed and not self._playground.storage.is_forked:
             try:
                 self.flush()
             finally:
@@ -310,6 +355,8 @@ class Session:
     def abandon(self) -> None:
         """End without a flush: what is not committed is gone."""
         self._is_closed = True
+        if self._playground.storage.is_forked:
+            return
         try:
             self._playground.close()
         finally:
@@ -327,5 +374,13 @@ class Session:
             self.abandon()
 
     def _check_open(self) -> None:
+        self._playground.storage.check_process()
         if self._is_closed:
             raise SessionClosed("the session is closed")
+        self._check_lost()
+
+    def _check_lost(self) -> None:
+        """Whoever calls next hears of statements that were acknowledged and lost since."""
+        lost = self._playground.node.pending.take_lost()
+        if lost:
+            raise StatementsLost(lost)

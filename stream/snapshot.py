@@ -4,6 +4,7 @@ there."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -32,11 +33,8 @@ class Snapshot:
     def __init__(self, playground: Playground, epoch: int | None = None) -> None:
         self._catalog = playground.catalog
         self._storage = playground.storage
-        self._manager = playground.manager
-        self._node_name = playground.node_name
-        wanted = self._storage.committed_epoch if epoch is None else Epoch(epoch)
-        self.epoch = self._manager.pin_snapshot(self._node_name, wanted)
-        self._is_closed = False
+        self._pin = ExitStack()
+        self.epoch = self._pin.enter_context(self._storage.snapshot(None if epoch is None else Epoch(epoch)))
 
     def sql(self, query: str) -> pa.Table:
         """The rows of one SELECT. InvalidStatement for any other statement."""
@@ -56,7 +54,10 @@ class Snapshot:
     def offsets(self, name: str) -> dict[str, str]:
         """How far each split of a table's connector had been read: split -> offset; {} without a
         connector."""
-        table = self._catalog.resolve(ObjectName.parse(name))
+        return self.offsets_of(self._catalog.resolve(ObjectName.parse(name)))
+
+    def offsets_of(self, table: TableCatalog) -> dict[str, str]:
+        """The same of a table by its catalog."""
         if table.connector is None:
             return {}
         offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)
@@ -82,9 +83,7 @@ class Snapshot:
 
     def close(self) -> None:
         """The epoch need no longer be kept. Closing twice is fine."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._manager.unpin_snapshot(self._node_name, self.epoch)
+        self._pin.close()
 
     def __enter__(self) -> Self:
         return self

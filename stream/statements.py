@@ -45,6 +45,8 @@ class StatementRunner:
         runner: SessionRunner,
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
+        jobs: Callable[[], pa.Table],
+        errors: Callable[[], pa.Table],
     ) -> None:
         self._playground = playground
         self._spark = OwnSpark(playground.options.stream.spark_master)
@@ -54,6 +56,8 @@ class StatementRunner:
         self._runner = runner
         self._relation = relation
         self._flush = flush
+        self._jobs = jobs
+        self._errors = errors
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
         """The answer of one statement, see Session.sql."""
@@ -104,10 +108,20 @@ class StatementRunner:
             self._ddl.create_database(statement.name)
 
     def _add_column(self, statement: bound.AddColumn) -> None:
-        self._ddl.add_column(statement.table.id, statement.name, statement.data_type, statement.default)
+        self._ddl.add_column(
+            statement.table.id,
+            statement.name,
+            statement.data_type,
+            statement.default,
+            not_null=statement.not_null,
+            max_length=statement.max_length,
+        )
 
     def _drop_column(self, statement: bound.DropColumn) -> None:
         self._ddl.drop_column(statement.table.id, statement.name, cascade=statement.cascade)
+
+    def _resume(self, statement: bound.Resume) -> None:
+        self._meta.revival.resume(statement.table, statement.skip)
 
     def _drop(self, statement: bound.Drop) -> None:
         if statement.table is not None:
@@ -149,6 +163,12 @@ class StatementRunner:
 
     def _show(self, statement: bound.Show) -> pa.Table:
         return introspect.show(statement, self._catalog)
+
+    def _show_jobs(self, statement: bound.ShowJobs) -> pa.Table:
+        return self._jobs()
+
+    def _show_errors(self, statement: bound.ShowErrors) -> pa.Table:
+        return self._errors()
 
     def _show_create(self, statement: bound.ShowCreate) -> pa.Table:
         return introspect.show_create(statement.table, self._catalog.snapshot)
@@ -194,6 +214,7 @@ _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.CreateDatabase: StatementRunner._create_database,
     bound.AddColumn: StatementRunner._add_column,
     bound.DropColumn: StatementRunner._drop_column,
+    bound.Resume: StatementRunner._resume,
     bound.Nothing: StatementRunner._nothing,
     bound.Drop: StatementRunner._drop,
     bound.DropSchema: StatementRunner._drop_schema,
@@ -204,6 +225,8 @@ _RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
     bound.Flush: StatementRunner._wait,
     bound.Select: StatementRunner._select,
     bound.Show: StatementRunner._show,
+    bound.ShowJobs: StatementRunner._show_jobs,
+    bound.ShowErrors: StatementRunner._show_errors,
     bound.ShowCreate: StatementRunner._show_create,
     bound.Describe: StatementRunner._describe,
     bound.Explain: StatementRunner._explained,

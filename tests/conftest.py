@@ -8,10 +8,24 @@ import pytest
 from hummock.errors import SparkMissing
 from hummock.spark import spark_session
 from hummock.spark.worker import NICENESS
+from tests.suites import seeds
 from tests.suites.postgres_server import running_server
 from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
+seeds.run_seed()        # of all processes of this run: those that come have it from the environment
+seeds.vary()
 os.environ.setdefault(NICENESS, "0")        # some tests do tasks in this process, which keeps its priority
+
+
+@pytest.fixture(autouse=True)
+def seed_of_this_run():
+    """A test that fails shows what repeats it."""
+    print(seeds.repeated())
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"{seeds.repeated()} repeats the random numbers of this run")
 
 
 @pytest.fixture(scope="session")

@@ -16,16 +16,20 @@ from urllib.parse import urlsplit
 import click
 
 from hummock.cli.output import Output
-from hummock.errors import HummockError, MetaStoreError
-from hummock.meta import open_meta_store
+from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError, MetaStoreRolledBack
+from hummock.meta import is_log, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.log_repair import carry_out_log_repair, plan_log_repair
 from hummock.meta.store import MetaStore
 from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import directory_of, open_object_store
 from hummock.object_store.base import ObjectStore
+from hummock.repair import set_apart
 from hummock.version import HummockVersion
 
 FAILED = 1
+accept_rollback_option = click.option(
+    "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class OpenStore:
 
 
 def store_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command URL, by place or as --store, --meta and --json; the function gets an `OpenStore` for them.
+    """Gives a command URL, by place or as --store, --meta, --accept-rollback and --json; the function gets an
+    `OpenStore` for them.
 
     A `HummockError`, also one of opening, is printed and ends the process with status 1.
     """
@@ -52,16 +57,25 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
     @click.argument("url", required=False)
     @click.option("--store", "named", metavar="URL", help="URL, by name.")
     @click.option("--meta", metavar="URL", help="Where the truth about the files is, if not where the store is.")
+    @accept_rollback_option
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(function)
-    def command(url: str | None, named: str | None, meta: str | None, as_json: bool, **options: Any) -> None:
+    def command(url: str | None, named: str | None, meta: str | None, accept_rollback: bool, as_json: bool,
+                **options: Any) -> None:
         found = url or named
         if not found or (url and named):
             raise click.UsageError("one store is worked on: give its URL, or --store URL")
         output = Output(as_json)
         try:
-            with opened(found, meta, output) as store:
-                function(store, **options)
+            try:
+                with opened(found, meta, output, accept_rollback=accept_rollback) as store:
+                    function(store, **options)
+            except MetaStoreCorrupt as error:
+                if not options.get("repair") or isinstance(error, MetaStoreRolledBack):
+                    raise
+                repair_log(found, meta, output, error, yes=options["yes"])
+                with opened(found, meta, output) as store:
+                    function(store, **options)
         except HummockError as error:
             output.error(error)
             sys.exit(FAILED)
@@ -69,8 +83,28 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorrupt, *, yes: bool) -> None:
+    """Sets the damaged end of a log in a bucket apart, if `yes`; raises `damage` where that is not done."""
+    if not is_log(url, meta):
+        output.line("this truth keeps no earlier records: put a copy back, and open it with --accept-rollback")
+        raise damage
+    objects = open_object_store(url)
+    try:
+        repair = plan_log_repair(objects)
+        for reason in repair.damages.values():
+            output.line(f"damaged {reason}", "red")
+        output.line(f"{'goes' if yes else 'would go'} back from transaction {repair.last} to {repair.serial}, at "
+                    f"committed epoch {repair.committed_epoch}; sets apart {', '.join(repair.paths)}", "yellow")
+        if not yes:
+            output.line("nothing was changed: --yes carries it out")
+            raise damage
+        carry_out_log_repair(repair, objects, lambda path: set_apart(objects, path))
+    finally:
+        objects.close()
+
+
 @contextmanager
-def opened(url: str, meta: str | None, output: Output) -> Iterator[OpenStore]:
+def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool = False) -> Iterator[OpenStore]:
     """The store at `url`, which must be there. Raises `HummockError`."""
     if urlsplit(url).scheme == "file" and not Path(directory_of(url)).is_dir():
         raise MetaStoreError(f"{url} does not exist")
@@ -78,7 +112,8 @@ def opened(url: str, meta: str | None, output: Output) -> Iterator[OpenStore]:
     with ExitStack() as resources:
         object_store = open_object_store(url, metrics=metrics)
         resources.callback(object_store.close)
-        meta_store = open_meta_store(url, meta, object_store=object_store, create=False)
+        meta_store = open_meta_store(url, meta, object_store=object_store, create=False,
+                                     accept_rollback=accept_rollback)
         resources.callback(meta_store.close)
         manager = HummockManager(meta_store, object_store, metrics=metrics)
         resources.callback(manager.close)

@@ -17,7 +17,7 @@ from hummock.compaction.journal import write_result
 from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import InvalidTask
 from hummock.object_store.base import mint_sstable_name
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, check_format, natural
 from hummock.spark.worker import deadline, task_memory, task_store
 
 FORMAT = 1
@@ -51,8 +51,7 @@ class Assignment:
         """The inverse of `encode`. Raises `InvalidTask`."""
         try:
             record = json.loads(data)
-            if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            check_format("an assignment", record["format"], FORMAT)
             return cls(RangeSpec.from_json(record["spec"]), str(record["url"]), str(record["prefix"]),
                        natural(record["memory_bytes"]), natural(record["limit_ms"]), str(record["journal"]))
         except MALFORMED as error:

@@ -15,7 +15,7 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.record import MALFORMED, U64, natural
+from hummock.record import MALFORMED, U64, check_format, natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.version import LEVELS_LIMIT
@@ -125,8 +125,7 @@ class CompactTask:
     def from_json(cls, record: Mapping[str, Any]) -> CompactTask:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
-            if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            check_format(f"compact task {record.get('id')}", record["format"], FORMAT)
             inputs = tuple(
                 TaskInput(natural(level, LEVELS_LIMIT), natural(run), tuple(map(SstableInfo.from_json, infos)))
                 for level, run, infos in record["inputs"])
@@ -167,6 +166,7 @@ class RangeSpec:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
             end = record["end"]
+            check_format("a range of a compact task", record["format"], FORMAT)
             return cls(CompactTask.from_json(record["task"]), natural(record["place"]),
                        bytes.fromhex(record["start"]), None if end is None else bytes.fromhex(end))
         except MALFORMED as error:
@@ -213,8 +213,7 @@ class RangeResult:
     def from_json(cls, record: Mapping[str, Any]) -> RangeResult:
         """The inverse of `to_json`. Raises `InvalidTask`."""
         try:
-            if record["format"] != RESULT_FORMAT:
-                raise ValueError(f"format {record['format']} is not {RESULT_FORMAT}")
+            check_format("the result of a compact task", record["format"], RESULT_FORMAT)
             return cls(natural(record["place"]), tuple(map(SstableInfo.from_json, record["sstables"])),
                        natural(record["rows_read"]), natural(record["rows_dropped"]), natural(record["hash_read"]),
                        natural(record["hash_dropped"]), natural(record["bytes_read"]), float(record["cpu_seconds"]))

@@ -21,6 +21,7 @@ __all__ = [
     "MetaStore",
     "ObjectLogMetaStore",
     "SqliteMetaStore",
+    "is_log",
     "open_meta_store",
 ]
 
@@ -29,14 +30,21 @@ LOG = "log"
 DEFAULTS = {"memory": "memory://", "file": "sqlite:"}       # by scheme of the objects; elsewhere the log
 
 
+def is_log(url: str, meta: str | None) -> bool:
+    """Whether `open_meta_store` finds the truth in a log among the objects."""
+    return (meta if meta is not None else DEFAULTS.get(urlsplit(url).scheme, LOG)) == LOG
+
+
 def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectStore | None = None,
-                    create: bool = True, options: MetaOptions | None = None) -> MetaStore:
+                    create: bool = True, accept_rollback: bool = False,
+                    options: MetaOptions | None = None) -> MetaStore:
     """The truth that belongs to the objects at `url`, kept where `meta` says.
 
     `memory://` keeps it in this process, `sqlite:///file` in a database here, `postgresql://...` in one that
     machines share, `log` among the objects themselves. Without `meta` it is in memory for `memory://`, a database
     in the directory of a `file://` URL, and the log elsewhere. `object_store` is what `url` was opened to; without
-    it the meta store opens and closes its own, where it needs one.
+    it the meta store opens and closes its own, where it needs one. A truth that was put back to an older copy is
+    refused by `MetaStoreRolledBack`; `accept_rollback` takes it for the newest from here on, for every process.
     """
     options, scheme = options or MetaOptions(), urlsplit(url).scheme
     place = meta if meta is not None else DEFAULTS.get(scheme, LOG)
@@ -46,22 +54,25 @@ def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectSt
     if kind == "sqlite":
         named = unquote(urlsplit(place).path)
         path = Path(named) if named else Path(directory_of(url)) / DATABASE
-        return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms)
+        return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms,
+                               accept_rollback=accept_rollback)
     if place == LOG or kind in ("postgresql", "postgres"):
         objects, on_close = object_store, None
         if objects is None:
             objects = open_object_store(url)
             on_close = objects.close
         if place == LOG:
-            return ObjectLogMetaStore(objects, create=create, options=options, on_close=on_close)
-        return _open_postgres(place, objects, create, options, on_close)
+            return ObjectLogMetaStore(objects, create=create, options=options, accept_rollback=accept_rollback,
+                                      on_close=on_close)
+        return _open_postgres(place, objects, create, accept_rollback, options, on_close)
     raise InvalidOption("meta", meta, "memory://, log, sqlite:///absolute/file or postgresql://host/database")
 
 
-def _open_postgres(url: str, objects: ObjectStore, create: bool, options: MetaOptions,
+def _open_postgres(url: str, objects: ObjectStore, create: bool, accept_rollback: bool, options: MetaOptions,
                    on_close: Callable[[], None] | None) -> MetaStore:
     try:
         from hummock.meta.postgres import PostgresMetaStore
     except ImportError as error:
         raise MetaStoreUnfit("PostgreSQL", f"psycopg is needed: {error}") from error
-    return PostgresMetaStore(url, objects, create=create, busy_timeout_ms=options.busy_timeout_ms, on_close=on_close)
+    return PostgresMetaStore(url, objects, create=create, busy_timeout_ms=options.busy_timeout_ms,
+                             accept_rollback=accept_rollback, on_close=on_close)

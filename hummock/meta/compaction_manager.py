@@ -8,7 +8,7 @@ work takes over what others left: an attempt whose token is not in its task's ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from hummock.compaction.pick import Pick, Shift, files_of
@@ -73,8 +73,10 @@ class _Grant:
 class CompactionManager:
     """Thread safe."""
 
-    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes):
-        self.options = options
+    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
+                 lift_epochs: Callable[[Epoch], None]):
+        """`lift_epochs`: the leases of this process hold back nothing above an epoch that none of its pins needs."""
+        self.options, self._lift_epochs = options, lift_epochs
         self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
 
     @property
@@ -167,7 +169,9 @@ class CompactionManager:
 
         A large one that the caller leaves to others is nobody's from the beginning.
         """
-        raised = raise_safe_epoch(position, self._history_floor(position.version), self._meta_store, self._clock,
+        floor = self._history_floor(position.version)
+        self._lift_epochs(floor)
+        raised = raise_safe_epoch(position, floor, self._meta_store, self._clock,
                                   self._keeper.options.checkpoint_deltas)
         operations, after = raised or (position.requirement, position)
         task = self._task_of(pick, board.counter.next_id, after.version)
@@ -311,6 +315,24 @@ class CompactionManager:
 
         self._keeper.change(plan, _overtaken)
         return made.id
+
+    def drop(self, names: Iterable[str], reason: str) -> None:
+        """A version without these files; tasks that hold one are cancelled. Files that it lacks already are fine."""
+        wanted = frozenset(names)
+
+        def plan(position: LogPosition) -> Change | None:
+            version, board = position.version, read_board(self._meta_store)
+            ids = {info.id for info in version.sstables if info.name in wanted}
+            if not ids:
+                return None
+            held = [row for row in board.running if any(info.id in ids for info in files_of(row.task))]
+            ended = sum((self._ended(row, CANCELLED, reason) for row in held), NONE)
+            delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch,
+                                 removed=tuple(sorted(ids)))
+            logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+            return logged + board.step() + ended, after
+
+        self._keeper.change(plan, _overtaken)
 
     def running(self) -> list[RunningTask]:
         return read_running(self._meta_store)

@@ -31,7 +31,7 @@ from hummock.meta.records import (
 )
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
-from hummock.record import MALFORMED, natural, word
+from hummock.record import MALFORMED, check_format, natural, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +186,5 @@ def _dump(record: dict[str, Any]) -> bytes:
 
 def _load(data: bytes) -> dict[str, Any]:
     record = json.loads(data)
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']} is not {FORMAT}")
+    check_format("a row of compaction", record["format"], FORMAT)
     return record

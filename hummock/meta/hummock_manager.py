@@ -46,6 +46,8 @@ from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules
 from hummock.version import HummockVersion
 
+REQUESTS_TOPIC = "compaction requests"
+
 
 class HummockManager:
     """Satisfies `HummockMetaClient`. The version that it knows is never newer than the store's.
@@ -65,7 +67,7 @@ class HummockManager:
         self.notifications = self._keeper.notifications
         self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
         self._compaction = CompactionManager(self._keeper, self._clock, compaction or CompactionOptions(),
-                                             random_bytes)
+                                             random_bytes, self._pins.lift_epochs)
         self._uploads = UploadTable(meta_store, self._clock, self.options, random_bytes)
 
     @property
@@ -89,6 +91,10 @@ class HummockManager:
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
         """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
         return self._keeper.subscribe(callback)
+
+    def subscribe_requests(self, callback: Callable[[int], None]) -> TopicSubscription:
+        """Calls `callback` with the number of each request of `compact_range` from here on, when it is durable."""
+        return self.notifications.subscribe(REQUESTS_TOPIC, callback)
 
     def refresh(self) -> HummockVersion:
         """The newest version in the meta store, installed here."""
@@ -323,9 +329,17 @@ class HummockManager:
     def compact_range(self, key_range: KeyRange) -> int:
         """Asks for all files that may hold keys of the range to be merged into the last level; the request's number.
 
-        It becomes a task, ahead of all others, as soon as none of its files is part of another.
+        It becomes a task, ahead of all others, as soon as none of its files is part of another. Compactors of this
+        process hear of it at once, others when they look next.
         """
-        return self._compaction.request(key_range)
+        number = self._compaction.request(key_range)
+        self.notifications.publish(REQUESTS_TOPIC, number)
+        return number
+
+    def drop_files(self, names: Iterable[str]) -> HummockVersion:
+        """A version without the files of these names, for repair: their rows are gone, those below them show again."""
+        self._compaction.drop(names, "repair drops one of its files")
+        return self.version
 
     def running_tasks(self) -> list[RunningTask]:
         """The tasks under way, in every process."""

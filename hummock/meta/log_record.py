@@ -21,6 +21,7 @@ from hashlib import blake2b
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.meta.store import check_key
+from hummock.record import check_magic
 
 RECORD_MAGIC = b"HMKLOG01"
 CHECKPOINT_MAGIC = b"HMKCHK01"
@@ -60,7 +61,7 @@ class LogRecord:
         if len(body) < HEADER.size or blake2b(body, digest_size=DIGEST_BYTES).digest() != digest:
             raise MetaStoreCorrupt(name, "digest", None, digest.hex())
         found, store_id, serial, previous, mark, deletes, puts = HEADER.unpack_from(body)
-        if found != magic:
+        if not check_magic(name, found, magic):
             raise MetaStoreCorrupt(name, "magic", magic, found)
         rows = _Rows(body, name)
         delete = tuple(rows.key(rows.number(2)) for _ in range(deletes))

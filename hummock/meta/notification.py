@@ -2,8 +2,9 @@
 
 The push-style service of design document 002, "Push on Updates". Updates are posted under the lock that
 orders them and delivered outside of it, one at a time, by whichever thread delivers first; a callback that
-returns has acknowledged. Waiting is bounded: a subscriber that hangs delays its updates, not the others'
-commits for ever.
+returns has acknowledged. One that raises has not: the update is handed to it again, at once and with every later
+delivery, until it or a newer one is taken. Waiting is bounded: a subscriber that hangs delays its updates, not the
+others' commits for ever.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import Any
 
 from hummock.metrics import Metrics
 
+TRIES = 2       # of a callback with one update in one delivery: what it lacked the first try may have given back
+
 
 class TopicSubscription:
-    """One callback on one topic. It ends by `close`, or by an exception, which `error` then holds."""
+    """One callback on one topic, until `close`. `error`: why the newest update is not acknowledged, if it raised."""
 
     def __init__(self, service: NotificationService, topic: str, callback: Callable[[Any], None]):
         self.topic, self.callback = topic, callback
         self.error: Exception | None = None
         self.acknowledged = 0               # serial number of the last update the callback returned from
+        self.due: tuple[int, Any] | None = None     # serial number and update that it has not returned from yet
         self._service = service
 
     def close(self) -> None:
@@ -31,9 +35,11 @@ class TopicSubscription:
 
 
 class NotificationService:
-    """Every subscriber of a topic sees its updates in the order of their posting, and none of them twice.
+    """Every subscriber of a topic sees its updates in the order of their posting, and takes none of them twice.
 
-    REQUIRES of callbacks that they take no lock under which another thread calls `publish` or `deliver`.
+    REQUIRES of updates that each says all that there is to know of its topic, so that a newer one stands for one that
+    was not taken; of callbacks that they bear to be called again with an update that they raised on, and take no lock
+    under which another thread calls `publish` or `deliver`.
     """
 
     def __init__(self, metrics: Metrics, acknowledge_ms: int):
@@ -71,41 +77,57 @@ class NotificationService:
     def deliver(self, serial: int) -> bool:
         """Whether every subscriber has acknowledged all updates up to `serial`.
 
-        False after the time limit, and inside a callback, whose own thread delivers the rest afterwards.
+        False after the time limit, where one raised, and inside a callback, whose own thread delivers the rest
+        afterwards.
         """
         with self._condition:
             if self._deliverer == threading.get_ident():
                 return False
-            self._condition.wait_for(lambda: self._delivered >= serial or self._deliverer is None,
-                                     self._timeout)
-            if self._delivered >= serial:
+            self._condition.wait_for(lambda: self._is_delivered(serial) or self._deliverer is None, self._timeout)
+            if self._is_delivered(serial):
                 return True
             if self._deliverer is not None:
                 return False
             self._deliverer = threading.get_ident()
-        self._deliver_all()
-        return True
+        try:
+            return self._deliver_all(serial)
+        finally:                                # whatever a callback ended by: the next caller goes on
+            with self._condition:
+                if self._deliverer == threading.get_ident():
+                    self._deliverer = None
+                self._condition.notify_all()
 
-    def _deliver_all(self) -> None:
+    def _is_delivered(self, serial: int) -> bool:
+        return self._delivered >= serial and all(one.due is None for one in self._subscriptions)
+
+    def _deliver_all(self, serial: int) -> bool:
+        for subscription in self._subscriptions:
+            self._hand_over(subscription)
         while True:
             with self._condition:
                 if not self._queue:
                     self._deliverer = None
-                    self._condition.notify_all()
-                    return
-                serial, topic, update = self._queue.popleft()
+                    return self._is_delivered(serial)
+                posted, topic, update = self._queue.popleft()
                 receivers = [one for one in self._subscriptions if one.topic == topic]
+                for subscription in receivers:
+                    subscription.due = posted, update
+                self._delivered = posted
             for subscription in receivers:
-                self._hand_over(subscription, serial, update)
+                self._hand_over(subscription)
             with self._condition:
-                self._delivered = serial
                 self._condition.notify_all()
 
-    def _hand_over(self, subscription: TopicSubscription, serial: int, update: Any) -> None:
-        try:
-            subscription.callback(update)
-            subscription.acknowledged = serial
-        except Exception as error:          # the update is durable: the subscriber ends, not the publisher
-            subscription.error = error
-            self._metrics.subscriber_failures.inc()
-            self.drop(subscription)
+    def _hand_over(self, subscription: TopicSubscription) -> None:
+        """What is due to the subscriber, if anything is. It stays due where the callback raises."""
+        for _ in range(TRIES):
+            if subscription.due is None:
+                return
+            serial, update = subscription.due
+            try:
+                subscription.callback(update)
+            except Exception as error:          # the update is durable: that is no fault of the publisher
+                subscription.error = error
+                self._metrics.subscriber_failures.inc()
+            else:
+                subscription.acknowledged, subscription.due, subscription.error = serial, None, None

@@ -3,6 +3,8 @@
 Transaction n is the object `meta/<n>`, created only if absent: whoever creates it has decided what comes n-th, and
 everybody else reads it and tries to be next. All rows are in memory; a read asks for the record after the last
 known one. Each record carries a mark, so that a create whose answer was lost is recognised by reading it back.
+Before a record is written the store's identity is looked at, so that a process that outlived its store writes nothing
+into the next one at the same URL.
 
 Old records go some time after a checkpoint (`log_objects`), and a number that is free must not be taken for one
 that was never used by a process that slept. So an answer counts only within `trust` (a quarter of the grace) of
@@ -23,11 +25,13 @@ from dataclasses import dataclass, field
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     DeadlineExceeded,
+    DiskFull,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreForked,
+    MetaStoreRolledBack,
     ObjectExists,
     ObjectStoreError,
     OutcomeUnknown,
@@ -100,7 +104,8 @@ class ObjectLogMetaStore(MetaStore):
     """
 
     def __init__(self, objects: ObjectStore, *, create: bool = True, options: MetaOptions | None = None,
-                 random_bytes: RandomBytes = os.urandom, monotonic: Callable[[], float] = monotonic_seconds,
+                 accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom,
+                 monotonic: Callable[[], float] = monotonic_seconds,
                  on_close: Callable[[], None] | None = None):
         self._options = options or MetaOptions()
         self._objects, self._random_bytes, self._monotonic = LogObjects(objects), random_bytes, monotonic
@@ -117,7 +122,7 @@ class ObjectLogMetaStore(MetaStore):
             self._state = LogState(self._identify(create))
             testimony = self._witness.newest()
             self._reload()
-        self._check_testimony(testimony)
+        self._check_testimony(testimony, accept_rollback)
 
     @property
     def url(self) -> str:
@@ -179,7 +184,9 @@ class ObjectLogMetaStore(MetaStore):
                 return
             self._closed = True
             if self._has_written:
-                self._witness.note(self._testimony(), now=True)
+                with suppress(MetaStoreError):              # no store of ours is there any more
+                    self._witness.check(self._state.store_id)
+                    self._witness.note(self._testimony(), now=True)
             if self._on_close is not None:
                 self._on_close()
 
@@ -197,8 +204,8 @@ class ObjectLogMetaStore(MetaStore):
         assert store_id is not None
         return store_id
 
-    def _check_testimony(self, testimony: Witnessed | None) -> None:
-        """Raises where the log is not the one that was witnessed, or ends before what was."""
+    def _check_testimony(self, testimony: Witnessed | None, accept_rollback: bool) -> None:
+        """Raises where the log is not the one that was witnessed, or ends before what was, unless that is accepted."""
         state = self._state
         if testimony is None:
             return
@@ -207,7 +214,9 @@ class ObjectLogMetaStore(MetaStore):
         if state.serial == 0:
             raise MetaStoreEmptied(f"{self.url}/meta", f"{WITNESSES}{testimony.serial}")
         if state.serial < testimony.serial:
-            raise MetaStoreCorrupt(self.url, "last transaction", testimony.serial, state.serial)
+            if not accept_rollback:
+                raise MetaStoreRolledBack(self.url, f"{WITNESSES}{testimony.serial}", testimony.serial, state.serial)
+            self._witness.go_back(self._testimony())
         known = state.mark_and_digest(testimony.serial)
         if known is not None and known[1] != testimony.digest:
             raise MetaStoreCorrupt(self.url, f"transaction {testimony.serial}", testimony.digest.hex(), known[1].hex())
@@ -290,6 +299,7 @@ class ObjectLogMetaStore(MetaStore):
         """Whether the operations became the next record; False: another transaction did. `OutcomeUnknown`."""
         state, mark = self._state, self._random_bytes(MARK_BYTES)
         record = LogRecord(state.store_id, state.serial + 1, state.digest, mark, operations.delete, operations.put)
+        self._witness.check(state.store_id)     # a free number may be one of another store's by now
         data, asked = record.encode(), self._monotonic()
         self._has_written = True
         try:
@@ -298,6 +308,8 @@ class ObjectLogMetaStore(MetaStore):
             self._follow()
         except ObjectStoreError as error:
             self._find_out(error)
+            if isinstance(error, DiskFull) and state.serial < record.serial:
+                raise
         else:
             if not self._is_stale():
                 state.apply(record, data[-DIGEST_BYTES:])
@@ -346,5 +358,7 @@ class ObjectLogMetaStore(MetaStore):
     def _typed(self) -> Iterator[None]:
         try:
             yield
+        except DiskFull:                    # belongs to both
+            raise
         except ObjectStoreError as error:
             raise MetaStoreError(f"{self.url}: {error}") from error

@@ -83,8 +83,16 @@ class PinTable:
         with self._lock:
             for pins in self._nodes.values():
                 least = min((version_id, *pins.versions))
-                if pins.lease is not None and pins.lease.min_version < least and pins.unseen is None:
+                if pins.lease is not None and pins.lease.min_version < least:
                     self._lift(pins, pins.lease, replace(pins.lease, min_version=least))
+
+    def lift_epochs(self, epoch: Epoch) -> None:
+        """As `lift`, of epochs: `epoch` and what is pinned below it stay readable."""
+        with self._lock:
+            for pins in self._nodes.values():
+                least = min((epoch, *pins.epochs))
+                if pins.lease is not None and pins.lease.min_epoch < least:
+                    self._lift(pins, pins.lease, replace(pins.lease, min_epoch=least))
 
     def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
         """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
@@ -129,7 +137,9 @@ class PinTable:
                 return      # it is gone, or it will run out
 
     def _lift(self, pins: NodePins, held: Lease, lifted: Lease) -> None:
-        """Nothing new is covered, so nothing but the row itself is required."""
+        """Nothing new is covered, so nothing but the row itself is required. One with an unseen write stays."""
+        if pins.unseen is not None:
+            return
         key = lease_key(pins.node)
         try:
             self._meta_store.transaction(MetaOperations(require={key: encode(held)}, put={key: encode(lifted)}))

@@ -27,6 +27,7 @@ from hummock.errors import (
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreForked,
+    MetaStoreRolledBack,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -64,7 +65,7 @@ class PostgresMetaStore(MetaStore):
     """
 
     def __init__(self, url: str, objects: ObjectStore | None = None, *, create: bool = True,
-                 busy_timeout_ms: int = 10_000, random_bytes: RandomBytes = os.urandom,
+                 busy_timeout_ms: int = 10_000, accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom,
                  on_close: Callable[[], None] | None = None):
         self._conninfo, self._schema, self._url = _parts_of(url)
         self._timeout_ms = busy_timeout_ms
@@ -77,7 +78,7 @@ class PostgresMetaStore(MetaStore):
         self._clock: tuple[float, int] | None = None
         self._acknowledged: Summary | None = None       # the newest that this handle has seen
         try:
-            self._open(create)
+            self._open(create, accept_rollback)
         except BaseException:
             self.close()
             raise
@@ -138,7 +139,7 @@ class PostgresMetaStore(MetaStore):
 
     # -- opening -------------------------------------------------------------------------------------------
 
-    def _open(self, create: bool) -> None:
+    def _open(self, create: bool, accept_rollback: bool) -> None:
         witness = self._witness
         testimony = None if witness is None else witness.newest()
         exists = self._run(lambda connection: connection.execute("SELECT to_regclass('summary')").fetchone())
@@ -155,8 +156,10 @@ class PostgresMetaStore(MetaStore):
         if identity is not None and identity != summary.store_id:
             raise MetaStoreCorrupt(self._url, f"store id, which {IDENTITY} knows", identity.hex(),
                                    summary.store_id.hex())
-        if testimony is not None and summary.serial < testimony.serial:
-            raise MetaStoreCorrupt(self._url, "last transaction", testimony.serial, summary.serial)
+        if testimony is not None and witness is not None and summary.serial < testimony.serial:
+            if not accept_rollback:
+                raise MetaStoreRolledBack(self._url, f"{WITNESSES}{testimony.serial}", testimony.serial, summary.serial)
+            witness.go_back(_witnessed(summary))
         if testimony is not None and summary.serial == testimony.serial and summary.digest != testimony.digest:
             raise MetaStoreCorrupt(self._url, "last transaction", testimony.digest.hex(), summary.digest.hex())
 

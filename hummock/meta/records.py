@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from hummock.errors import MetaStoreCorrupt, MetaStoreError
+from hummock.errors import FormatTooNew, MetaStoreCorrupt, MetaStoreError
 from hummock.load import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
-from hummock.record import MALFORMED, NAME_RULE, is_name
+from hummock.record import MALFORMED, NAME_RULE, check_format, is_name
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 
@@ -145,6 +146,8 @@ def encode(record: Head | CommitAnswer | LoadAnswer | Lease | Upload | Tombstone
 def decode(kind: type[Record], key: str, data: bytes) -> Record:
     """The record in row `key`. Raises `MetaStoreCorrupt`."""
     record = _load(key, data)
+    with suppress(KeyError, ValueError):
+        check_format(key, record["format"], FORMAT)
     wanted = {"format": int, **{name: {"int": int, "str": str}[annotation]
                                 for name, annotation in kind.__annotations__.items()}}
     if {name: type(value) for name, value in record.items()} != wanted or record.pop("format") != FORMAT:
@@ -160,6 +163,8 @@ def decode_value(kind: type[Value], key: str, data: bytes) -> Value:
     """The version or delta in row `key`. Raises `MetaStoreCorrupt`."""
     try:
         return kind.from_json(_load(key, data))
+    except FormatTooNew as error:
+        raise FormatTooNew(key, error.found, error.newest) from None
     except MALFORMED as error:
         raise MetaStoreCorrupt(key, "fields", kind.__name__, str(error)) from error
 

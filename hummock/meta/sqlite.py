@@ -23,19 +23,24 @@ from typing import TypeVar
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
+    DiskFull,
+    FormatTooNew,
     MetaStoreBusy,
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
     MetaStoreForked,
+    MetaStoreReplaced,
+    MetaStoreRolledBack,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
 )
 from hummock.meta.store import MetaOperations, MetaStore, check_key
-from hummock.meta.summary import COLUMNS, Summary, checked_value, row_digest
-from hummock.meta.witness import Acknowledged, Witness
+from hummock.meta.summary import COLUMNS, FORMAT, Summary, checked_value, row_digest
+from hummock.meta.witness import Acknowledged, SerialNames, Witness
 from hummock.object_store.base import RandomBytes
+from hummock.object_store.full_disk import is_disk_full
 
 OPEN_PAUSE_SECONDS = 0.01
 PART_KEYS = 200                         # that one statement names
@@ -64,19 +69,22 @@ class SqliteMetaStore(MetaStore):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, busy_timeout_ms: int = 10_000,
-                 random_bytes: RandomBytes = os.urandom):
+                 accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom):
         self._path = Path(path).absolute()
         self._timeout_ms = busy_timeout_ms
         self._witness = Witness(self._path.with_name(self._path.name + ".initialised"))
+        self._names, self._accepts_rollback = SerialNames(self._path), accept_rollback
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
         with self._typed():
-            testimony = self._check_presence(create)
+            testimony, known = self._check_presence(create), self._names.newest()
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False)
+            status = self._path.stat()
+            self._file = status.st_dev, status.st_ino
         try:
-            self._open_patiently(testimony, random_bytes)
+            self._open_patiently(testimony, known, random_bytes)
         except BaseException:
             self._connection.close()
             raise
@@ -99,6 +107,7 @@ class SqliteMetaStore(MetaStore):
 
     def transaction(self, operations: MetaOperations) -> None:
         with self._session() as connection:
+            self._check_file()
             connection.executescript("BEGIN IMMEDIATE")         # asks for the GIL once, `execute` five times
             before, held = self._read_all(connection, {**operations.require, **operations.put,
                                                        **dict.fromkeys(operations.delete)})
@@ -109,8 +118,32 @@ class SqliteMetaStore(MetaStore):
             try:
                 connection.commit()
                 self._witness.write(Acknowledged(summary.store_id, summary.serial))
+                self._names.note(summary.store_id, summary.serial)
             except (sqlite3.Error, OSError) as error:
+                if _is_full(error) and self._is_undone(connection, before):
+                    raise self._full(error) from error
                 raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
+
+    def _check_file(self) -> None:
+        """Raises where the database that was opened is not the one at its path, which others open."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError as error:
+            raise MetaStoreEmptied(str(self._path), "this process, which opened it,") from error
+        if (found := (status.st_dev, status.st_ino)) != self._file:
+            raise MetaStoreReplaced(str(self._path), f"file {self._file}", f"file {found}")
+
+    def _is_undone(self, connection: sqlite3.Connection, before: Summary) -> bool:
+        """Whether the transaction that followed `before` is known not to have happened."""
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+            return self._read_summary(connection).serial == before.serial
+        except (sqlite3.Error, MetaStoreError):
+            return False
+
+    def _full(self, error: BaseException) -> DiskFull:
+        return DiskFull(self._path.name, str(self._path.parent), f"ENOSPC: {error}")
 
     def verify(self) -> int:
         """Number of rows, all of them and their sum checked. Raises `MetaStoreCorrupt`."""
@@ -136,18 +169,20 @@ class SqliteMetaStore(MetaStore):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         return testimony
 
-    def _open_patiently(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+    def _open_patiently(self, testimony: Acknowledged | None, known: Mapping[bytes, int],
+                        random_bytes: RandomBytes) -> None:
         """Opens within the busy timeout: SQLite itself does not wait where the journal's mode changes."""
         deadline = monotonic_seconds() + self._timeout_ms / 1000
         while True:
             try:
-                return self._open(testimony, random_bytes)
+                return self._open(testimony, known, random_bytes)
             except MetaStoreBusy:
                 if monotonic_seconds() >= deadline:
                     raise
                 time.sleep(OPEN_PAUSE_SECONDS)
 
-    def _open(self, testimony: Acknowledged | None, random_bytes: RandomBytes) -> None:
+    def _open(self, testimony: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
+        """`testimony` and `known` were read before: what is in the database now is no older."""
         with self._session() as connection:
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {setting}")
@@ -161,7 +196,20 @@ class SqliteMetaStore(MetaStore):
             raise MetaStoreCorrupt(str(self._path), "store id", testimony.store_id.hex(),
                                    summary.store_id.hex())
         elif summary.serial < testimony.serial:
-            raise MetaStoreCorrupt(str(self._path), "last transaction", testimony.serial, summary.serial)
+            self._rolled_back(summary, self._witness.path, testimony.serial)
+        named = known.get(summary.store_id, 0)
+        if summary.serial < named:
+            self._rolled_back(summary, self._names.name_of(summary.store_id, named), named)
+
+    def _rolled_back(self, summary: Summary, witness: Path, acknowledged: int) -> None:
+        """Raises, or takes the database as it is for the newest, if that was asked for."""
+        if not self._accepts_rollback:
+            raise MetaStoreRolledBack(str(self._path), str(witness), acknowledged, summary.serial)
+        with self._session() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            now = self._read_summary(connection)
+            self._witness.replace(Acknowledged(now.store_id, now.serial))
+            self._names.go_back(now.store_id, now.serial)
 
     def _create_witness(self) -> None:
         """Makes the witness of a store that has none, under the lock that keeps others from doing so too."""
@@ -189,10 +237,18 @@ class SqliteMetaStore(MetaStore):
             connection.execute("COMMIT")
         found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
         if found != SCHEMA:
+            self._check_format(connection)
             raise MetaStoreCorrupt(str(self._path), "schema", SCHEMA, found)
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
         if mode != "wal":
             raise MetaStoreCorrupt(str(self._path), "journal mode", "wal", mode)
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        """Raises `FormatTooNew` where the tables, which are others than ours, say that a newer release made them."""
+        with suppress(sqlite3.Error):
+            row = connection.execute("SELECT format FROM summary").fetchone()
+            if row is not None and isinstance(row[0], int) and row[0] > FORMAT:
+                raise FormatTooNew(str(self._path), row[0], FORMAT)
 
     def _verified(self, connection: sqlite3.Connection) -> Summary:
         report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]
@@ -272,6 +328,8 @@ class SqliteMetaStore(MetaStore):
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             if code in BUSY_CODES:
                 raise MetaStoreBusy(str(self._path), self._timeout_ms) from error
+            if code == sqlite3.SQLITE_FULL:
+                raise self._full(error) from error
             if code in DAMAGE_CODES or "malformed" in str(error):
                 raise MetaStoreCorrupt(str(self._path), "SQLite file", None, str(error)) from error
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
@@ -280,7 +338,15 @@ class SqliteMetaStore(MetaStore):
         except OSError as error:
             if isinstance(error, MetaStoreError):       # MetaStoreBusy is a TimeoutError, so an OSError
                 raise
+            if is_disk_full(error):
+                raise self._full(error) from error
             raise MetaStoreError(f"{self._path}: {type(error).__name__}: {error}") from error
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return is_disk_full(error)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def _literal(text: str) -> int | bytes | str:

@@ -14,7 +14,7 @@ from hummock.errors import MetaStoreCorrupt
 from hummock.meta.records import FORMAT, STALE, stale_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import is_sstable_name
-from hummock.record import MALFORMED
+from hummock.record import MALFORMED, check_format
 from hummock.version import HummockVersion, VersionDelta
 
 
@@ -37,8 +37,7 @@ class StaleFiles:
         """The row under `key`. Raises `MetaStoreCorrupt`."""
         try:
             record = json.loads(data)
-            if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            check_format(key, record["format"], FORMAT)
             found = cls(int(key.removeprefix(STALE)), tuple((name, int(size)) for name, size in record["files"]))
         except MALFORMED as error:
             raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error

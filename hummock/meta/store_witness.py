@@ -22,7 +22,9 @@ from hashlib import blake2b
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     MetaStoreCorrupt,
+    MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
     MetaStoreUnfit,
     ObjectExists,
     ObjectNotFound,
@@ -31,6 +33,7 @@ from hummock.errors import (
 )
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.probe import require_exclusive_creation
+from hummock.record import check_magic
 
 IDENTITY = "store/identity"
 WITNESSES = "store/witness/"
@@ -62,7 +65,7 @@ class Witnessed:
         body = data[:-16]
         if len(data) != TESTIMONY_BYTES or blake2b(body, digest_size=16).digest() != data[-16:]:
             raise MetaStoreCorrupt(path, "digest", None, data[-16:].hex())
-        if not body.startswith(MAGIC):
+        if not check_magic(path, body[:len(MAGIC)], MAGIC):
             raise MetaStoreCorrupt(path, "magic", MAGIC, body[:8])
         return Witnessed(body[8:24], int.from_bytes(body[24:32], "little"), body[32:])
 
@@ -93,6 +96,14 @@ class StoreWitness:
             return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
+
+    def check(self, store_id: bytes) -> None:
+        """Raises `MetaStoreEmptied` where no store is here any more, `MetaStoreReplaced` where it is another one."""
+        found = self.identity(False)
+        if found is None:
+            raise MetaStoreEmptied(self._objects.url, f"this process, which opened store {store_id.hex()} there,")
+        if found != store_id:
+            raise MetaStoreReplaced(self._objects.url, store_id.hex(), found.hex())
 
     def probe(self, store_id: bytes | None) -> None:
         """Raises `MetaStoreUnfit` unless the object store refuses to create what exists, as the identity does."""
@@ -141,6 +152,16 @@ class StoreWitness:
             self._last, older = testimony, self._written
             self._written = [path]
             self._objects.delete([name for name in older if name < path])
+
+    def go_back(self, testimony: Witnessed) -> None:
+        """Takes the testimony for the newest and gives up what is known of later transactions."""
+        try:
+            later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
+            self._objects.delete(later)
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+        self._last, self._written = Witnessed(testimony.store_id), []
+        self.note(testimony, now=True)
 
     def now_ms(self) -> int:
         """The object store's clock, read at times where it answers and carried on by this machine's monotonic one."""

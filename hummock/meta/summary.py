@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from hummock.errors import MetaStoreCorrupt
+from hummock.errors import FormatTooNew, MetaStoreCorrupt
 from hummock.meta.store import MetaOperations
 
 FORMAT = 1
@@ -64,6 +64,8 @@ class Summary:
         """The checked summary. Raises `MetaStoreCorrupt`."""
         if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
             raise MetaStoreCorrupt(store, "summary row", "a summary", row)
+        if row[1] > FORMAT:
+            raise FormatTooNew(store, row[1], FORMAT)
         summary = Summary(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
         if summary.row() != row:
             raise MetaStoreCorrupt(store, "summary digest", summary.digest.hex(), row[-1].hex())

@@ -7,23 +7,30 @@ torn write spoils one at most; each is
     magic b"HMKWIT01" | store id, 16 bytes | serial, u64 LE | blake2b-128 of the 32 bytes before | zeros
 
 The serial of a slot is a transaction that was acknowledged; the database may be ahead of it, never behind.
+
+The file goes back with the database where an older copy of the directory is laid over it. What such a copy does not
+overwrite is a name that it has not: so a second, empty file says by its name how far the database had come,
+`witness/<database>-<store id>-<serial>`, and is renamed by each transaction.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from hummock.errors import MetaStoreCorrupt
+from hummock.record import check_magic
 
 MAGIC = b"HMKWIT01"
 SLOT_BYTES = 512
 RECORD_BYTES = 32
+NAME = re.compile(r"(.+)-([0-9a-f]{32})-([0-9]{20})", re.DOTALL)      # database, store id, serial
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class Witness:
         slots = [Acknowledged.decode(data[at:at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
+            check_magic(str(self.path), data[:len(MAGIC)], MAGIC)
             raise MetaStoreCorrupt(str(self.path), "both slots", MAGIC, data[:len(MAGIC)])
         return max(whole, key=lambda slot: slot.serial)
 
@@ -73,9 +81,9 @@ class Witness:
                 os.pwrite(descriptor, testimony.encode(), SLOT_BYTES * (testimony.serial & 1))
                 os.fdatasync(descriptor)
         except FileNotFoundError:
-            self._create(testimony)
+            self.replace(testimony)
 
-    def _create(self, testimony: Acknowledged) -> None:
+    def replace(self, testimony: Acknowledged) -> None:
         """Both slots at once and by rename: a crash leaves no file or a whole one."""
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
@@ -84,6 +92,62 @@ class Witness:
         temporary.replace(self.path)
         with _opened(self.path.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
+
+
+class SerialNames:
+    """The names under `witness/` beside the database at `path`; not thread safe by itself.
+
+    What cannot be written there is no failure of the database: then less is known.
+    """
+
+    def __init__(self, path: Path):
+        self._directory, self._database = path.parent / "witness", path.name
+        self._last: tuple[bytes, Path] | None = None        # what `note` renames next
+
+    def newest(self) -> dict[bytes, int]:
+        """The greatest serial of each store that has stood at `path`."""
+        found: dict[bytes, int] = {}
+        for store_id, serial, _ in self._names():
+            found[store_id] = max(serial, found.get(store_id, 0))
+        return found
+
+    def note(self, store_id: bytes, serial: int) -> None:
+        """Transaction `serial` of the store was acknowledged."""
+        wanted = self.name_of(store_id, serial)
+        with suppress(OSError):
+            if self._last is not None and self._last[0] == store_id:
+                with suppress(FileNotFoundError):           # another process was here
+                    self._last[1].rename(wanted)
+                    self._last = store_id, wanted
+                    return
+            self._directory.mkdir(exist_ok=True)
+            older = [(found, name) for owner, found, name in self._names() if owner == store_id]
+            if all(found < serial for found, _ in older):
+                wanted.touch()
+                for _, name in older:
+                    name.unlink(missing_ok=True)
+            self._last = store_id, wanted if not older else max((serial, wanted), *older)[1]
+
+    def go_back(self, store_id: bytes, serial: int) -> None:
+        """What is known of later transactions is given up."""
+        for owner, found, name in self._names():
+            if owner == store_id and found > serial:
+                name.unlink(missing_ok=True)
+        self._last = None
+        self.note(store_id, serial)
+
+    def name_of(self, store_id: bytes, serial: int) -> Path:
+        return self._directory / f"{self._database}-{store_id.hex()}-{serial:020d}"
+
+    def _names(self) -> Iterator[tuple[bytes, int, Path]]:
+        try:
+            names = list(self._directory.iterdir())
+        except OSError:
+            return
+        for name in names:
+            matched = NAME.fullmatch(name.name)
+            if matched is not None and matched[1] == self._database:
+                yield bytes.fromhex(matched[2]), int(matched[3]), name
 
 
 @contextmanager

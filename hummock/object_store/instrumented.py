@@ -18,6 +18,7 @@ from typing import TypeVar
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     DeadlineExceeded,
+    DiskFull,
     InvalidPath,
     ObjectExists,
     ObjectNotFound,
@@ -33,6 +34,7 @@ from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
 LISTED_AT_ONCE = 1_000
+FULL_DISK_SECONDS = 0.4     # a full disk is waited for that long: others may be about to remove what they replaced
 FINAL = (ObjectNotFound, ObjectExists, InvalidPath, ObjectStoreRefused, UploadLost, DeadlineExceeded)
 OPERATIONS = ("put", "create", "write", "close", "get", "head", "list", "delete")
 
@@ -149,6 +151,8 @@ class InstrumentedObjectStore(ObjectStore):
                 limit_ms = min(retry.max_delay_ms, retry.first_delay_ms << min(attempt - 1, 30))
                 delay = pacing.rng.random() * limit_ms / 1000
                 spent = pacing.monotonic() - began + delay
+                if isinstance(error, DiskFull) and (attempt == retry.attempts or spent > FULL_DISK_SECONDS):
+                    raise
                 if attempt == retry.attempts or spent * 1000 >= retry.deadline_ms:
                     raise DeadlineExceeded(path, error.reason, attempt) from error
                 pacing.sleep(delay)

@@ -16,7 +16,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, StoreClosed, UploadLost
+from hummock.errors import (
+    DiskFull,
+    InvalidPath,
+    ObjectExists,
+    ObjectNotFound,
+    ObjectStoreError,
+    StoreClosed,
+    UploadLost,
+)
 from hummock.object_store.base import (
     Buffer,
     ObjectMeta,
@@ -27,6 +35,7 @@ from hummock.object_store.base import (
     check_range,
 )
 from hummock.object_store.file_writer import PUBLISH, SYNC, WRITE, FileWriter
+from hummock.object_store.full_disk import describe, is_disk_full
 from hummock.object_store.open_files import OpenFile, OpenFiles
 
 TEMPORARY = ".temporary"
@@ -45,7 +54,7 @@ class LocalObjectStore(ObjectStore):
         self._files: dict[str, str] = {}    # where paths in them are
         self._open = OpenFiles()
         self._known: set[str] = set()       # directories inside root that exist and are synced
-        with _typed(str(self._root)):
+        with self.typed(str(self._root)):
             _make_directory(self._root)
             self._real_root = self._root.resolve()
             self._temporary = self._real_root / TEMPORARY
@@ -56,6 +65,20 @@ class LocalObjectStore(ObjectStore):
     def url(self) -> str:
         return self._root.as_uri()
 
+    @contextmanager
+    def typed(self, path: str) -> Iterator[None]:
+        """Turns what the operating system says of an object into the store's errors."""
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise ObjectNotFound(path, error.strerror or "does not exist") from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise InvalidPath(path, "a link stands where an object should be") from error
+            if is_disk_full(error):
+                raise DiskFull(path, str(self._root), describe(error)) from error
+            raise ObjectStoreError(path, f"{type(error).__name__}: {error.strerror or error}") from error
+
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
         try:
             writer = self.create(path, if_absent=if_absent)
@@ -65,6 +88,8 @@ class LocalObjectStore(ObjectStore):
                 writer.abort()
                 raise
         except UploadLost as error:             # of one object in one call: it may be written again
+            if isinstance(error.__cause__, DiskFull):
+                raise error.__cause__ from None
             raise ObjectStoreError(path, error.reason) from error
 
     def create(self, path: str, *, if_absent: bool = True) -> _LocalWriter:
@@ -75,7 +100,7 @@ class LocalObjectStore(ObjectStore):
 
     def _writer(self, path: str, if_absent: bool, *, is_durable: bool) -> _LocalWriter:
         check_path(path)
-        with _typed(path):
+        with self.typed(path):
             temporary = self._temporary / self._random_bytes(16).hex()
             return _LocalWriter(self, path, temporary, if_absent, is_durable)
 
@@ -96,7 +121,7 @@ class LocalObjectStore(ObjectStore):
     @contextmanager
     def _opened(self, path: str) -> Iterator[int]:
         file = self._files.get(path) or self._file(path)
-        with _typed(path):
+        with self.typed(path):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 yield descriptor
@@ -108,7 +133,7 @@ class LocalObjectStore(ObjectStore):
 
     def head(self, path: str) -> ObjectMeta:
         target = self.locate(path)
-        with _typed(path):
+        with self.typed(path):
             status = target.stat(follow_symlinks=False)
         if not _is_file(status.st_mode):
             raise ObjectNotFound(path, "is no object but a directory or a link")
@@ -122,11 +147,11 @@ class LocalObjectStore(ObjectStore):
         parents = set()
         self._open.forget(paths)
         for path, target in targets:
-            with _typed(path), suppress(FileNotFoundError, NotADirectoryError):
+            with self.typed(path), suppress(FileNotFoundError, NotADirectoryError):
                 target.unlink()
                 parents.add(target.parent)
         for parent in parents:
-            with _typed(str(parent)):
+            with self.typed(str(parent)):
                 _sync_directory(parent)
 
     def close(self) -> None:
@@ -150,7 +175,7 @@ class LocalObjectStore(ObjectStore):
         parent = self._real_root / directory
         if directory in self._known:
             return parent / name
-        with _typed(path):
+        with self.typed(path):
             if not parent.resolve().is_relative_to(self._real_root):
                 raise InvalidPath(path, "a link leads out of the store")
             if create:
@@ -169,7 +194,7 @@ class LocalObjectStore(ObjectStore):
 
     def _walk(self, directory: Path, inside: str, prefix: str) -> Iterator[ObjectMeta]:
         """Files below `directory`, whose path in the store is `inside`, in ascending order of path."""
-        with _typed(inside or "/"):
+        with self.typed(inside or "/"):
             try:
                 entries = list(os.scandir(directory))
             except FileNotFoundError:
@@ -237,7 +262,7 @@ class _LocalWriter(ObjectWriter):
     def _refuse(self, step: str, number: int) -> None:
         """Raises what a failed step means, or returns where it has happened all the same."""
         try:
-            with _typed(self._path):
+            with self._store.typed(self._path):
                 raise OSError(number, os.strerror(number))
         except ObjectStoreError as error:
             if step == SYNC:
@@ -254,25 +279,12 @@ class _LocalWriter(ObjectWriter):
 
     def _recognise(self, error: ObjectStoreError) -> None:
         """A network file system may have linked and lost its answer: then both names are one file."""
-        with _typed(self._path):
+        with self._store.typed(self._path):
             is_ours = self._temporary.samefile(self._target)
         if not is_ours:
             self.abort()
             raise ObjectExists(self._path) from error
         self.file.note_published()
-
-
-@contextmanager
-def _typed(path: str) -> Iterator[None]:
-    """Turns what the operating system says into the store's errors."""
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise ObjectNotFound(path, error.strerror or "does not exist") from error
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise InvalidPath(path, "a link stands where an object should be") from error
-        raise ObjectStoreError(path, f"{type(error).__name__}: {error.strerror or error}") from error
 
 
 def _read(descriptor: int, byte_range: range) -> bytes:

@@ -1,8 +1,9 @@
 """Objects in a bucket of S3 or of any store that speaks its language: `s3://bucket/prefix?endpoint=...&region=...`.
 
 A creation is a PUT with `If-None-Match: *`. Each attempt writes a random token beside the object, so that an answer
-"exists already" to a request that was repeated on its way is known for its own. Objects that outgrow one part are
-streamed as multipart uploads, which nobody sees until they are completed.
+"exists already" to a request that was repeated on its way is known for its own, and taken for done if size and
+content are what was sent: a lesser store may have kept the beginning of a request that broke off. Objects that outgrow
+one part are streamed as multipart uploads, which nobody sees until they are completed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from hashlib import md5
 from itertools import islice
 
 from hummock.errors import ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused, StoreClosed, UploadLost
@@ -144,22 +146,36 @@ class S3ObjectStore(ObjectStore):
         return self._random_bytes(16).hex()
 
     def put_with_token(self, path: str, data: Buffer, if_absent: bool, token: str, seconds: float) -> None:
-        key = self.key(path)
-        condition = {"IfNoneMatch": "*"} if if_absent else {}
+        """Raises `ObjectExists` where another wrote the object, and `ObjectStoreError` where the store holds a part of
+        what it was sent, also after it was sent again."""
+        body, call = memoryview(data).cast("B"), self.client.call
+        settings = {"Key": self.key(path), "Body": body, "Metadata": {TOKEN: token}}
         try:
-            self.client.call("put_object", path, seconds, Key=key, Body=memoryview(data).cast("B"),
-                             Metadata={TOKEN: token}, **condition)
+            call("put_object", path, seconds, **settings, **({"IfNoneMatch": "*"} if if_absent else {}))
         except ObjectExists:
-            if self.token_of(path, seconds) != token:
+            found = self.written_with(token, path, seconds)
+            if found is None:
                 raise
+            if not self._holds(found, path, body):      # it is nobody else's, so nobody else's is replaced
+                call("put_object", path, seconds, **settings, IfMatch=found["ETag"])
+                again = self.written_with(token, path, seconds)
+                if again is None or not self._holds(again, path, body):
+                    raise ObjectStoreError(path, f"{body.nbytes} bytes were sent, and other ones are stored") from None
 
-    def token_of(self, path: str, seconds: float) -> str | None:
-        """The token that the object was written with; None if it is not there."""
+    def written_with(self, token: str, path: str, seconds: float) -> dict | None:
+        """What the store says of the object, if it was written with the token."""
         limited = self.within(seconds)
         try:
-            return limited._head(path)["Metadata"].get(TOKEN, "")     # type: ignore[attr-defined]
+            found = limited._head(path)     # type: ignore[attr-defined]
         except ObjectNotFound:
             return None
+        return found if found["Metadata"].get(TOKEN) == token else None
+
+    def _holds(self, found: dict, path: str, body: memoryview) -> bool:
+        """Whether the object is `body`: by the ETag where that is its MD5, else by reading it."""
+        if found["ContentLength"] != body.nbytes:
+            return False
+        return found["ETag"].strip('"') == md5(body, usedforsecurity=False).hexdigest() or self.get(path) == body
 
     def _head(self, path: str) -> dict:
         try:
@@ -180,6 +196,7 @@ class _S3Writer(ObjectWriter):
         self._filled = 0
         self._upload: str | None = None
         self._parts: list[dict] = []
+        self._sizes: dict[int, int] = {}        # of parts, by their numbers
         self._has_ended = self._is_closed = False
 
     def write(self, data: Buffer) -> None:
@@ -235,17 +252,26 @@ class _S3Writer(ObjectWriter):
         try:
             self._call("complete_multipart_upload", UploadId=self._upload,
                        MultipartUpload={"Parts": self._parts}, **condition)
-        except (ObjectExists, UploadLost):
+        except (ObjectExists, UploadLost) as error:
             # An earlier request may have completed it: then the upload is gone and the object is there, and ours.
-            if self._store.token_of(self._path, self._left) != self._token:
+            found = self._store.written_with(self._token, self._path, self._left)
+            if found is None:
                 raise
+            stored, sent = (found["ContentLength"], found["ETag"].strip('"')), (self._sent, _joined_etag(self._parts))
+            if stored != sent:
+                raise UploadLost(self._path, f"size and ETag {sent} were sent, {stored} is stored") from error
 
     def _put_part(self, number: int, body: memoryview) -> dict:
         """Sends a part; sent again under its number it replaces itself."""
         if self._upload is None:
             self._upload = self._call("create_multipart_upload", Metadata={TOKEN: self._token})["UploadId"]
         answer = self._call("upload_part", UploadId=self._upload, PartNumber=number, Body=body)
+        self._sizes[number] = body.nbytes
         return {"PartNumber": number, "ETag": answer["ETag"]}
+
+    @property
+    def _sent(self) -> int:
+        return sum(self._sizes[part["PartNumber"]] for part in self._parts)
 
     def _call(self, operation: str, **parameters: object) -> dict:
         return self._store.client.call(operation, self._path, self._left, Key=self._store.key(self._path), **parameters)
@@ -258,6 +284,15 @@ class _S3Writer(ObjectWriter):
     def _check_open(self) -> None:
         if self._has_ended:
             raise StoreClosed(f"the writer of {self._path}")
+
+
+def _joined_etag(parts: Sequence[dict]) -> str:
+    """The ETag of an object of these parts: the MD5 of their MD5s, and how many there are; "" if theirs are none."""
+    try:
+        digests = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in parts)
+    except ValueError:
+        return ""
+    return f"{md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
 def _check_sent_range(path: str, answer: Answer, asked: range) -> None:

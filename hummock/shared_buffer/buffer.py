@@ -207,11 +207,14 @@ class SharedBuffer:
     def drop_through(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
         """A version holds everything at or below `epoch`; the files of the staged runs that go."""
         gone = [source for source in self._sources if isinstance(source, StagedRun) and source.max_epoch <= epoch]
+        names = tuple(info for run in gone for info in run.sstables)
+        left = [source for source in self._sources if _pure(source) > epoch]
+        flushes = {pure: count for pure, count in self._flushes.items() if pure > epoch}
         self._tasks = [task for task in self._tasks if task.max_epoch > epoch or task.is_running]
-        self._replace([source for source in self._sources if _pure(source) > epoch])
-        self._flushes = {pure: count for pure, count in self._flushes.items() if pure > epoch}
+        self._replace(left)
+        self._flushes = flushes
         self.sealed_epoch = max(self.sealed_epoch, epoch)
-        return tuple(info for run in gone for info in run.sstables)
+        return names
 
     def clear(self, committed_epoch: Epoch) -> None:
         """Forgets everything; writes above `committed_epoch` are welcome again. REQUIRES that no task runs."""

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from hummock.checksum import crc32c_of
-from hummock.errors import Corruption
+from hummock.errors import Corruption, FormatTooNew
 from hummock.record import MALFORMED
 from hummock.sstable.filter_policy import Filter, load_filter
 from hummock.sstable.index import SstableIndex
@@ -114,6 +114,8 @@ def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memor
     got = crc32c_of(bytes(data[:HEADER.size]) + bytes(data[-TRAILER.size:-12]))
     if got != crc:
         raise Corruption(object_name, "crc32c of header and trailer", crc, got)
+    if version == end_version > FORMAT_VERSION:
+        raise FormatTooNew(object_name, version, FORMAT_VERSION)
     if version != FORMAT_VERSION or end_version != FORMAT_VERSION:
         raise Corruption(object_name, "format version", FORMAT_VERSION, (version, end_version))
     if length != len(data) or count > MOST_SECTIONS:
@@ -121,8 +123,10 @@ def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memor
     sections, at = {}, HEADER.size
     for _ in range(count):
         tag, flags, payload, at = read_section(data, at, len(data) - TRAILER.size, object_name)
-        if tag in sections or (flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES, HASHES)):
-            raise Corruption(object_name, "sections", "known required sections, each once", tag)
+        if tag in sections:
+            raise Corruption(object_name, "sections", "each once", tag)
+        if flags & REQUIRED and tag not in (INFO, INDEX, FILTER, SAMPLES, HASHES):
+            raise FormatTooNew(object_name, f"{version} with a section {tag}", FORMAT_VERSION)
         sections[tag] = payload
     if at != len(data) - TRAILER.size:
         raise Corruption(object_name, "end of the sections", len(data) - TRAILER.size, at)

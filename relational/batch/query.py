@@ -24,6 +24,7 @@ from relational.expr.evaluate import evaluate, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import (
     Aggregate,
+    ColumnValues,
     Filter,
     Limit,
     LogicalPlan,
@@ -89,6 +90,9 @@ class _Query:
         values = [Column.from_pylist(_values(cells), field.data_type) for field, cells in columns]
         yield DataChunk(values, capacity=len(plan.rows))
 
+    def column_values(self, plan: ColumnValues) -> Chunks:
+        yield DataChunk([Column(array) for array in plan.columns], capacity=len(plan.columns[0]))
+
     def filter(self, plan: Filter) -> Chunks:
         for chunk in self.run(plan.input):
             kept = chunk.filter(evaluate(plan.predicate, chunk, strict=True))
@@ -153,6 +157,7 @@ _RUNNERS: dict[type[LogicalPlan], Callable[[_Query, Any], Chunks]] = {
     Scan: _Query.scan,
     PointGet: _Query.point_get,
     Values: _Query.values,
+    ColumnValues: _Query.column_values,
     Filter: _Query.filter,
     Project: _Query.project,
     Aggregate: _Query.aggregate,

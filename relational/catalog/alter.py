@@ -17,11 +17,23 @@ from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 
 
-def with_column(table: TableCatalog, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
-    """The next version of `table`, with one more column. Duplicate where the name is taken;
-    CatalogError for a default where rows are stored as an entry per value.
+def with_column(
+    table: TableCatalog,
+    name: str,
+    data_type: DataType,
+    default: Any = None,
+    *,
+    not_null: bool = False,
+    max_length: int | None = None,
+) -> TableCatalog:
+    """The next version of `table`, with one more column. Duplicate where the name is taken; CatalogError for a default
+    where rows are stored as an entry per value, and for NOT NULL without a default, as there are rows.
     """
     _check_alterable(table)
+    if not_null and default is None:
+        raise CatalogError(
+            f"the rows that table {table.name!r} has would be NULL in {name!r}: give it a DEFAULT", name=table.name
+        )
     if default is not None and table.row_format is RowFormat.CELL:
         raise CatalogError(
             f"a row of table {table.name!r} has no entry for NULL, so the rows there are can have no other default:"
@@ -29,7 +41,9 @@ def with_column(table: TableCatalog, name: str, data_type: DataType, default: An
         )
     if any(column.name == name for column in table.columns):
         raise Duplicate(f"table {table.name!r} has a column {name!r} already", name=table.name)
-    column = ColumnCatalog(name, _free_id(table), data_type, default=default)
+    column = ColumnCatalog(
+        name, _free_id(table), data_type, default=default, not_null=not_null, max_length=max_length
+    )
     return _version(table, (*table.columns, column), range(len(table.columns)))
 
 

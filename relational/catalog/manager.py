@@ -13,7 +13,7 @@ in a transaction of their own and never come back, even if the DDL that asked fo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +22,11 @@ from hummock.meta.notification import NotificationService, TopicSubscription
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import planning
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.planning import DropPlan
-from relational.catalog.rows import CATALOG_PREFIX, NEXT_ID, VERSION
+from relational.catalog.rows import CATALOG_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError, NotFound
 
@@ -66,11 +67,11 @@ class CatalogManager:
         """What was committed before the call is known after it, to the subscribers too unless one hangs."""
         with self._lock:
             known = self._snapshot
-            version = self._store.get(VERSION)
-            if version is None or version != known.rows.get(VERSION):
+            version, failures = self._store.get(VERSION), dict(self._store.list(FAILED_PREFIX))
+            if version is None or version != known.rows.get(VERSION) or failures != known.failure_rows:
                 rows = dict(self._store.list(CATALOG_PREFIX))
                 self._snapshot = CatalogSnapshot.read(rows, known)
-                if self._snapshot.version > known.version:
+                if self._snapshot.version > known.version or self._snapshot.failed != known.failed:
                     self._posted = self._notifications.post(CATALOG_TOPIC, self._snapshot)
             serial = self._posted
         self._notifications.deliver(serial)
@@ -169,6 +170,16 @@ class CatalogManager:
         snapshot = self._snapshot
         gone = sum((planning.forget_loaded(table_id) for table_id in table_ids), NONE)
         return self._as_next(snapshot, gone)
+
+    def plan_failures(self, failures: Iterable[JobFailure], resumed: Iterable[int] = ()) -> MetaOperations:
+        """What sets jobs aside and takes others back. It joins whatever DDL comes: it is no version of its own."""
+        return planning.note_failures(failures, resumed)
+
+    def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:
+        """What goes where jobs are built anew: `jobs` are tables by the ids that they have, each as it comes, with the
+        state tables `states`. The rows of the old ones go."""
+        snapshot = self._snapshot
+        return self._next_plan(snapshot, planning.rebuild_jobs(snapshot, jobs, states))
 
     def plan_alter(self, altered: TableCatalog) -> MetaOperations:
         """What makes `altered` the next version of its table. CatalogError if it is not the next one any more."""

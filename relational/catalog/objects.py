@@ -17,14 +17,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from hummock.record import check_format
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema
 from relational.types.value_json import value_from_json, value_to_json
 
-FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, 2)
-"""The first had neither defaults nor versions of a schema."""
+FORMAT_VERSION = 3
+READABLE_VERSIONS = (1, 2, 3)
+"""The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version."""
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 """Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4), so also what holds one."""
@@ -70,7 +71,8 @@ class RowFormat(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ColumnCatalog:
     """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out. `default` is what it holds
-    in rows that were written before it was there, and in inserted rows that say nothing of it.
+    in rows that were written before it was there, and in inserted rows that say nothing of it. `not_null` and
+    `max_length` (characters of a VARCHAR, None without a limit) are constraints on written rows.
     """
 
     name: str
@@ -78,6 +80,8 @@ class ColumnCatalog:
     data_type: DataType
     is_hidden: bool = False
     default: Any = field(default=None, hash=False)
+    not_null: bool = False
+    max_length: int | None = None
 
     def to_json(self) -> dict:
         return {
@@ -86,13 +90,23 @@ class ColumnCatalog:
             "data_type": str(self.data_type),
             "is_hidden": self.is_hidden,
             "default": value_to_json(self.default, self.data_type),
+            "not_null": self.not_null,
+            "max_length": self.max_length,
         }
 
     @classmethod
     def from_json(cls, record: Mapping) -> ColumnCatalog:
         data_type = DataType.parse(record["data_type"])
         default = value_from_json(record.get("default"), data_type)
-        return cls(record["name"], record["column_id"], data_type, record["is_hidden"], default)
+        return cls(
+            record["name"],
+            record["column_id"],
+            data_type,
+            record["is_hidden"],
+            default,
+            record.get("not_null", False),
+            record.get("max_length"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,8 @@ class TableCatalog:
     for an internal table the id of the job that owns it. `schema_id` says where its name stands.
     `reads` are the (table id, column id) that its query needs, None where that is not known: then it may
     need all. `schema_version` rises with each change of the columns; ids from `next_column_id` on (0: from
-    the largest there is) were never given out.
+    the largest there is) were never given out. `kernel_version` is that of the expression kernels which computed the
+    stored rows of a view.
     """
 
     id: int
@@ -132,6 +147,7 @@ class TableCatalog:
     reads: tuple[tuple[int, int], ...] | None = None
     schema_version: int = 0
     next_column_id: int = 0
+    kernel_version: int = 0
     version: int = FORMAT_VERSION
 
     @property
@@ -184,13 +200,13 @@ class TableCatalog:
             "reads": None if self.reads is None else [list(pair) for pair in self.reads],
             "schema_version": self.schema_version,
             "next_column_id": self.next_column_id,
+            "kernel_version": self.kernel_version,
         }
 
     @classmethod
     def from_json(cls, record: Mapping) -> TableCatalog:
-        """The catalog written by `to_json`. ValueError for a format version this code does not know."""
-        if record["version"] not in READABLE_VERSIONS:
-            raise ValueError(f"catalog of format version {record['version']}, expected {FORMAT_VERSION}")
+        """The catalog written by `to_json`. FormatTooNew for a format version of a newer release."""
+        check_format(f"the catalog of {record['name']!r}", record["version"], FORMAT_VERSION, min(READABLE_VERSIONS))
         return cls(
             id=record["id"],
             name=record["name"],
@@ -214,6 +230,7 @@ class TableCatalog:
             reads=None if record.get("reads") is None else tuple((table, column) for table, column in record["reads"]),
             schema_version=record.get("schema_version", 0),
             next_column_id=record.get("next_column_id", 0),
+            kernel_version=record.get("kernel_version", 0),
         )
 
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 from hummock.meta.store import MetaOperations
 from relational.catalog.alter import column_place, without_column
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.rows import (
     database_key,
     database_name_key,
     encode,
+    failed_key,
     loaded_key,
     schema_key,
     schema_name_key,
@@ -75,6 +77,29 @@ def note_loaded(table_id: int, table_ids: Iterable[int]) -> MetaOperations:
 def forget_loaded(table_id: int) -> MetaOperations:
     """The object is there, or will never be."""
     return MetaOperations(delete=(loaded_key(table_id),))
+
+
+def note_failures(failures: Iterable[JobFailure], resumed: Iterable[int] = ()) -> MetaOperations:
+    """Jobs are set aside, others run again. It requires nothing, so that a DDL that was planned before a job failed
+    can be committed after it: the one process that has the writer role decides both.
+    """
+    put = {failed_key(failure.job_id): encode(failure) for failure in failures}
+    return MetaOperations(put=put, delete=tuple(failed_key(job_id) for job_id in resumed))
+
+
+def rebuild_jobs(
+    snapshot: CatalogSnapshot, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]
+) -> DropPlan:
+    """Views and indexes come anew in the place of those of their names, under ids of their own. Whatever else reads
+    them reads the new ones. REQUIRES that all jobs that read one of them are among them.
+    """
+    old = [snapshot.find_within(job.schema_id, job.name) for job in jobs]
+    gone = _dropping(snapshot, [each for each in reversed(old) if each is not None])
+    names = {table_name_key(job.schema_id, job.name): str(job.id).encode() for job in jobs}
+    put = {table_key(each.id): encode(each) for each in (*jobs, *states)}
+    require = {**gone.operations.require, **dict.fromkeys(put), **{name: snapshot.rows[name] for name in names}}
+    delete = tuple(key for key in gone.operations.delete if key not in names)
+    return replace(gone, operations=MetaOperations(require=require, put={**put, **names}, delete=delete))
 
 
 def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
@@ -154,8 +179,9 @@ def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> Dro
     states = tuple(state for table in dropped for state in snapshot.internal_tables(table.id))
     keys = [table_key(table.id) for table in (*dropped, *states)]
     names = [table_name_key(table.schema_id, table.name) for table in dropped]
+    failures = [failed_key(table.id) for table in dropped if table.id in snapshot.failed]
     require = {key: snapshot.rows[key] for key in keys}
-    return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names)))
+    return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names, *failures)))
 
 
 def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOperations:

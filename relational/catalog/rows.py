@@ -8,6 +8,7 @@
     catalog/name/<name>                   the id of a table, view or index of `public`
     catalog/name/<schema id>/<name>       the same of another schema
     catalog/loaded/<id>                   ids of the tables that a load filled for an object that is not there yet
+    catalog/failed/<id>                   why a job was set aside, as JSON
 
 Names are quoted as in a URL, so none contains a slash. The database `dev` and its `public` have no rows.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import PUBLIC, DatabaseCatalog, SchemaCatalog
 from relational.catalog.objects import TableCatalog
 
@@ -25,6 +27,7 @@ VERSION = "catalog/version"
 NEXT_ID = "catalog/next_id"
 TABLE_PREFIX = "catalog/table/"
 LOADED_PREFIX = "catalog/loaded/"
+FAILED_PREFIX = "catalog/failed/"
 SCHEMA_PREFIX = "catalog/schema/"
 DATABASE_PREFIX = "catalog/database/"
 
@@ -37,6 +40,11 @@ def table_key(table_id: int) -> str:
 def loaded_key(table_id: int) -> str:
     """The meta key that says what was loaded for an object to be."""
     return f"{LOADED_PREFIX}{table_id:010}"
+
+
+def failed_key(job_id: int) -> str:
+    """The meta key that says why a job was set aside."""
+    return f"{FAILED_PREFIX}{job_id:010}"
 
 
 def schema_key(schema_id: int) -> str:
@@ -65,7 +73,7 @@ def database_name_key(name: str) -> str:
     return f"catalog/database_name/{_quoted(name)}"
 
 
-def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog) -> bytes:
+def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog | JobFailure) -> bytes:
     """The row of an object."""
     return json.dumps(record.to_json(), sort_keys=True).encode()
 

@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TypeVar
 
+from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
-from relational.catalog.rows import DATABASE_PREFIX, LOADED_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
+from relational.catalog.rows import DATABASE_PREFIX, FAILED_PREFIX, LOADED_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
 from relational.errors import NotFound
 
 Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)
@@ -56,6 +57,17 @@ class CatalogSnapshot:
         """The tables that a load filled for an object that is not there yet, by the object's id."""
         keys = [key for key in self.rows if key.startswith(LOADED_PREFIX)]
         return {int(key[len(LOADED_PREFIX) :]): tuple(json.loads(self.rows[key])) for key in keys}
+
+    @cached_property
+    def failure_rows(self) -> dict[str, bytes]:
+        """The rows that say which jobs were set aside, by meta key."""
+        return {key: row for key, row in self.rows.items() if key.startswith(FAILED_PREFIX)}
+
+    @cached_property
+    def failed(self) -> dict[int, JobFailure]:
+        """The jobs that were set aside, by id."""
+        found = (JobFailure.from_json(json.loads(row)) for row in self.failure_rows.values())
+        return {failure.job_id: failure for failure in found if failure.job_id in self.tables}
 
     # ---- by name -------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 What leaves are the visible rows, as a struct with a field c0, c1 … per column, for readers know nothing of hidden rows;
 a StreamChunk has its ops behind them as `_op`, so that no reader takes a row that goes for one that comes. Nothing is
 copied where no row is hidden. What enters is any object that speaks the protocol: arrays and tables of pyarrow, polars,
-pandas, results of DuckDB, chunks of this house.
+pandas, results of DuckDB, other chunks. It is validated by `arrow_import`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from relational.chunk.arrow_import import imported
+from relational.types import DataType
 
 OP_COLUMN = "_op"  # uint8, the numbers of Op
 
@@ -56,13 +59,21 @@ def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray],
     return names, values.flatten(), len(values)
 
 
-def changes_from(source: Any) -> tuple[list[pa.Array | pa.ChunkedArray], np.ndarray]:
+def imported_columns(names: Sequence[str], columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
+    """Columns from outside as those of the types that they come nearest to, validated. BindError for a type that none
+    of ours corresponds to, InvalidValue names a column and a row.
+    """
+    return [imported(array, DataType.from_arrow(array.type), name) for name, array in zip(names, columns, strict=True)]
+
+
+def changes_from(source: Any) -> tuple[list[pa.Array], np.ndarray]:
     """(columns without `_op`, ops uint8[rows]) of a table; without `_op` all rows are inserts.
 
-    ValueError for an op that is none, or a null among them.
+    ValueError for an op that is none, or a null among them; the errors of `imported_columns`.
     """
     names, columns, rows = rows_from(source)
-    kept = [column for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]
+    pairs = [(name, column) for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]
+    kept = imported_columns([name for name, _ in pairs], [column for _, column in pairs])
     if len(kept) == len(columns):
         return kept, np.zeros(rows, np.uint8)
     told = columns[names.index(OP_COLUMN)].cast(pa.int64())

@@ -12,7 +12,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from relational.chunk.arrow import array_from
-from relational.chunk.layout import array_of_values, in_layout, python_values
+from relational.chunk.arrow_import import in_layout
+from relational.chunk.python_values import array_of_values, python_values
 from relational.types import DataType
 
 cdef uint8_t NOTHING = 0                # what pointers of columns without bytes point to
@@ -58,8 +59,9 @@ cdef class Column:
         """A column over any object that speaks Arrow's PyCapsule protocol; without `data_type` its type follows from
         Arrow's.
 
-        Arrow's errors are passed on: pa.ArrowInvalid where a value does not fit, BindError where there is no
-        SQL type for the array's; TypeError for other objects.
+        An array that has the layout already is trusted: what comes from outside goes through `arrow_import.imported`,
+        as `DataChunk.from_arrow` does it. InvalidValue where a value does not fit, BindError where there is no SQL type
+        for the array's; TypeError for other objects.
         """
         array = array_from(array)
         arrow = array.type
@@ -74,7 +76,7 @@ cdef class Column:
 
     @staticmethod
     def from_pylist(values, data_type) -> Column:
-        """One row per Python value, None for NULL. EncodingError where a value is not of the type."""
+        """One row per Python value, None for NULL. InvalidValue names the first row whose value is not of the type."""
         return Column(array_of_values(values, data_type), data_type)
 
     @staticmethod

@@ -12,8 +12,9 @@ from libc.stdint cimport int32_t, uint8_t
 from relational.chunk.column cimport BOOLEAN, Column, as_column, check_mask
 from relational.chunk.gather cimport gather
 
-from relational.chunk.arrow import rows_from, rows_to_arrow
+from relational.chunk.arrow import imported_columns, rows_from, rows_to_arrow
 from relational.chunk.column import mask_of
+from relational.errors import InvalidValue
 from relational.types import Schema
 
 cdef uint8_t NOTHING = 0
@@ -73,17 +74,21 @@ cdef class DataChunk:
 
     @staticmethod
     def from_rows(schema, rows) -> DataChunk:
-        """A chunk of Python rows (tuples in the schema's order). EncodingError where a value is not of its type."""
+        """A chunk of Python rows (tuples in the schema's order). InvalidValue names the column and the first row whose
+        value is not of its type.
+        """
         return DataChunk(columns_of_rows(schema, list(rows)), capacity=len(rows) if not len(schema) else None)
 
     @staticmethod
     def from_arrow(source) -> DataChunk:
-        """The rows of any object that speaks Arrow's PyCapsule protocol; without a copy where Arrow's layout is ours.
+        """The rows of any object that speaks Arrow's PyCapsule protocol, validated; without a copy where Arrow's layout
+        is ours.
 
-        TypeError for other objects, ValueError for values that are no rows, BindError for a type without a place.
+        TypeError for other objects, ValueError for values that are no rows, BindError for a type that none of ours
+        corresponds to, InvalidValue for a row that cannot be stored.
         """
-        _, columns, rows = rows_from(source)
-        return DataChunk(columns, capacity=rows)
+        names, columns, rows = rows_from(source)
+        return DataChunk(imported_columns(names, columns), capacity=rows)
 
     def to_arrow(self, schema) -> pa.RecordBatch:
         """The visible rows, named by `schema`."""
@@ -206,7 +211,15 @@ def columns_of_rows(schema, list rows) -> list:
         if len(row) != len(schema):
             raise ValueError(f"a row of {len(row)} values for {len(schema)} columns: {row!r}")
     turned = zip(*rows, strict=True) if rows else [()] * len(schema)
-    return [Column.from_pylist(list(values), field.data_type) for values, field in zip(turned, schema)]
+    return [column_of_values(values, field) for values, field in zip(turned, schema)]
+
+
+def column_of_values(values, field) -> Column:
+    """One row per Python value. InvalidValue names the field."""
+    try:
+        return Column.from_pylist(list(values), field.data_type)
+    except InvalidValue as error:
+        raise error.named(field.name) from error
 
 
 def concat_columns(chunks) -> list:

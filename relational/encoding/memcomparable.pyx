@@ -13,6 +13,7 @@ from libc.stdint cimport uint16_t
 from libc.stdlib cimport free, malloc
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.write_batch cimport MAX_KEY_BYTES
 from relational.chunk.column cimport Column, ColumnView, KINDS, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport Field, RowFormat
@@ -21,6 +22,7 @@ from relational.encoding.key_cells cimport pass_flip_on
 
 from relational.types import ASCENDING, TypeKind
 
+MOST_KEY_BYTES = MAX_KEY_BYTES          # of a user key that enters the store
 cdef int KEY_BYTES[KINDS]               # tag and payload; 0: depends on the value
 KEY_BYTES[:] = [2, 3, 5, 9, 0, 5, 9, 0, 5, 9, 13, 9, 17, 0, 0, 0, 0]
 

@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
 from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.write_batch cimport MAX_VALUE_BYTES
 from relational.chunk.column cimport Column, ColumnView, LONG_WORK, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport RowFormat
@@ -24,6 +25,7 @@ from relational.encoding.value_shape cimport shape_of
 
 from relational.errors import EncodingError
 
+MOST_VALUE_BYTES = MAX_VALUE_BYTES      # of a row's value that enters the store
 VALUE_BYTES[:] = [1, 2, 4, 8, 16, 4, 8, 0, 4, 8, 12, 8, 16, 0, 0, 0, 0]
 
 

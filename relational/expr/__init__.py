@@ -2,7 +2,7 @@
 
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.term import Term, col, lit
 
@@ -12,7 +12,7 @@ __all__ = [
     "Call",
     "Case",
     "Cast",
-    "ErrorCount",
+    "ErrorCounts",
     "Expression",
     "InputRef",
     "Literal",

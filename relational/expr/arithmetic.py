@@ -8,13 +8,10 @@ operands, are failed rows as in SQL.
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.coercion import digits
 from relational.expr.evaluation import Evaluation, Value, from_numbers, null_where, numbers, valid_rows
 from relational.expr.kernels import (
     ADD,
@@ -152,15 +149,6 @@ def rescale(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.
         return array.cast(data_type.arrow)
     data, faults = decimal_rescale(array, array.type.scale, data_type.precision, data_type.scale)
     return decimal_result(evaluation, data, faults, [array], data_type)
-
-
-def rescale_wide(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
-    """A decimal256 of up to 38 whole digits as NUMERIC of `data_type`, half away from zero."""
-    rounded = pc.round(array, ndigits=data_type.scale, round_mode="half_towards_infinity")
-    limit = pa.scalar(Decimal(10) ** digits(data_type)[0], array.type)
-    outside = pc.greater_equal(pc.abs(rounded), limit).fill_null(False).to_numpy(zero_copy_only=False)
-    fitting = evaluation.reject(rounded, outside, f"{OUT_OF_RANGE} for {data_type}")
-    return fitting.cast(pa.decimal256(76, data_type.scale)).cast(data_type.arrow)
 
 
 def narrow_to_integer(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:

@@ -15,10 +15,15 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+import pyarrow as pa
+
 from relational.errors import BindError, EvaluationError
+from relational.expr.arithmetic import OPERATIONS
 from relational.expr.casting import can_cast
 from relational.expr.coercion import WIDE, common_type, digits
-from relational.expr.evaluate import evaluate_constant
+from relational.expr.comparison import is_listable
+from relational.expr.evaluate import evaluate_array, evaluate_constant
+from relational.expr.evaluation import Evaluation, python_value
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
 from relational.expr.temporal import TRUNCATIONS
@@ -36,6 +41,12 @@ ALIASES = {
     "mod": "modulo",
 }
 AGGREGATES = ("count", "sum", "avg", "min", "max")
+MAX_DEPTH = 120
+"""Operations upon each other's results; expressions are walked, written and read by functions that call themselves."""
+FEW_MEMBERS = 16
+"""Values of IN that are compared one by one."""
+MAX_SUGGESTED = 64
+"""Characters of a name that may be a misspelt one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,7 @@ class TermBinder:
 
     def __init__(self, scope: Scope):
         self.scope = scope
+        self._depth = 0
 
     def bind(self, term: Term) -> Expression:
         """The bound expression of a term; BindError points at the part that has no meaning."""
@@ -72,6 +84,15 @@ class TermBinder:
             return self.scope.resolve(term)
         if isinstance(term, Constant):
             return literal(term)
+        if self._depth == MAX_DEPTH:
+            raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **span(place_of(term)))
+        self._depth += 1
+        try:
+            return self._operation(term)
+        finally:
+            self._depth -= 1
+
+    def _operation(self, term: Term) -> Expression:
         if isinstance(term, Convert):
             return convert(self.bind(term.operand), term.data_type, term.place)
         if isinstance(term, Choose):
@@ -110,6 +131,8 @@ def call(name: str, args: Sequence[Expression], place: Place | None = None) -> E
         return _SHORTHANDS[name](list(args), place)
     if name not in FUNCTIONS:
         raise BindError(unknown("function", name, known_functions()), **span(place))
+    if name in OPERATIONS and any(arg.data_type.kind is TypeKind.NUMERIC for arg in args):
+        args = [_by_own_digits(arg) for arg in args]
     found = resolve(name, tuple(arg.data_type for arg in args))
     if found is None and any(map(is_unknown, args)):
         args = _adapted(args, place)
@@ -121,8 +144,37 @@ def call(name: str, args: Sequence[Expression], place: Place | None = None) -> E
     for index in overload.constants:
         if not isinstance(args[index], Literal):
             raise BindError(f"argument {index + 1} of {name} must be a constant", **span(place))
-    converted = tuple(convert(arg, each, place) for arg, each in zip(args, takes, strict=True))
+    converted = tuple(convert_all(args, takes, place))
+    if name == "in" and len(converted) > FEW_MEMBERS:
+        return _folded(_membership(converted))
     return _folded(Call(name, converted, gives))
+
+
+def _by_own_digits(arg: Expression) -> Expression:
+    """A written integer as the NUMERIC that holds it, anything else as it is."""
+    if not isinstance(arg, Literal) or arg.value is None or not arg.data_type.is_integer:
+        return arg
+    return Literal(Decimal(arg.value), DataType.numeric(len(str(abs(arg.value)))))
+
+
+def _membership(args: tuple[Expression, ...]) -> Call:
+    """x IN (…) of many values: one lookup in a list of them where all are constants. A number that the type of x cannot
+    hold equals none of its values and is left out.
+    """
+    needle, *values = args
+    data_type = needle.data_type
+    if not is_listable(data_type) or not all(isinstance(value, Literal) for value in values):
+        return Call("in", args, DataType.BOOLEAN)
+    members = [value.value for value in values if isinstance(value, Literal)]
+    if data_type.kind is TypeKind.NUMERIC:
+        members = [member for member in members if member is None or _holds(data_type, Decimal(member))]
+    return Call("in_list", (needle, Literal(members, DataType.list_of(data_type))), DataType.BOOLEAN)
+
+
+def _holds(data_type: DataType, value: Decimal) -> bool:
+    """Whether a NUMERIC type has exactly this value."""
+    whole, scale = digits(data_type)
+    return value.quantize(Decimal(1).scaleb(-scale), context=WIDE) == value and value.copy_abs() < Decimal(10) ** whole
 
 
 def convert(operand: Expression, data_type: DataType, place: Place | None = None) -> Expression:
@@ -146,6 +198,36 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
         raise BindError(f"{operand.describe()} is no {data_type}", **span(place)) from error
 
 
+def convert_all(
+    operands: Sequence[Expression], data_types: Sequence[DataType], place: Place | None = None
+) -> list[Expression]:
+    """Each of `operands` in the type of its own; many constants of one type are computed as one column."""
+    found = list(operands)
+    alike: dict[tuple[DataType, DataType], tuple[list[int], list[Any]]] = {}
+    if len(operands) > FEW_MEMBERS:
+        for at, (operand, data_type) in enumerate(zip(operands, data_types, strict=True)):
+            if isinstance(operand, Literal) and operand.value is not None and operand.data_type != data_type:
+                positions, values = alike.setdefault((operand.data_type, data_type), ([], []))
+                positions.append(at)
+                values.append(operand.value)
+    for (source, target), (positions, values) in alike.items():
+        if len(positions) > 1 and not target.is_nested and can_cast(source, target):
+            for at, value in zip(positions, _cast_values(values, source, target) or (), strict=False):
+                found[at] = Literal(value, target)
+    return [convert(operand, data_type, place) for operand, data_type in zip(found, data_types, strict=True)]
+
+
+def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[Any] | None:
+    """Constants of one type in another; None where one of them has no value there."""
+    plain = [value.to_arrow() if isinstance(value, Interval) else value for value in values]
+    column = pa.array(plain, source.arrow)
+    try:
+        cast = evaluate_array(Cast(InputRef(0, source), target), Evaluation([column], len(values), strict=True))
+    except EvaluationError:
+        return None
+    return [python_value(value) for value in cast]
+
+
 def unify(values: Sequence[Expression], what: str, place: Place | None) -> tuple[list[Expression], DataType]:
     """`values` converted to the type they have in common."""
     known = [value.data_type for value in values if not is_unknown(value)]
@@ -153,7 +235,7 @@ def unify(values: Sequence[Expression], what: str, place: Place | None) -> tuple
     if data_type is None:
         types = " and ".join(dict.fromkeys(map(str, known)))
         raise BindError(f"{what} have no type in common: {types}", **span(place))
-    return [convert(value, data_type, place) for value in values], data_type
+    return convert_all(values, [data_type] * len(values), place), data_type
 
 
 def literal(term: Constant) -> Expression:
@@ -214,7 +296,7 @@ def _adapted(args: Sequence[Expression], place: Place | None) -> list[Expression
     target = common_type(known) if known else DataType.BOOLEAN
     if target is None:
         return list(args)
-    return [convert(arg, target, place) if is_unknown(arg) else arg for arg in args]
+    return convert_all(args, [target if is_unknown(arg) else arg.data_type for arg in args], place)
 
 
 def _folded(bound: Call) -> Expression:
@@ -263,11 +345,12 @@ def _round(args: list[Expression], place: Place | None) -> Expression:
         raise BindError("round takes a constant number of digits, 0 to 38", **span(place))
     if value.data_type.is_float or not value.data_type.is_numeric:
         raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **span(place))
-    whole, scale = digits(value.data_type)
-    if wanted.value >= scale:
+    if value.data_type.is_integer:
         return value
-    rounded = DataType.numeric(min(whole + 1 + wanted.value, 38), wanted.value)
-    return _folded(Call("round", (value,), rounded))
+    whole, scale = digits(value.data_type)
+    scale = min(scale, wanted.value)
+    rounded = DataType.numeric(min(whole + 1 + scale, 38), scale)
+    return value if rounded == value.data_type else _folded(Call("round", (value,), rounded))
 
 
 def _plain_round(args: list[Expression], place: Place | None) -> Expression:
@@ -312,7 +395,7 @@ def known_functions() -> list[str]:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message for a name that does not exist, with the nearest one that does."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6) if len(name) <= MAX_SUGGESTED else []
     return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
@@ -323,7 +406,11 @@ def span(place: Place | None) -> dict[str, Any]:
 
 def place_of(term: Term) -> Place | None:
     """Where a term stands, or its first part that stands anywhere."""
-    place = getattr(term, "place", None)
-    if place is not None:
-        return place
-    return next(filter(None, map(place_of, term.children)), None)
+    todo = [term]
+    while todo:
+        each = todo.pop()
+        place = getattr(each, "place", None)
+        if place is not None:
+            return place
+        todo += reversed(each.children)
+    return None

@@ -1,4 +1,10 @@
-"""Which types turn into which without being asked, and the type that several values have in common."""
+"""Which types turn into which without being asked, and the type that several values have in common.
+
+Between declared NUMERIC(p, s), integers and written constants the types of results are Spark's (with
+allowPrecisionLoss): the digits that the exact result may have; where these are more than 38, digits behind the point
+give way, but not below 6 of them. NUMERIC without (p, s), which is NUMERIC(38, 10), has no bounds that would tell
+anything: with it the result is NUMERIC(38, 10) too.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,14 @@ from decimal import Context
 from relational.expr.aggregates import MAX_PRECISION
 from relational.types.data_type import DataType, TypeKind
 
-_INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
+_INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 20}
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
-QUOTIENT_SCALE = 10
+UNBOUNDED = DataType.NUMERIC
+"""NUMERIC without (p, s)."""
+MIN_SCALE = 6
+"""Digits behind the point that a result keeps of those it has, however many stand before it."""
 WIDE = Context(prec=3 * MAX_PRECISION)
 """Python's own 28 digits are too few for a NUMERIC."""
-PRODUCT_SCALE = 20
 
 
 def is_exact(data_type: DataType) -> bool:
@@ -22,15 +30,19 @@ def is_exact(data_type: DataType) -> bool:
 
 
 def digits(data_type: DataType) -> tuple[int, int]:
-    """Digits before and after the point that an exact type can hold."""
+    """Digits before and after the point that an exact type counts for in results."""
     if data_type.kind is TypeKind.NUMERIC:
         assert data_type.precision is not None and data_type.scale is not None
         return data_type.precision - data_type.scale, data_type.scale
     return _INTEGER_DIGITS[data_type.kind], 0
 
 
-def capped(whole: int, scale: int) -> DataType:
-    """NUMERIC of so many digits, the whole part cut where 38 are not enough."""
+def adjusted(whole: int, scale: int, least_scale: int = MIN_SCALE) -> DataType:
+    """NUMERIC of so many digits before and after the point; where these are more than 38, without the last ones
+    behind the point, as long as `least_scale` of them are left.
+    """
+    if whole + scale > MAX_PRECISION:
+        scale = max(MAX_PRECISION - whole, min(scale, least_scale))
     return DataType.numeric(min(whole + scale, MAX_PRECISION), scale)
 
 
@@ -50,8 +62,10 @@ def _common(a: DataType, b: DataType) -> DataType | None:
             return DataType.DOUBLE
         if a.is_integer and b.is_integer:
             return a if a.kind > b.kind else b
+        if UNBOUNDED in (a, b):
+            return UNBOUNDED
         (whole_a, scale_a), (whole_b, scale_b) = digits(a), digits(b)
-        return capped(max(whole_a, whole_b), max(scale_a, scale_b))
+        return adjusted(max(whole_a, whole_b), max(scale_a, scale_b), least_scale=0)
     if a.kind in _MOMENTS and b.kind in _MOMENTS:
         return a if a.kind > b.kind else b
     if a.element is not None and b.element is not None:
@@ -81,20 +95,21 @@ def can_assign(source: DataType, target: DataType) -> bool:
 
 
 def arithmetic_type(operation: str, a: DataType, b: DataType) -> DataType | None:
-    """The result of + - * / % of two numbers; None where one is none. Exact results follow SQL, capped
-    at 38 digits.
-    """
+    """The result of + - * / % of two numbers; None where one is none."""
     if not (a.is_numeric and b.is_numeric):
         return None
     if a.is_float or b.is_float:
         return a if a == b else DataType.DOUBLE
     if a.is_integer and b.is_integer:
         return a if a.kind > b.kind else b
+    if UNBOUNDED in (a, b):
+        return UNBOUNDED
     (whole_a, scale_a), (whole_b, scale_b) = digits(a), digits(b)
     scale = max(scale_a, scale_b)
     if operation == "multiply":
-        return capped(whole_a + whole_b, min(scale_a + scale_b, max(scale, PRODUCT_SCALE)))
+        return adjusted(whole_a + whole_b + 1, scale_a + scale_b)
     if operation == "divide":
-        quotient = min(max(scale, QUOTIENT_SCALE), MAX_PRECISION + scale_a - scale_b)
-        return DataType.numeric(MAX_PRECISION, quotient)
-    return capped(max(whole_a, whole_b) + (operation != "modulo"), scale)
+        return adjusted(whole_a + scale_b, max(MIN_SCALE, scale_a + whole_b + scale_b + 1))
+    if operation == "modulo":
+        return adjusted(min(whole_a, whole_b), scale)
+    return adjusted(max(whole_a, whole_b) + 1, scale)

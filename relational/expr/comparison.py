@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.chunk.row_order import compare_columns
-from relational.expr.evaluation import Evaluation, Value, booleans, valid_rows
+from relational.expr.evaluation import Evaluation, Value, booleans, choose, valid_rows
 from relational.expr.kernels import decimal_compare
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
 
 INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
@@ -115,6 +115,25 @@ def is_member(evaluation: Evaluation, args: list[Value], data_type: DataType) ->
     return reduce(pc.or_kleene, (compare("equal", evaluation, needle, value) for value in values))
 
 
+def is_listable(data_type: DataType) -> bool:
+    """Whether `is_listed` compares values of the type as SQL does."""
+    return not (data_type.is_nested or data_type.kind in (TypeKind.INTERVAL, TypeKind.JSONB))
+
+
+def is_listed(evaluation: Evaluation, args: list[Value]) -> Value:
+    """x IN a constant list of plain values of its type: one lookup in a set, whatever its size."""
+    needle, members = evaluation.column(args[0]), args[1]
+    assert isinstance(members, pa.Scalar)
+    listed = members.values if members.is_valid else pa.nulls(1, needle.type)
+    if pa.types.is_floating(needle.type):
+        needle, listed = (pc.add(side, pa.scalar(0.0, side.type)) for side in (needle, listed))  # -0.0 is 0.0
+    found = pc.is_in(needle, value_set=listed, skip_nulls=True)
+    unknown = ~valid_rows(needle)
+    if listed.null_count:
+        unknown = unknown | ~booleans(found)
+    return pc.if_else(pa.array(unknown), pa.scalar(None, pa.bool_()), found) if unknown.any() else found
+
+
 def _arrow_equality(arrow: pa.DataType) -> bool:
     """Whether Arrow's equality is SQL's for the type."""
     special = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_interval, _is_composed)
@@ -127,5 +146,5 @@ def extreme(operation: str, evaluation: Evaluation, args: list[Value]) -> pa.Arr
     for arg in args[1:]:
         candidate = evaluation.column(arg)
         better = booleans(compare(operation, evaluation, candidate, best)) | ~valid_rows(best)
-        best = pc.if_else(pa.array(better & valid_rows(candidate)), candidate, best)
+        best = choose(better & valid_rows(candidate), candidate, best)
     return best

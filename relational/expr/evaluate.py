@@ -11,41 +11,48 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.chunk import Column, DataChunk
+from relational.chunk import Column, DataChunk, StreamChunk
 from relational.expr.casting import cast
 from relational.expr.evaluation import (
-    ErrorCount,
+    ErrorCounts,
     Evaluation,
     Value,
     booleans,
+    choose,
     python_value,
     scalar,
     valid_rows,
 )
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import kernel_of
+from relational.expr.kernel_call import Compute, computed
+from relational.types.data_type import DataType
 
 
 def evaluate(
-    expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCount | None = None
+    expression: Expression, chunk: DataChunk, *, strict: bool = False, errors: ErrorCounts | None = None
 ) -> Column:
     """The expression's value for every row of the chunk, hidden rows included (theirs are unspecified).
 
-    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`.
+    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`: by 1, by -1
+    where it is a change of a stream that takes the row away.
     """
     if isinstance(expression, InputRef):
         return chunk.columns[expression.index]
     visibility = chunk.visibility
     selection = None if visibility is None else np.asarray(visibility).view(np.bool_)
     arrays = [column.array for column in chunk.columns]
-    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors)
+    weights = None
+    if errors is not None and isinstance(chunk, StreamChunk):
+        weights = 1 - 2 * (chunk.ops & 1).view(np.int8)
+    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors, weights=weights)
     return Column(evaluate_array(expression, evaluation))
 
 
 def evaluate_array(expression: Expression, evaluation: Evaluation) -> pa.Array:
     """The same over bare arrays."""
     if evaluation.rows == 0:
-        return pa.array([], expression.data_type.arrow)
+        return pa.nulls(0, expression.data_type.arrow)
     return evaluation.column(_value(expression, evaluation))
 
 
@@ -68,19 +75,31 @@ def _value(expression: Expression, evaluation: Evaluation) -> Value:
         return _BY_BRANCHES[expression.function](expression, evaluation)
     args = [_value(arg, evaluation) for arg in expression.args]
     kernel = kernel_of(expression.function, tuple(arg.data_type for arg in expression.args))
-    if all(isinstance(arg, pa.Scalar) for arg in args):
-        first = pa.repeat(args[0], 1)
-        result = kernel(evaluation.single(), [first, *args[1:]], expression.data_type)
-        return result if isinstance(result, pa.Scalar) else result[0]
-    return kernel(evaluation, args, expression.data_type)
+    result = expression.data_type
+
+    def compute(attempt: Evaluation, values: list[Value]) -> Value:
+        return kernel(attempt, values, result)
+
+    return _computed(compute, evaluation, args, result, expression.function)
 
 
 def _cast(expression: Cast, evaluation: Evaluation) -> Value:
     value = _value(expression.operand, evaluation)
     source, target = expression.operand.data_type, expression.data_type
-    if isinstance(value, pa.Scalar):
-        return cast(evaluation.single(), pa.repeat(value, 1), source, target)[0]
-    return cast(evaluation, value, source, target)
+
+    def compute(attempt: Evaluation, values: list[Value]) -> Value:
+        return cast(attempt, values[0], source, target)
+
+    return _computed(compute, evaluation, [value], target, f"CAST to {target}")
+
+
+def _computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, what: str) -> Value:
+    """What a kernel gives; a constant of constants."""
+    if not all(isinstance(arg, pa.Scalar) for arg in args):
+        return computed(compute, evaluation, args, data_type, what)
+    first = pa.repeat(args[0], 1)
+    result = computed(compute, evaluation.single(), [first, *args[1:]], data_type, what)
+    return result if isinstance(result, pa.Scalar) else result[0]
 
 
 def _truth(expression: Expression, evaluation: Evaluation) -> pa.Array:
@@ -114,7 +133,7 @@ def _coalesce(expression: Call, evaluation: Evaluation) -> Value:
         rest = evaluation.narrowed(~valid_rows(result))
         if rest.selects_nothing:
             break
-        result = pc.if_else(result.is_valid(), result, _value(arg, rest))
+        result = choose(valid_rows(result), result, _value(arg, rest))
     return result
 
 
@@ -129,7 +148,7 @@ def _case(expression: Case, evaluation: Evaluation) -> Value:
             remaining &= ~rows
     value = _value(expression.otherwise, evaluation.narrowed(remaining))
     for rows, result in taken:
-        value = pc.if_else(pa.array(rows), result, value)
+        value = choose(rows, result, evaluation.column(value))
     return value
 
 

@@ -8,8 +8,7 @@ the branch. So a division by zero behind a guard is no error. A failed row is NU
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -17,29 +16,64 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.chunk.data_chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, Field
 from relational.types.interval import Interval
+from relational.types.schema import Schema
 
 Value: TypeAlias = pa.Array | pa.Scalar
 
+MAX_REASONS = 64
+OTHER_REASONS = "other reasons"
 
-@dataclass(slots=True)
-class ErrorCount:
-    """How many rows of a stream had no value so far, and why the first one had none."""
 
-    rows: int = 0
-    first_reason: str = ""
+class ErrorCounts:
+    """Rows of a stream that have no value now, by reason: a row that arrives adds one and, when it
+    goes, subtracts one.
 
-    def add(self, rows: int, reason: str) -> None:
-        self.first_reason = self.first_reason or reason
-        self.rows += rows
+    At most MAX_REASONS reasons are told apart, the rows of all later ones are counted as OTHER_REASONS. A reason never
+    holds a value of a row. One thread adds; `rows` may be read from any.
+    """
+
+    __slots__ = ("__weakref__", "_changed", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._changed: dict[str, int] = {}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The counts of all reasons met so far, those that are 0 again included."""
+        return self._rows.copy()
+
+    def restore(self, rows: Mapping[str, int]) -> None:
+        """Continue from the counts `rows`, which count as taken. REQUIRES that nothing was added yet."""
+        self._rows = dict(rows)
+
+    def add(self, reason: str, rows: int) -> None:
+        """`rows` more rows (fewer where negative) have no value because of `reason`."""
+        if not rows:
+            return
+        if reason not in self._rows and len(self._rows) >= MAX_REASONS:
+            reason = OTHER_REASONS
+        self._rows[reason] = self._rows.get(reason, 0) + rows
+        self._changed[reason] = self._changed.get(reason, 0) + rows
+
+    def take(self) -> dict[str, int]:
+        """The net changes since the last take, without those that are 0."""
+        if not self._changed:
+            return {}
+        taken, self._changed = self._changed, {}
+        return {reason: rows for reason, rows in taken.items() if rows}
 
 
 class Evaluation:
-    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows."""
+    """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or
+    int64[rows], what each row counts for among the errors (-1 for one that goes), None: 1.
+    """
 
-    __slots__ = ("columns", "errors", "rows", "selection", "strict")
+    __slots__ = ("columns", "errors", "rows", "selection", "strict", "weights")
 
     def __init__(
         self,
@@ -48,22 +82,24 @@ class Evaluation:
         selection: np.ndarray | None = None,
         *,
         strict: bool,
-        errors: ErrorCount | None = None,
+        errors: ErrorCounts | None = None,
+        weights: np.ndarray | None = None,
     ):
         self.columns, self.rows, self.selection = columns, rows, selection
-        self.strict, self.errors = strict, errors
+        self.strict, self.errors, self.weights = strict, errors, weights
 
     def narrowed(self, rows: np.ndarray) -> Evaluation:
         """The same evaluation where only those of `rows` (bool[rows]) count that counted before."""
         selection = rows if self.selection is None else rows & self.selection
-        return Evaluation(self.columns, self.rows, selection, strict=self.strict, errors=self.errors)
+        return Evaluation(
+            self.columns, self.rows, selection, strict=self.strict, errors=self.errors, weights=self.weights
+        )
 
     def single(self) -> Evaluation:
-        """An evaluation of one row without columns, for what is constant; it counts if any row here
-        counts.
-        """
+        """An evaluation of one row without columns, for what is constant; it counts for all rows that count here."""
         counts = self.selection is None or bool(self.selection.any())
-        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors)
+        weight = np.array([self._weight(self.selection)])
+        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
 
     @property
     def selects_nothing(self) -> bool:
@@ -79,7 +115,13 @@ class Evaluation:
         if self.strict:
             raise EvaluationError(reason, row=int(counted.argmax()))
         if self.errors is not None:
-            self.errors.add(int(counted.sum()), reason)
+            self.errors.add(reason, self._weight(counted))
+
+    def _weight(self, rows: np.ndarray | None) -> int:
+        """What `rows` (bool[rows], None for all) count for together."""
+        if self.weights is None:
+            return self.rows if rows is None else int(np.count_nonzero(rows))
+        return int(self.weights.sum() if rows is None else self.weights[rows].sum())
 
     def reject(self, value: pa.Array, rows: np.ndarray, reason: str) -> pa.Array:
         """`value` with `rows` failed: NULL there."""
@@ -91,6 +133,22 @@ class Evaluation:
     def column(self, value: Value) -> pa.Array:
         """A value as an array of one entry per row."""
         return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
+
+
+class Attempt(Evaluation):
+    """An evaluation of `rows` rows that only records what fails, as `failures`: (bool[rows], reason) in their order.
+    Its caller reports them, or discards them where the attempt ended with an error.
+    """
+
+    __slots__ = ("failures",)
+
+    def __init__(self, rows: int):
+        super().__init__((), rows, strict=False)
+        self.failures: list[tuple[np.ndarray, str]] = []
+
+    def fail(self, rows: np.ndarray, reason: str) -> None:
+        if rows.any():
+            self.failures.append((rows, reason))
 
 
 def valid_rows(array: pa.Array) -> np.ndarray:
@@ -109,7 +167,31 @@ def booleans(array: pa.Array) -> np.ndarray:
 
 def null_where(array: pa.Array, rows: np.ndarray) -> pa.Array:
     """`array` with NULL at `rows` (bool[rows])."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(array.type, null_where(array.storage, rows))
+    if pa.types.is_nested(array.type):
+        return array.take(pa.array(np.arange(len(array)), mask=rows))
     return pc.if_else(pa.array(rows), pa.scalar(None, array.type), array)
+
+
+def choose(rows: np.ndarray, chosen: Value, other: Value) -> pa.Array:
+    """`chosen` at `rows` (bool[rows]), `other` elsewhere; both of one type, whatever it is."""
+    arrow = chosen.type
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, choose(rows, _storage(chosen), _storage(other)))
+    if not pa.types.is_nested(arrow):
+        return pc.if_else(pa.array(rows), chosen, other)
+    at = np.arange(len(rows))
+    first, second = (pa.repeat(value, 1) if isinstance(value, pa.Scalar) else value for value in (chosen, other))
+    from_first = np.zeros_like(at) if isinstance(chosen, pa.Scalar) else at
+    from_second = np.zeros_like(at) if isinstance(other, pa.Scalar) else at
+    order = np.where(rows, from_first, from_second + len(first))
+    return pa.concat_arrays([first, second]).take(pa.array(order))
+
+
+def _storage(value: Value) -> Value:
+    """What an extension type's values are stored as."""
+    return value.value if isinstance(value, pa.Scalar) else value.storage
 
 
 def numbers(array: pa.Array, dtype: np.dtype | str) -> np.ndarray:
@@ -121,14 +203,21 @@ def numbers(array: pa.Array, dtype: np.dtype | str) -> np.ndarray:
 def from_numbers(values: np.ndarray, arrow: pa.DataType, valid: np.ndarray | None = None) -> pa.Array:
     """An array of a fixed-width Arrow type over `values`; NULL where `valid` (bool[rows]) is false."""
     values = np.ascontiguousarray(values)
-    validity = None
-    if valid is not None and not valid.all():
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    validity = None if valid is None else bitmap(valid)
     return pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(values)])
+
+
+def bitmap(valid: np.ndarray) -> pa.Buffer | None:
+    """Arrow's validity of `valid` (bool[rows]); None where all are."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def scalar(value: object, data_type: DataType) -> pa.Scalar:
     """The Arrow scalar of a Python value of `data_type`."""
+    if value is None:
+        return pa.nulls(1, data_type.arrow)[0]
+    if data_type.is_nested:
+        return DataChunk.from_rows(Schema([Field("value", data_type)]), [(value,)]).columns[0].array[0]
     return pa.scalar(value.to_arrow() if isinstance(value, Interval) else value, data_type.arrow)
 
 

@@ -33,6 +33,7 @@ INFIX = {
     "ilike": "ILIKE",
     "concat": "||",
 }
+SHOWN_MEMBERS = 4
 POSTFIX = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 
 
@@ -128,6 +129,10 @@ class Call(Expression):
             return f"(NOT {texts[0]})"
         if self.function == "in":
             return f"({texts[0]} IN ({', '.join(texts[1:])}))"
+        if self.function == "in_list" and isinstance(self.args[1], Literal):
+            members, data_type = self.args[1].value, self.args[0].data_type
+            shown = ", ".join(Literal(member, data_type).describe() for member in members[:SHOWN_MEMBERS])
+            return f"({texts[0]} IN ({shown}, … {len(members)} values))"
         return f"{self.function}({', '.join(texts)})"
 
 
@@ -177,9 +182,11 @@ class Case(Expression):
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """The node and everything below it, parents first."""
-    yield expression
-    for child in expression.children:
-        yield from walk(child)
+    todo = [expression]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += reversed(node.children)
 
 
 def input_columns(expression: Expression) -> frozenset[int]:
@@ -213,9 +220,14 @@ def substitute(expression: Expression, replacements: Sequence[Expression]) -> Ex
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     """The terms of a conjunction; the predicate itself where it is none."""
-    if isinstance(predicate, Call) and predicate.function == "and":
-        return tuple(term for arg in predicate.args for term in conjuncts(arg))
-    return (predicate,)
+    found, todo = [], [predicate]
+    while todo:
+        term = todo.pop()
+        if isinstance(term, Call) and term.function == "and":
+            todo += reversed(term.args)
+        else:
+            found.append(term)
+    return tuple(found)
 
 
 def conjunction(terms: Sequence[Expression]) -> Expression:

@@ -28,6 +28,8 @@ TIMESTAMP, TIMESTAMPTZ, INTERVAL = DataType.TIMESTAMP, DataType.TIMESTAMPTZ, Dat
 MICROS = DataType.numeric(20, 6)
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+MAX_MEMBERS = 1_000_000
+"""Values of an IN list, and what is looked up in it."""
 VOLATILE = (
     "now",
     "current_timestamp",
@@ -97,13 +99,15 @@ def _arithmetic(operation: str) -> Overload:
     return Overload(fits, partial(arithmetic.arithmetic, operation))
 
 
-def _same_number(kernel: Kernel, drop_scale: bool = False) -> Overload:
-    """Of one number, the same type back; NUMERIC without its fraction where `drop_scale`."""
+def _same_number(kernel: Kernel, drop_scale: bool = False, keep_whole: bool = False) -> Overload:
+    """Of one number, the same type back; NUMERIC without its fraction where `drop_scale`, with room for a carry
+    unless it has none and `keep_whole`.
+    """
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         if len(types) != 1 or not types[0].is_numeric:
             return None
-        if drop_scale and types[0].kind is TypeKind.NUMERIC:
+        if drop_scale and types[0].kind is TypeKind.NUMERIC and not (keep_whole and types[0].scale == 0):
             return types, DataType.numeric(min(digits(types[0])[0] + 1, 38), 0)
         return types, types[0]
 
@@ -151,6 +155,16 @@ def _all_of(takes: DataType, gives: DataType, kernel: Kernel | None, least: int 
 
 def _any_value(kernel: Kernel) -> Overload:
     return Overload(lambda types: (types, BOOLEAN) if len(types) == 1 else None, kernel)
+
+
+def _in_list() -> Overload:
+    """A value and a constant list of its type, one that Arrow compares as SQL does."""
+
+    def fits(types: Types) -> tuple[Types, DataType] | None:
+        is_pair = len(types) == 2 and types[1].element == types[0]
+        return (types, BOOLEAN) if is_pair and comparison.is_listable(types[0]) else None
+
+    return Overload(fits, _over_args(comparison.is_listed), constants=(1,))
 
 
 def _concat() -> Overload:
@@ -278,7 +292,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
     found |= {
         "is_distinct": (_comparison(_distinct(False)),),
         "is_not_distinct": (_comparison(_distinct(True)),),
-        "in": (_comparison(comparison.is_member, 2, 10_000),),
+        "in": (_comparison(comparison.is_member, 2, MAX_MEMBERS),),
+        "in_list": (_in_list(),),
         "and": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "or": (_all_of(BOOLEAN, BOOLEAN, None, 2),),
         "not": (_fixed((BOOLEAN,), BOOLEAN, _over_values(pc.invert)),),
@@ -295,8 +310,8 @@ def _table() -> dict[str, tuple[Overload, ...]]:
         ),
         "abs": (_same_number(arithmetic.absolute),),
         "round": (_same_number(arithmetic.round_half_away, drop_scale=True),),
-        "floor": (_same_number(arithmetic.floor, drop_scale=True),),
-        "ceil": (_same_number(arithmetic.ceil, drop_scale=True),),
+        "floor": (_same_number(arithmetic.floor, drop_scale=True, keep_whole=True),),
+        "ceil": (_same_number(arithmetic.ceil, drop_scale=True, keep_whole=True),),
         "sqrt": (_fixed((DOUBLE,), DOUBLE, arithmetic.square_root),),
     }
     return found

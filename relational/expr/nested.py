@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.evaluation import Evaluation, Value, valid_rows
+from relational.expr.evaluation import Attempt, Evaluation, Value, bitmap, null_where, valid_rows
 from relational.types.data_type import DataType, TypeKind
 
 Cast = Callable[[Evaluation, Value, DataType, DataType], Value]
@@ -27,19 +27,24 @@ _QUOTED_ITEM = r'^$|^(?i:null)$|[\s{},"\\]'
 _QUOTED_FIELD = r'^$|[\s(),"\\]'
 
 
-class Parts(Evaluation):
-    """An evaluation of parts of other rows: what fails here is told to those afterwards."""
+class Parts(Attempt):
+    """An evaluation of parts of other rows: what fails here fails those afterwards."""
 
-    __slots__ = ("failed", "reason")
+    __slots__ = ()
 
-    def __init__(self, rows: int):
-        super().__init__((), rows, strict=False)
-        self.failed, self.reason = np.zeros(rows, np.bool_), ""
-
-    def fail(self, rows: np.ndarray, reason: str) -> None:
-        if rows.any():
-            self.reason = self.reason or reason
-            self.failed |= rows
+    def fail_rows(self, evaluation: Evaluation, counted: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
+        """bool[counted]: the rows of which a part failed, each told to `evaluation` with its first reason where it is
+        `counted`. `owners`: the row of each part; None: a row has one.
+        """
+        failed = np.zeros(len(counted), np.bool_)
+        for parts, reason in self.failures:
+            rows = parts
+            if owners is not None:
+                rows = np.zeros(len(counted), np.bool_)
+                rows[owners[parts]] = True
+            evaluation.fail(rows & counted & ~failed, reason)
+            failed |= rows
+        return failed
 
     def cast(self, cast: Cast, values: pa.Array, source: DataType, target: DataType) -> pa.Array:
         """`values`, one per row, as `target`."""
@@ -78,9 +83,7 @@ def _list(
     assert target.element is not None
     parts = Parts(len(values))
     made = parts.cast(cast, values, source, target.element)
-    failed = np.zeros(len(valid), np.bool_)
-    failed[np.repeat(np.arange(len(valid)), np.diff(ends))[parts.failed]] = True
-    evaluation.fail(failed & valid, parts.reason)
+    failed = parts.fail_rows(evaluation, valid, np.repeat(np.arange(len(valid)), np.diff(ends)))
     return list_of(target, ends, made, valid & ~failed)
 
 
@@ -94,22 +97,18 @@ def _struct(
 ) -> pa.Array:
     parts = Parts(len(valid))
     made = [parts.cast(cast, *each) for each in zip(fields, sources, target.children, strict=True)]
-    evaluation.fail(parts.failed & valid, parts.reason)
-    return struct_of(target, made, valid & ~parts.failed)
+    failed = parts.fail_rows(evaluation, valid)
+    return struct_of(target, made, valid & ~failed)
 
 
 def list_of(data_type: DataType, ends: np.ndarray, values: pa.Array, valid: np.ndarray) -> pa.Array:
     """The lists that end in `values` at `ends` (int32[rows + 1]), NULL where not `valid` (bool[rows])."""
-    buffers = [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(ends, np.int32))]
+    buffers = [bitmap(valid), pa.py_buffer(np.ascontiguousarray(ends, np.int32))]
     return pa.Array.from_buffers(data_type.arrow, len(valid), buffers, children=[values])
 
 
 def struct_of(data_type: DataType, fields: Sequence[pa.Array], valid: np.ndarray) -> pa.Array:
-    return pa.Array.from_buffers(data_type.arrow, len(valid), [_bitmap(valid)], children=list(fields))
-
-
-def _bitmap(valid: np.ndarray) -> pa.Buffer | None:
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(data_type.arrow, len(valid), [bitmap(valid)], children=list(fields))
 
 
 def make_list(evaluation: Evaluation, args: list[Value], result: DataType) -> Value:
@@ -145,7 +144,7 @@ def struct_text(
         pc.fill_null(_quoted(_part_text(part, each, to_text), _QUOTED_FIELD, r"\1\1"), "") for part, each in parts
     ]
     text = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*fields, ","), ")", "")
-    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string())) if array.null_count else text
+    return null_where(text, ~valid_rows(array)) if array.null_count else text
 
 
 def _part_text(values: pa.Array, data_type: DataType, to_text: Callable[[pa.Array, DataType], pa.Array]) -> pa.Array:

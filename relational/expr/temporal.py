@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.expr.arithmetic import decimal_result
 from relational.expr.comparison import INTERVAL_LAYOUT, interval_length
 from relational.expr.evaluation import Evaluation, Value, from_numbers, numbers, valid_rows
+from relational.expr.kernels import ADD, decimal_arithmetic
 from relational.types.data_type import DataType, TypeKind
-from relational.types.interval import MICROSECONDS_PER_DAY
+from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
 OUT_OF_RANGE = "date or time out of range"
-MAX_DAYS = 3_652_059 - 719_163  # 9999-12-31, the last day that Python can show
-MIN_DAYS = -719_162  # 0001-01-01
+SECONDS_PER_DAY = 86_400
 TRUNCATIONS = (
     "microsecond",
     "millisecond",
@@ -139,15 +140,17 @@ def scale_interval(evaluation: Evaluation, interval: Value, factor: Value) -> pa
     valid = valid_rows(interval) & valid_rows(factor)
     evaluation.fail(~np.isfinite(numbers_of) & valid, OUT_OF_RANGE)
     valid &= np.isfinite(numbers_of)
-    months, days, micros = (
-        np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in _parts(interval)
-    )
-    whole_months = np.trunc(months)
-    days = days + np.round((months - whole_months) * 30, 9)
-    whole_days = np.trunc(days)
-    micros = np.rint(micros + (days - whole_days) * MICROSECONDS_PER_DAY)
     limit = float(2**52)
-    beyond = (np.abs(whole_months) > limit) | (np.abs(whole_days) > limit) | (np.abs(micros) > 2.0**62)
+    with np.errstate(over="ignore", invalid="ignore"):
+        months, days, micros = (
+            np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in _parts(interval)
+        )
+        whole_months = np.trunc(months)
+        days = days + np.round((months - whole_months) * 30, 9)
+        whole_days = np.trunc(days)
+        micros = np.rint(micros + (days - whole_days) * MICROSECONDS_PER_DAY)
+        fits = (np.abs(whole_months) <= limit) & (np.abs(whole_days) <= limit) & (np.abs(micros) <= 2.0**62)
+    beyond = ~fits  # NaN too
     months, days, micros = (
         np.where(beyond, 2.0**40, part).astype(np.int64) for part in (whole_months, whole_days, micros)
     )
@@ -167,7 +170,9 @@ def extract(field: str, evaluation: Evaluation, args: list[Value], data_type: Da
     if field in _FIELDS and not pa.types.is_interval(array.type):
         return _FIELDS[field](array).cast(data_type.arrow)
     valid = valid_rows(array)
-    micros = _micros(array, field)
+    if field == "epoch" and pa.types.is_interval(array.type):
+        return _length_in_seconds(evaluation, array, data_type)
+    micros = _micros(array)
     if field in ("hour", "minute"):
         unit, cycle = (3_600_000_000, None) if field == "hour" else (60_000_000, 60)
         whole = np.abs(micros) // unit
@@ -182,13 +187,23 @@ def extract(field: str, evaluation: Evaluation, args: list[Value], data_type: Da
     return from_numbers(unscaled.reshape(-1).view("V16"), data_type.arrow, valid)
 
 
-def _micros(array: pa.Array, field: str) -> np.ndarray:
-    """Microseconds since 1970, of the day, or of an interval's length (its clock part except for epoch)."""
+def _micros(array: pa.Array) -> np.ndarray:
+    """Microseconds since 1970, of the day, or of an interval's clock part."""
     if pa.types.is_date(array.type):
         return numbers(array, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY
     if not pa.types.is_interval(array.type):
         return numbers(array, "<i8")
-    if field != "epoch":
-        return _parts(array)[2]
+    return _parts(array)[2]
+
+
+def _length_in_seconds(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
+    """The length of an INTERVAL; fails where the seconds have more digits than the result."""
     days, rest = interval_length(array)
-    return days * MICROSECONDS_PER_DAY + rest
+    seconds, micros = np.divmod(rest, 1_000_000)
+    seconds += days * SECONDS_PER_DAY
+    whole = pa.array(seconds).cast(pa.decimal128(19, 0))
+    fraction = from_numbers(np.stack((micros, np.zeros_like(micros)), axis=1).reshape(-1).view("V16"), data_type.arrow)
+    data, faults = decimal_arithmetic(
+        ADD, whole, fraction, len(array), 0, data_type.scale, data_type.precision, data_type.scale
+    )
+    return decimal_result(evaluation, data, faults, [array], data_type)

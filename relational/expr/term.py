@@ -8,8 +8,8 @@ when it comes from Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -81,13 +81,13 @@ class Term:
         return apply("greater_equal", self, other)
 
     def __and__(self, other: object) -> Term:
-        return apply("and", self, other)
+        return _chained("and", self, other)
 
     def __rand__(self, other: object) -> Term:
         return apply("and", other, self)
 
     def __or__(self, other: object) -> Term:
-        return apply("or", self, other)
+        return _chained("or", self, other)
 
     def __ror__(self, other: object) -> Term:
         return apply("or", other, self)
@@ -276,6 +276,33 @@ def apply(function: str, *args: object) -> Apply:
     return Apply(function, tuple(as_term(arg) for arg in args))
 
 
+def _chained(function: str, first: Term, other: object) -> Apply:
+    """One call of any number of operands, however long the chain that Python builds pair by pair."""
+    before = first.args if isinstance(first, Apply) and first.function == function else (first,)
+    return Apply(function, (*before, as_term(other)))
+
+
 def has_summary(term: Term) -> bool:
     """Whether an aggregate stands anywhere in the term."""
-    return isinstance(term, Summary) or any(has_summary(child) for child in term.children)
+    todo = [term]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Summary):
+            return True
+        todo += each.children
+    return False
+
+
+def renamed(term: Term, terms: Mapping[str, Term]) -> Term:
+    """The term with names that are keys of `terms` replaced; inside of aggregates they are columns of the input."""
+    if isinstance(term, Name):
+        return terms.get(term.name, term) if term.qualifier is None else term
+    if isinstance(term, Apply):
+        return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
+    if isinstance(term, Convert):
+        return replace(term, operand=renamed(term.operand, terms))
+    if isinstance(term, Choose):
+        branches = tuple((renamed(condition, terms), renamed(result, terms)) for condition, result in term.branches)
+        otherwise = None if term.otherwise is None else renamed(term.otherwise, terms)
+        return replace(term, branches=branches, otherwise=otherwise)
+    return term

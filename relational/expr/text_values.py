@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.chunk.column import Column
 from relational.expr import nested
-from relational.expr.evaluation import booleans, from_numbers, valid_rows
+from relational.expr.evaluation import bitmap, booleans, from_numbers, valid_rows
+from relational.expr.text_numbers import text_of_bytes
 from relational.types.data_type import DataType, TypeKind
-from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY, Interval
+from relational.types.interval import DAYS_PER_MONTH, MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS, Interval
 
 _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
 _SECONDS = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6})[0-9]*)?)?"
@@ -24,6 +26,7 @@ _PATTERNS = {
     TypeKind.TIMESTAMP: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
     TypeKind.TIMESTAMPTZ: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
 }
+MOST_OF_A_UNIT = 1e16  # of the smallest unit, and of any: more than an interval holds
 _UNITS = {
     "microsecond": (0, 0, 1),
     "millisecond": (0, 0, 1000),
@@ -46,7 +49,8 @@ _UNITS = {
 }
 _PART = re.compile(
     r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{1,2})(:(?P<seconds>\d{1,2}(\.\d{1,6})?))?"
-    r"|(?P<amount>[+-]?\d+(\.\d+)?)\s*(?P<unit>[a-z]+)"
+    r"|(?P<amount>[+-]?\d+(\.\d+)?)\s*(?P<unit>[a-z]+)",
+    re.ASCII,
 )
 
 
@@ -60,7 +64,9 @@ def to_text(array: pa.Array, source: DataType) -> pa.Array:
         texts = [None if v is None else str(Interval.from_arrow(v)) for v in array.to_pylist()]
         return pa.array(texts, pa.string())
     if source.kind is TypeKind.BYTEA:
-        return pa.array([None if v is None else "\\x" + v.hex() for v in array.to_pylist()], pa.string())
+        ends, text = text_of_bytes(Column(array))
+        buffers = [bitmap(valid_rows(array)), pa.py_buffer(ends), pa.py_buffer(text)]
+        return pa.Array.from_buffers(pa.string(), len(array), buffers)
     if source.kind is TypeKind.JSONB:
         return array.storage
     text = array.cast(pa.string())
@@ -95,6 +101,7 @@ def parse_moments(array: pa.Array, target: DataType) -> tuple[pa.Array, np.ndarr
     moments = days * MICROSECONDS_PER_DAY + clock
     if target.kind is TypeKind.TIMESTAMPTZ:
         moments -= _zone(parts)
+    good &= (moments >= MIN_DAYS * MICROSECONDS_PER_DAY) & (moments < (MAX_DAYS + 1) * MICROSECONDS_PER_DAY)
     return from_numbers(moments, target.arrow, good), valid & ~good
 
 
@@ -144,7 +151,9 @@ def _parse_intervals(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def parse_interval(text: str) -> Interval | None:
-    """`1 year 2 mons -3 days 04:05:06.7`, `90 minutes`, `1.5 hours`; None where it is no interval."""
+    """`1 year 2 mons -3 days 04:05:06.7`, `90 minutes`, `1.5 hours`; None where it is no interval, or none that can be
+    stored.
+    """
     rest = text.strip().lower()
     months = days = microseconds = 0
     if not rest:
@@ -161,14 +170,18 @@ def parse_interval(text: str) -> Interval | None:
             unit = match["unit"] if match["unit"] in _UNITS else match["unit"].removesuffix("s")
             if unit not in _UNITS:
                 return None
-            amount, (of_months, of_days, of_micros) = float(match["amount"]), _UNITS[unit]
+            of_months, of_days, of_micros = _UNITS[unit]
+            amount = float(match["amount"])
+            if not abs(amount) < MOST_OF_A_UNIT:
+                return None
             spare_months, whole_months = modf(amount * of_months)
             spare_days, whole_days = modf(spare_months * DAYS_PER_MONTH + amount * of_days)
             months += int(whole_months)
             days += int(whole_days)
             microseconds += round(amount * of_micros + spare_days * MICROSECONDS_PER_DAY)
         rest = rest[match.end() :].lstrip(" ,")
-    return Interval(months, days, microseconds)
+    found = Interval(months, days, microseconds)
+    return found if found.fits_arrow else None
 
 
 def intervals(months: np.ndarray, days: np.ndarray, microseconds: np.ndarray, like: pa.Array) -> pa.Array:

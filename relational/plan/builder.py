@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from relational.errors import BindError
 from relational.expr.bind import Scope, TermBinder, place_of, span, unknown
 from relational.expr.expression import Expression
-from relational.expr.term import Constant, Name, Named, Ordered, Place, Term, has_summary
+from relational.expr.term import Constant, Name, Named, Ordered, Place, Term, has_summary, renamed
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
 from relational.types.ordering import OrderType, SortKey
@@ -67,7 +67,8 @@ def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None
         groups = [_group_term(term, items, scope) for term in selection.groups]
         binder = GroupBinder(scope, groups)
         bound = [binder.bind(term) for term in terms]
-        having = None if selection.having is None else binder.condition(selection.having, "HAVING")
+        wanted = selection.having
+        having = None if wanted is None else binder.condition(_having(wanted, items, scope), "HAVING")
         plan = binder.aggregated(plan)
         plan = plan if having is None else Filter(plan, having)
     else:
@@ -152,6 +153,12 @@ def _group_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
             return term
         found = next((item.term for item in items if item.name == term.name), None)
     return term if found is None else found
+
+
+def _having(term: Term, items: Sequence[Named], scope: Scope) -> Term:
+    """HAVING with the names of items, where the input has no such column, replaced by the items' terms."""
+    aliased = {item.name: item.term for item in items if item.name not in scope.schema.names}
+    return renamed(term, aliased) if aliased else term
 
 
 def ordered(value: Term | str | Ordered) -> Ordered:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
-from relational.expr.bind import convert, is_unknown, span, unknown
+from relational.expr.bind import convert, convert_all, is_unknown, span, unknown
 from relational.expr.coercion import can_assign
 from relational.expr.expression import Expression, Literal
 from relational.expr.term import Place
@@ -52,6 +52,19 @@ def assigned(value: Expression, table: TableCatalog, column: int, place: Place |
     return _fitted(value, table.columns[column].name, table.columns[column].data_type, place)
 
 
+def assigned_all(
+    cells: Sequence[tuple[Expression, Place | None]], table: TableCatalog, column: int
+) -> list[Expression]:
+    """Values, each with its place, in the type of the column they are stored in; BindError at the first that cannot."""
+    name, data_type = table.columns[column].name, table.columns[column].data_type
+    for value, place in cells:
+        _check_assignable(value, name, data_type, place)
+    try:
+        return convert_all([value for value, _ in cells], [data_type] * len(cells))
+    except BindError:
+        return [convert(value, data_type, place) for value, place in cells]
+
+
 def default_of(value: Expression, name: str, data_type: DataType, place: Place | None = None) -> Any:
     """The constant that `value` is, in the type of column `name`; BindError where it is none, or does not fit."""
     fitted = _fitted(value, name, data_type, place)
@@ -61,11 +74,15 @@ def default_of(value: Expression, name: str, data_type: DataType, place: Place |
 
 
 def _fitted(value: Expression, name: str, data_type: DataType, place: Place | None) -> Expression:
+    _check_assignable(value, name, data_type, place)
+    return convert(value, data_type, place)
+
+
+def _check_assignable(value: Expression, name: str, data_type: DataType, place: Place | None) -> None:
     if not is_unknown(value) and not can_assign(value.data_type, data_type):
         raise BindError(
             f"column {name!r} is {data_type}, this is {value.data_type}: write a CAST", **span(place)
         )
-    return convert(value, data_type, place)
 
 
 def stored_row(table: TableCatalog, values: Mapping[int, Expression]) -> tuple[Expression, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Self
 
+import pyarrow as pa
+
 from relational.catalog.objects import TableCatalog
 from relational.expr.aggregates import AggCall
 from relational.expr.expression import Expression, InputRef, Literal
@@ -147,6 +149,34 @@ class Values(LogicalPlan):
     @property
     def summary(self) -> str:
         return f"Values {len(self.rows)} rows ({', '.join(self.fields.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnValues(LogicalPlan):
+    """Rows written in the statement as literals alone: one Arrow array per field, of its type; batch only."""
+
+    fields: Schema
+    columns: tuple[pa.Array, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.fields
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        return frozenset()
+
+    @property
+    def stream_key(self) -> tuple[int, ...] | None:
+        return None
+
+    @property
+    def is_append_only(self) -> bool:
+        return True
+
+    @property
+    def summary(self) -> str:
+        return f"Values {len(self.columns[0])} rows ({', '.join(self.fields.names)})"
 
 
 @dataclass(frozen=True, slots=True)

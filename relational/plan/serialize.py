@@ -1,8 +1,8 @@
 """Logical plans as JSON, so that a view is rebuilt after a restart from what was bound when it was made.
 
 Tables and their columns are written by id and read back from the catalog: ids never change their meaning, so the
-plan stays what it was when a table gets or loses other columns. Reading trusts nothing: an unknown node or
-version is a ValueError.
+plan stays what it was when a table gets or loses other columns. Reading trusts nothing: an unknown node is a
+ValueError, the version of a newer release FormatTooNew.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hummock.record import check_format
 from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind
@@ -33,9 +34,24 @@ def plan_to_text(plan: LogicalPlan) -> str:
 def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
     """The plan written by `plan_to_text`, over the tables that `table_of_id` gives."""
     record = json.loads(text)
-    if record["version"] != FORMAT_VERSION:
-        raise ValueError(f"plan of format version {record['version']}, expected {FORMAT_VERSION}")
+    check_format("the plan of a view", record["version"], FORMAT_VERSION)
     return _read_plan(record["root"], table_of_id)
+
+
+def plan_with_table_ids(text: str, ids: Mapping[int, int]) -> str:
+    """The plan over other tables with the same columns: `ids` says which comes in the place of which."""
+    return json.dumps(_with_table_ids(json.loads(text), ids), sort_keys=True)
+
+
+def _with_table_ids(record: Any, ids: Mapping[int, int]) -> Any:
+    if isinstance(record, list):
+        return [_with_table_ids(each, ids) for each in record]
+    if not isinstance(record, dict):
+        return record
+    renewed = {key: _with_table_ids(value, ids) for key, value in record.items()}
+    if renewed.get("node") == "scan":
+        renewed["table"] = ids.get(renewed["table"], renewed["table"])
+    return renewed
 
 
 def _plan(plan: LogicalPlan) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.errors import BindError
+from relational.expr.kernel_version import KERNEL_VERSION
 from relational.plan.logical import Limit, LogicalPlan, Scan, Sort, Values
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.plan.rules.prune_columns import prune_columns
-from relational.plan.serialize import plan_to_text
+from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.types.ordering import SortKey
 
 _BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"}
@@ -57,6 +59,22 @@ def index_of(
     return _draft(name, TableKind.INDEX, plan, pk, distribution, definition, ()), plan
 
 
+def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
+    """The same view or index under another id, over other tables with the same columns: `ids` says which id comes for
+    which, its own among them. It keeps the types that its query was bound to; its rows are of today's kernels.
+    """
+    return replace(
+        view,
+        id=ids[view.id],
+        plan=plan_with_table_ids(view.plan, ids),
+        dependencies=tuple(sorted(ids.get(each, each) for each in view.dependencies)),
+        reads=None
+        if view.reads is None
+        else tuple(sorted((ids.get(table, table), column) for table, column in view.reads)),
+        kernel_version=KERNEL_VERSION if view.kind.is_job else 0,
+    )
+
+
 def _draft(
     name: str,
     kind: TableKind,
@@ -86,6 +104,7 @@ def _draft(
         plan=plan_to_text(plan),
         dependencies=tuple(sorted({scan.table.id for scan in scans} | set(views))),
         reads=tuple(sorted(reads)),
+        kernel_version=KERNEL_VERSION if kind.is_job else 0,
     )
 
 

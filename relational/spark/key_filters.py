@@ -1,7 +1,8 @@
-"""Conditions on key columns, as ranges of user keys: what a scan need not read at all.
+"""Which rows a read gives: a condition as ranges of user keys, outside which nothing is read, and what the tasks check.
 
 Equality on the leading key columns and a range on the next one become a range of keys; equality on all distribution
-columns leaves one vnode. What is not so is left to Spark, and so is a condition whose value is none of the column's.
+columns leaves one vnode. What is not so is evaluated row by row, and so is a condition whose value is none of the
+column's.
 """
 
 from __future__ import annotations

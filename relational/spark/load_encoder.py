@@ -14,11 +14,13 @@ import pyarrow as pa
 from hummock.errors import ExecutorUnfit
 from hummock.spark.worker import begin_task
 from relational.catalog.objects import ColumnCatalog
+from relational.chunk.arrow_import import imported
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
-from relational.errors import RelationalError
+from relational.errors import InvalidValue, RelationalError
 from relational.spark.load_spec import LoadSpec
 from relational.spark.row_packer import RowPacker
+from relational.table.row_checks import check_rows
 from relational.table.row_serde import RowSerde
 
 PARTITION = "part"
@@ -84,18 +86,27 @@ class RowEncoder:
 
     def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
         table, rows = self._spec.table, batch.num_rows
-        columns = [Column(batch.column(place), column.data_type) if place >= 0 else constant(column, rows)
-                   for column, place in zip(table.columns, self._spec.columns, strict=True)]
-        for key in table.pk_indices:
-            if columns[key].null_count:
-                raise ValueError(f"column {table.columns[key].name!r} is part of the key and holds NULL")
-        return DataChunk(columns, capacity=rows)
+        try:
+            columns = [self._column(batch, column, place)
+                       for column, place in zip(table.columns, self._spec.columns, strict=True)]
+            chunk = DataChunk(columns, capacity=rows)
+            check_rows(table, chunk)
+        except InvalidValue as error:
+            row = None if error.row is None else self._rows + error.row
+            reason = f"{error.reason} (row of partition {_task_place()} of the frame)"
+            raise InvalidValue(reason, column_name=error.column_name, row=row) from error
+        return chunk
+
+    def _column(self, batch: pa.RecordBatch, column: ColumnCatalog, place: int) -> Column:
+        if place < 0:
+            return constant(column, batch.num_rows)
+        return Column(imported(batch.column(place), column.data_type, column.name), column.data_type)
 
     def _ranks(self, rows: int) -> np.ndarray | None:
-        if not self._spec.needs_ranks:
-            return None
         places = np.arange(self._rows, self._rows + rows, dtype=np.int64)
         self._rows += rows
+        if not self._spec.needs_ranks:
+            return None
         ranks = (np.int64(_task_place()) << RANK_BITS) + places + 1
         return ranks if self._spec.on_duplicate == "last" else np.iinfo(np.int64).max - ranks
 

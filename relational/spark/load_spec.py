@@ -13,7 +13,7 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, check_format, natural
 from hummock.sstable.info import SstableInfo
 from hummock.table_rules import TableRules, tables_from_json, tables_to_json
 from relational.catalog.objects import TableCatalog
@@ -141,6 +141,5 @@ class LoadPart:
 
 def _record(data: bytes) -> dict[str, Any]:
     record = json.loads(data)
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']} is not {FORMAT}")
+    check_format("a part of a bulk load", record["format"], FORMAT)
     return record

@@ -22,7 +22,7 @@ from hummock.errors import InvalidTask
 from hummock.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
-from hummock.record import MALFORMED, natural
+from hummock.record import MALFORMED, check_format, natural
 from hummock.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.info import SstableInfo
@@ -32,6 +32,10 @@ from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.chunk.arrow import OP_COLUMN
+from relational.expr.evaluate import evaluate
+from relational.expr.expression import Expression, input_columns, remap
+from relational.plan.logical import Filter, Scan
+from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
 
@@ -44,7 +48,8 @@ OP_NAMES = pa.array([str(op) for op in Op])
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
     """`columns` of the rows of `table` at `epoch` in `ranges`; of changes since `since`, where that is not None: since
-    0, before which there was nothing, every row is one that came.
+    0, before which there was nothing, every row is one that came. Of rows, not of changes, only those for which
+    `where`, over the table's columns, is true; None: all.
 
     `version` holds what the ranges touch of a version of the store at `url`.
     """
@@ -56,11 +61,13 @@ class ReadSpec:
     ranges: tuple[KeyRange, ...]
     epoch: Epoch
     since: Epoch | None = None
+    where: Expression | None = None
 
     def to_bytes(self) -> bytes:
         record = {
             "format": FORMAT, "url": self.url, "version": self.version.to_json(), "table": self.table.to_json(),
             "columns": list(self.columns), "epoch": self.epoch, "since": self.since,
+            "where": None if self.where is None else plan_to_text(Filter(Scan(self.table), self.where)),
             "ranges": [[part.start.hex(), None if part.end is None else part.end.hex()] for part in self.ranges],
         }  # fmt: skip
         return zlib.compress(json.dumps(record).encode(), 1)
@@ -70,15 +77,14 @@ class ReadSpec:
         """The inverse of `to_bytes`. Raises `InvalidTask`."""
         try:
             record: dict[str, Any] = json.loads(zlib.decompress(told))
-            if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+            check_format("the read of a table", record["format"], FORMAT)
             ranges = tuple(KeyRange(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
                            for start, end in record["ranges"])
-            since = record["since"]
+            since, table = record["since"], TableCatalog.from_json(record["table"])
             return cls(
-                str(record["url"]), HummockVersion.from_json(record["version"]),
-                TableCatalog.from_json(record["table"]), tuple(map(natural, record["columns"])), ranges,
-                Epoch(natural(record["epoch"])), None if since is None else Epoch(natural(since)))
+                str(record["url"]), HummockVersion.from_json(record["version"]), table,
+                tuple(map(natural, record["columns"])), ranges, Epoch(natural(record["epoch"])),
+                None if since is None else Epoch(natural(since)), _where_of(record["where"], table))
         except (*MALFORMED, zlib.error) as error:
             raise InvalidTask("read of a table", str(error)) from error
 
@@ -99,15 +105,31 @@ def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:
 
 
 def read_chunks(spec: ReadSpec, files: SstableStore) -> Iterator[DataChunk]:
-    """The rows, or the changes as StreamChunks, from `files`."""
+    """The rows, or the changes as StreamChunks, from `files`. EvaluationError for a row for which `where` has no value.
+    """
+    asked = frozenset[int]() if spec.where is None else input_columns(spec.where)
+    columns = (*spec.columns, *sorted(asked - {*spec.columns}))
+    places = {column: place for place, column in enumerate(columns)}
+    where = None if spec.where is None else remap(spec.where, places)
     with closing(SnapshotStore(spec.version, files, OPTIONS)) as store:
-        table = StorageTable(spec.table, store, spec.columns)
+        table = StorageTable(spec.table, store, columns)
         for part in spec.ranges:
             if spec.since:
                 yield from table.changes(spec.since, spec.epoch, part)
                 continue
             for rows in table.scan_partition(spec.epoch, part):
+                if where is not None:
+                    kept = rows.filter(evaluate(where, rows, strict=True))
+                    rows = kept.project(range(len(spec.columns))).compact()
                 yield rows if spec.since is None else StreamChunk.inserts(rows)
+
+
+def _where_of(text: str | None, table: TableCatalog) -> Expression | None:
+    if text is None:
+        return None
+    plan = plan_from_text(text, lambda _: table)
+    assert isinstance(plan, Filter)
+    return plan.predicate
 
 
 def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> pa.Schema:

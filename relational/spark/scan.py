@@ -6,10 +6,10 @@ A partition is a few vnodes, or a part of one, of about as many bytes as the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hummock.compaction.split import cuts_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
@@ -19,35 +19,31 @@ from hummock.options import MIB
 from hummock.process import installed_version
 from hummock.spark.jobs import slots
 from relational.errors import BindError
-from relational.spark.key_filters import Condition, key_filter
+from relational.expr.expression import Expression
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_schema, read_task
+from relational.spark.selection import Where, selection
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 PARTS_OF_A_SLOT = 4             # so that the last ones to end wait for little
 LEAST_PART_BYTES, MOST_PART_BYTES = 16 * MIB, 1024 * MIB    # stored; a task costs as much as reading some megabytes
-Where = Iterable[tuple[str, str, object]]
 
 
 def scan(spark: SparkSession, table: PinnedTable, *, columns: Sequence[str] | None = None,
-         where: Where = ()) -> DataFrame:
-    """The rows of `table` at its epoch that meet all conditions of `where`: (column, one of = < <= > >=, value).
+         where: Where | None = None) -> DataFrame:
+    """The rows of `table` at its epoch that meet `where`: a condition in SQL, or several that all hold, each as
+    (column, one of = < <= > >=, value).
 
-    Conditions on key columns leave rows unread where they can, the others are filters of Spark. The frame, and what is
-    derived from it, may be used until the table is closed. BindError for a column whose type Spark does not have.
+    Conditions on key columns leave rows unread where they can, the tasks evaluate the others: what does not meet them
+    never reaches Spark. The frame, and what is derived from it, may be used until the table is closed. BindError for a
+    column whose type Spark does not have, and what `selection` raises.
     """
-    conditions = tuple(Condition(*each) for each in where)
-    chosen = table.columns_of(columns)
-    asked = table.columns_of(each.column for each in conditions)
-    read = (*chosen, *(column for column in dict.fromkeys(asked) if column not in chosen))
-    found = key_filter(table.catalog, conditions)
-    frame = _frame(spark, table, read, plan(table, found.ranges, slots(spark)), None)
-    for each in found.rest:
-        frame = frame.filter(_column_of(frame, each))
-    return frame if read == chosen else _held(table, frame.select(*(_named(table, column) for column in chosen)))
+    found = selection(table.catalog, where)
+    parts = plan(table, found.ranges, slots(spark))
+    return _frame(spark, table, table.columns_of(columns), parts, None, where=found.rest)
 
 
 def changes(spark: SparkSession, table: PinnedTable, *, since: Epoch, until: Epoch | None = None,
@@ -88,10 +84,10 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
 
 
 def specs_of(table: PinnedTable, columns: tuple[int, ...], parts: Sequence[tuple[KeyRange, ...]], epoch: Epoch,
-             since: Epoch | None) -> tuple[bytes, ...]:
-    """What the task of each partition is told: no file but those that it may have to read."""
-    return tuple(ReadSpec(table.url, table.version.narrowed(part), table.catalog, columns, part, epoch,
-                          since).to_bytes() for part in parts)
+             since: Epoch | None, where: Expression | None = None) -> tuple[bytes, ...]:
+    """What the task of each partition is given: no file but those that it may have to read."""
+    return tuple(ReadSpec(table.url, table.version.narrowed(part), table.catalog, columns, part, epoch, since,
+                          where).to_bytes() for part in parts)
 
 
 def spark_schema(table: PinnedTable, columns: tuple[int, ...], has_ops: bool) -> StructType:
@@ -110,16 +106,13 @@ def spark_schema(table: PinnedTable, columns: tuple[int, ...], has_ops: bool) ->
 
 
 def _frame(spark: SparkSession, table: PinnedTable, columns: tuple[int, ...], parts: Sequence[tuple[KeyRange, ...]],
-           since: Epoch | None, until: Epoch | None = None) -> DataFrame:
+           since: Epoch | None, until: Epoch | None = None, where: Expression | None = None) -> DataFrame:
     schema = spark_schema(table, columns, since is not None)
     if not parts:
         return spark.createDataFrame([], schema)
-    specs = specs_of(table, columns, parts, table.epoch if until is None else until, since)
+    specs = specs_of(table, columns, parts, table.epoch if until is None else until, since, where)
     task = partial(read_task, installed_version(), specs)
-    return _held(table, spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema))
-
-
-def _held(table: PinnedTable, frame: DataFrame) -> DataFrame:
+    frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema)
     frame.__dict__["_hummock_table"] = table        # whose files stay as long as it is held
     return frame
 
@@ -132,21 +125,3 @@ def _cut(ranges: Sequence[KeyRange], cuts: Sequence[bytes]) -> list[KeyRange]:
         bounds = [part.start, *inside, part.end]
         pieces += [KeyRange(start or b"", end) for start, end in pairwise(bounds)]
     return pieces
-
-
-def _column_of(frame: DataFrame, condition: Condition) -> Column:
-    from pyspark.sql.functions import lit
-
-    column: Any = frame[_quoted(condition.column)]
-    value = lit(condition.value)
-    compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value,
-                ">=": column >= value}
-    return compared[condition.operator]
-
-
-def _named(table: PinnedTable, column: int) -> str:
-    return _quoted(table.catalog.columns[column].name)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,9 +1,14 @@
 """`spark.read.format("hummock")` and `spark.readStream.format("hummock")`, once `register(spark)` has been called.
 
 Options: `url` (or what `load` is given), `table`, `meta`, `columns` (names, separated by commas; none: all). To read:
-`epoch` (none: the newest committed), `since` (changes, with `_op` in front, as `changes` in scan.py gives them). A plan
-is made in a process of Spark's that does not last, so files are held for `held_ms` from then on (an hour by default),
-whatever becomes of the job: what lasts longer reads a `PinnedTable` by `scan`.
+`epoch` (none: the newest committed), `where` (a condition in SQL: other rows are not given, and are left unread where
+the key says so), `since` (changes, with `_op` in front, as `changes` in scan.py gives them). A plan is made in a
+process of Spark's that does not last, so files are held for `held_ms` from then on (an hour by default), whatever
+becomes of the job: what lasts longer reads a `PinnedTable` by `scan`.
+
+Filters of a frame are Spark's own and are not pushed down: Spark keeps what a Python source was pushed for one query of
+a frame, and asks the next query of that frame with it, so that `df.where("id < 10").count()` before `df.count()` gives
+the second the rows of the first. `where` is of the frame, as `columns` is, and holds for all of its queries.
 
 To stream: `start`, always (`snapshot`: all rows come first; `latest`; an epoch), and `max_bytes` of new data that a
 batch goes on for, about. Rows have `_op` in front too. An offset is an epoch; that of the last batch that was committed
@@ -12,7 +17,7 @@ stays readable while the query runs, and after it only as long as the store keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,14 +25,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
     InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
@@ -35,28 +33,24 @@ from hummock.epoch import NEVER, Epoch, pure_epoch, to_unix_ms
 from hummock.errors import InvalidOption
 from hummock.key import KeyRange
 from hummock.version import HummockVersion
-from relational.spark.key_filters import Condition, key_filter
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_batches
 from relational.spark.scan import period, plan, spark_schema, specs_of
+from relational.spark.selection import Selection, selection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-Comparison = EqualTo | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual
 HELD_MS = 3_600_000
 PLANNED_SLOTS = 8               # the process that plans cannot ask how many there are
 IDLE_MS = 60_000                # an offset moves that often where nothing is written, so that it does not grow old
-OPERATORS: dict[type[Comparison], str] = {
-    EqualTo: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
 START_SNAPSHOT, START_LATEST = "snapshot", "latest"
 
 
 def register(spark: SparkSession) -> None:
-    """From here on sessions of this application know the format, and push conditions down to it."""
+    """From here on sessions of this application know the format. No setting of theirs is changed."""
     spark.dataSource.register(HummockSource)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 class HummockSource(DataSource):
@@ -70,6 +64,7 @@ class HummockSource(DataSource):
         told = Told(self.options)
         with told.table() as table:
             has_ops = told.since is not None or told.start is not None
+            selection(table.catalog, told.where)        # what is wrong with the condition is said before a query
             return spark_schema(table, table.columns_of(told.columns), has_ops)
 
     def reader(self, schema: StructType) -> TableReader:
@@ -94,6 +89,10 @@ class Told:
         self.epoch, self.since = _number(options, "epoch"), _number(options, "since")
         self.held_ms = _number(options, "held_ms") or HELD_MS
         self.start, self.max_bytes = options.get("start"), _number(options, "max_bytes")
+        self.where = options.get("where")
+        if self.where is not None and (self.since is not None or self.start is not None):
+            raise InvalidOption("where", self.where, "left out beside since or start: filter the frame of changes, for "
+                                                     "one half of an update may meet the condition and the other not")
 
     def table(self, epoch: int | None = None, held_ms: int | None = None) -> PinnedTable:
         wanted = self.epoch if epoch is None else epoch
@@ -114,19 +113,6 @@ class TableReader(DataSourceReader):
 
     def __init__(self, told: Told):
         self._told = told
-        self._conditions: tuple[Condition, ...] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that keys do not answer."""
-        if self._told.since is not None:
-            return filters
-        conditions = [condition for each in filters if (condition := _condition(each)) is not None]
-        with self._told.table() as table:
-            rest = key_filter(table.catalog, conditions).rest
-        self._conditions = tuple(condition for condition in conditions if condition not in rest)
-        compared = {condition.column for condition in self._conditions}
-        return [each for each in filters if _condition(each) not in self._conditions and not (
-            isinstance(each, IsNotNull) and each.attribute[0] in compared and len(each.attribute) == 1)]
 
     def partitions(self) -> Sequence[TablePart]:
         told = self._told
@@ -135,8 +121,8 @@ class TableReader(DataSourceReader):
             columns = table.columns_of(told.columns)
             if told.since is not None:
                 begins, ends = period(table, Epoch(told.since), None)
-                return _parts(table, columns, [table.key_range], ends, begins)
-            return _parts(table, columns, key_filter(table.catalog, self._conditions).ranges, table.epoch, None)
+                return _parts(table, columns, Selection((table.key_range,)), ends, begins)
+            return _parts(table, columns, selection(table.catalog, told.where), table.epoch, None)
         finally:
             table.close()
 
@@ -180,7 +166,7 @@ class TableStream(DataSourceStreamReader):
         table.keep_history()
         self._planned[end["epoch"]] = table
         begins, ends = period(table, Epoch(start["epoch"]), Epoch(end["epoch"]))
-        return _parts(table, table.columns_of(self._told.columns), [table.key_range], ends, begins)
+        return _parts(table, table.columns_of(self._told.columns), Selection((table.key_range,)), ends, begins)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -228,17 +214,10 @@ def next_epoch(version: HummockVersion, key_range: KeyRange, begins: Epoch, max_
     return committed
 
 
-def _condition(given: Filter) -> Condition | None:
-    for kind, operator in OPERATORS.items():
-        if isinstance(given, kind) and len(given.attribute) == 1:
-            return Condition(given.attribute[0], operator, given.value)
-    return None
-
-
-def _parts(table: PinnedTable, columns: tuple[int, ...], ranges: Sequence[KeyRange], epoch: Epoch,
+def _parts(table: PinnedTable, columns: tuple[int, ...], selected: Selection, epoch: Epoch,
            since: Epoch | None) -> list[TablePart]:
-    parts = plan(table, ranges, PLANNED_SLOTS, since)
-    return [TablePart(spec) for spec in specs_of(table, columns, parts, epoch, since)]
+    parts = plan(table, selected.ranges, PLANNED_SLOTS, since)
+    return [TablePart(spec) for spec in specs_of(table, columns, parts, epoch, since, selected.rest)]
 
 
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:

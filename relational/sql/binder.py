@@ -20,9 +20,21 @@ from relational.sql.dml import bind_delete, bind_insert, bind_update
 from relational.sql.drop import bind_drop
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
-from relational.sql.statement import Describe, Explain, Flush, Select, Show, ShowCreate, ShowKind, Statement
+from relational.sql.statement import (
+    Describe,
+    Explain,
+    Flush,
+    Select,
+    Show,
+    ShowCreate,
+    ShowErrors,
+    ShowJobs,
+    ShowKind,
+    Statement,
+)
 from relational.sql.text import Piece, TokenReader, statements
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 
 
 def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> Iterator[Statement]:
@@ -55,8 +67,9 @@ def bind_statement(piece: Piece, context: BindContext) -> Statement:
 
 
 def _select(piece: Piece, context: BindContext) -> Select:
-    binder = QueryBinder(context.catalog, Translator(piece.start, context.now))
-    return Select(binder.query(piece.parse()), binder.views)
+    tree = parse(piece)
+    binder = QueryBinder(context.catalog, Translator(tree, context.now))
+    return Select(binder.query(tree.node), binder.views)
 
 
 def _flush(piece: Piece, context: BindContext) -> Flush:
@@ -64,9 +77,13 @@ def _flush(piece: Piece, context: BindContext) -> Flush:
     return Flush()
 
 
-def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
-    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name."""
+def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | ShowErrors | ShowJobs | Describe:
+    """SHOW kind [FROM schema], SHOW CREATE TABLE name, SHOW COLUMNS FROM name, SHOW JOBS, SHOW ERRORS."""
     reader = TokenReader(piece.after(1))
+    for word, shown_alone in (("JOBS", ShowJobs()), ("ERRORS", ShowErrors())):
+        if reader.accept(word):
+            reader.finish()
+            return shown_alone
     if reader.accept("CREATE"):
         shown = (("TABLE",), ("MATERIALIZED", "VIEW"), ("VIEW",), ("INDEX",))
         if not any(reader.accept(*words) for words in shown):
@@ -79,7 +96,7 @@ def _show(piece: Piece, context: BindContext) -> Show | ShowCreate | Describe:
         if reader.accept(*kind.upper().split()):
             return _listing(kind, reader, context)
     kinds = ", ".join(kind.upper() for kind in ShowKind)
-    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS")
+    raise reader.fail(f"SHOW is followed by one of {kinds}, CREATE, COLUMNS, JOBS, ERRORS")
 
 
 def _listing(kind: ShowKind, reader: TokenReader, context: BindContext) -> Show:

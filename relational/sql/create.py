@@ -29,6 +29,7 @@ from relational.sql.statement import (
 )
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
 
@@ -91,9 +92,9 @@ def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
 def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
     """AS query: its plan, which outlives the statement, so that now() is refused; the views that it names."""
     reader.expect("AS")
-    query = reader.rest()
-    binder = QueryBinder(context.catalog, Translator(query.start))
-    return binder.query(query.parse()), binder.views
+    tree = parse(reader.rest())
+    binder = QueryBinder(context.catalog, Translator(tree))
+    return binder.query(tree.node), binder.views
 
 
 def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateIndex:

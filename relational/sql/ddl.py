@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,17 @@ from relational.expr.term import Place
 from relational.plan.changes import default_of
 from relational.sql.text import TokenReader
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey
 from relational.types.schema import Schema
 
 ROW_ID = "_row_id"
 CONNECTOR_OPTION = "connector"
+MAX_LENGTH = 10_485_760
+_LIMITED = re.compile(
+    r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
+)
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 
 
@@ -41,6 +47,8 @@ class TableSyntax:
     conflict: ConflictBehaviour = ConflictBehaviour.ERROR
     options: dict[str, str] | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
+    not_null: set[str] = field(default_factory=set)
+    max_lengths: dict[str, int] = field(default_factory=dict)
 
 
 def read_table(reader: TokenReader, name: str) -> TableSyntax:
@@ -66,31 +74,39 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
     name = reader.name("a column")
     if any(name == other for other, _ in table.columns):
         raise BindError(f"column {name!r} appears twice", **span(place))
-    data_type = _read_type(reader)
+    data_type, max_length = _read_column_type(reader)
     table.columns.append((name, data_type))
+    if max_length is not None:
+        table.max_lengths[name] = max_length
     while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
         place = reader.place
         if reader.accept("PRIMARY", "KEY"):
             _set_key(table, [name], place)
         elif reader.accept("DEFAULT"):
-            table.defaults[name] = _read_default(reader, name, data_type)
+            table.defaults[name] = _read_default(reader, name, data_type, max_length)
+        elif reader.accept("NOT", "NULL"):
+            table.not_null.add(name)
         elif not reader.accept("NULL"):
-            raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY and DEFAULT are")
+            raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY, NOT NULL and DEFAULT are")
 
 
 def read_column(reader: TokenReader) -> ColumnCatalog:
-    """The name, type and default of a column to be, without its id. ParseError or BindError at the place."""
-    name = reader.name("a column")
-    data_type, default = _read_type(reader), None
+    """The name, type, default and constraints of a column to be, without its id. ParseError or BindError at the
+    place.
+    """
+    name, default, not_null = reader.name("a column"), None, False
+    data_type, max_length = _read_column_type(reader)
     while (token := reader.peek()) is not None:
         if reader.accept("DEFAULT"):
-            default = _read_default(reader, name, data_type)
+            default = _read_default(reader, name, data_type, max_length)
+        elif reader.accept("NOT", "NULL"):
+            not_null = True
         elif not reader.accept("NULL"):
-            raise reader.fail(f"{token.text} is not supported in a new column: DEFAULT is")
-    return ColumnCatalog(name, 0, data_type, default=default)
+            raise reader.fail(f"{token.text} is not supported in a new column: NOT NULL and DEFAULT are")
+    return ColumnCatalog(name, 0, data_type, default=default, not_null=not_null, max_length=max_length)
 
 
-def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
+def _read_default(reader: TokenReader, name: str, data_type: DataType, max_length: int | None) -> Any:
     """The constant after DEFAULT: what stands before the next comma, closing parenthesis or constraint."""
     start = end = reader.place[0]
     depth = 0
@@ -104,12 +120,19 @@ def _read_default(reader: TokenReader, name: str, data_type: DataType) -> Any:
     piece = reader.piece_between(start, end)
     if piece.is_empty:
         raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
-    value = TermBinder(Scope(Schema())).bind(Translator(start).term(piece.parse()))
-    return default_of(value, name, data_type, (start, end))
+    tree = parse(piece)
+    value = TermBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
+    default = default_of(value, name, data_type, (start, end))
+    if max_length is not None and default is not None and len(default) > max_length:
+        message = f"column {name!r} holds {max_length} characters, its default has {len(default)}"
+        raise BindError(message, start=start, end=end)
+    return default
 
 
-def _read_type(reader: TokenReader) -> DataType:
-    """A type: words, digits in parentheses, fields in angle brackets, square brackets."""
+def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
+    """The type of a column, and how many characters a text of it may have: words, digits in parentheses, fields in
+    angle brackets, square brackets. CHAR is CHAR(1); CHAR(n) is VARCHAR(n), which pads nothing.
+    """
     start = end = reader.place[0]
     depth = 0
     while (token := reader.peek()) is not None:
@@ -122,8 +145,15 @@ def _read_type(reader: TokenReader) -> DataType:
         reader.next()
     if end == start:
         raise reader.fail("the type of the column is expected here")
+    text = reader.text_between(start, end)
+    limited = _LIMITED.fullmatch(text.strip())
+    if limited is not None:
+        length = int(limited["length"] or 1)
+        if not 1 <= length <= MAX_LENGTH:
+            raise BindError(f"a text has a length of 1 to {MAX_LENGTH} characters", start=start, end=end)
+        return DataType.VARCHAR, length
     try:
-        return DataType.parse(reader.text_between(start, end))
+        return DataType.parse(text), None
     except BindError as error:
         raise BindError(error.message, start=start, end=end) from error
 
@@ -207,7 +237,14 @@ def read_options(reader: TokenReader) -> dict[str, str]:
 def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
     """The draft (id 0) of a table; without a declared key its rows get a hidden generated id."""
     columns = [
-        ColumnCatalog(name, place, each, default=syntax.defaults.get(name))
+        ColumnCatalog(
+            name,
+            place,
+            each,
+            default=syntax.defaults.get(name),
+            not_null=name in syntax.not_null,
+            max_length=syntax.max_lengths.get(name),
+        )
         for place, (name, each) in enumerate(syntax.columns)
     ]
     row_id = None

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from relational.catalog.names import ObjectName
-from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind
+from relational.catalog.objects import ColumnCatalog, ConflictBehaviour, TableCatalog, TableKind
 from relational.expr.expression import Literal
 from relational.types.data_type import DataType, TypeKind
 
@@ -34,7 +34,12 @@ def definition_of(table: TableCatalog, name: ObjectName) -> str:
 def _column(table: TableCatalog, index: int) -> str:
     column = table.columns[index]
     default = "" if column.default is None else f" DEFAULT {default_text(column.default, column.data_type)}"
-    return f"{_quoted(column.name)} {column.data_type}{default}"
+    return f"{_quoted(column.name)} {type_text(column)}{' NOT NULL' if column.not_null else ''}{default}"
+
+
+def type_text(column: ColumnCatalog) -> str:
+    """A column's type as a statement writes it, its length included."""
+    return str(column.data_type) if column.max_length is None else f"{column.data_type}({column.max_length})"
 
 
 def default_text(value: Any, data_type: DataType) -> str:

@@ -4,13 +4,17 @@ its rows.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
 from relational.expr.bind import Scope, TermBinder, place_of, span
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
+from relational.expr.term import Place
+from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
 from relational.sql.names import name_in_tree, read_name, resolved
@@ -18,36 +22,87 @@ from relational.sql.query import QueryBinder
 from relational.sql.statement import Delete, Insert, Update
 from relational.sql.text import Piece, TokenReader
 from relational.sql.translate import Translator
+from relational.sql.tree import parse
+from relational.sql.values import literal_values, scanned
+
+_NAME = r"(?:\w++|\"[^\"]*+\")"
+_HEAD = re.compile(
+    rf"\s*+INSERT\s++INTO\s++{_NAME}(?:\s*+\.\s*+{_NAME})*+\s*+(?:\([^()'$/-]*+\)\s*+)?+(?P<values>VALUES)\b",
+    re.IGNORECASE,
+)
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
-    """INSERT INTO table [(columns)] VALUES … or SELECT …"""
-    reader = TokenReader(piece)
+    """INSERT INTO table [(columns)] VALUES … or SELECT …; without a list of columns the last ones may be left out."""
+    head, rows = _parted(piece)
+    reader = TokenReader(head)
     reader.expect("INSERT")
     reader.expect("INTO")
     name, place = read_name(reader, "a table")
     table = writable(resolved(context.catalog, name, place), place)
     columns = _target_columns(reader, table)
-    rest = reader.rest()
-    node = rest.parse()
-    binder = QueryBinder(context.catalog, Translator(rest.start, context.now))
+    if rows is not None:
+        reader.finish()
+        found = _literals(rows, table, columns)
+        if found is not None:
+            return Insert(table, found)
+    rest = reader.rest() if rows is None else rows
+    tree = parse(rest)
+    node, binder = tree.node, QueryBinder(context.catalog, Translator(tree, context.now))
     if isinstance(node, exp.Values):
         return Insert(table, _values(binder, node, table, columns))
     query = binder.query(node)
     shown = [place for place in range(len(query.schema)) if place not in query.hidden]
-    _check_count(len(shown), columns, rest)
     sources: dict[int, Expression] = {}
-    for column, source in zip(columns, shown, strict=True):
+    for column, source in zip(columns.of(len(shown), (rest.start, rest.end)), shown, strict=True):
         value = InputRef(source, query.schema.types[source])
         sources[column] = assigned(value, table, column, (rest.start, rest.end))
     return Insert(table, Project(query, stored_row(table, sources), table.schema.names))
 
 
-def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
-    """The columns that values are given for: those written, else all visible ones."""
+def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
+    """What is before VALUES, which comes first after the table's name and columns, and VALUES with all that
+    follows; the whole piece and None where something else comes there.
+    """
+    match = _HEAD.match(piece.text, piece.start, piece.end)
+    if match is None:
+        return piece, None
+    at = match.start("values")
+    return Piece(piece.text, piece.start, at), Piece(piece.text, at, piece.end)
+
+
+def _literals(rows: Piece, table: TableCatalog, columns: TargetColumns) -> LogicalPlan | None:
+    """VALUES of literals alone; None where a tree has to say what it is."""
+    text = rows.after(1).source.encode()
+    cells = scanned(text)
+    if cells is None:
+        return None
+    try:
+        given = columns.of(cells.shape[1], None)
+    except BindError:
+        return None
+    return literal_values(text, cells, table, given)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumns:
+    """The columns that values are given for: those written, else the visible ones, the last of which may lack."""
+
+    indices: tuple[int, ...]
+    are_written: bool
+
+    def of(self, count: int, place: Place | None) -> tuple[int, ...]:
+        """Those that `count` values are for; BindError where that is too many, or too few for columns by name."""
+        if count > len(self.indices) or (self.are_written and count < len(self.indices)):
+            raise BindError(f"{count} values for {len(self.indices)} columns", **span(place))
+        return self.indices[:count]
+
+
+def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
     rest, token = reader.rest(), reader.peek()
-    if token is None or token.text != "(" or rest.source[1:].lstrip()[:6].upper() == "SELECT":
-        return list(table.visible_indices)
+    is_query = Piece(rest.text, rest.start + 1, rest.end).words(1) in (("SELECT",), ("VALUES",), ("WITH",))
+    if token is None or token.text != "(" or is_query:
+        return TargetColumns(table.visible_indices, False)
     reader.expect("(")
     columns: list[int] = []
     while True:
@@ -59,26 +114,23 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> list[int]:
         if not reader.accept(","):
             break
     reader.expect(")")
-    return columns
+    return TargetColumns(tuple(columns), True)
 
 
-def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: list[int]) -> LogicalPlan:
+def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: TargetColumns) -> LogicalPlan:
     """Each cell converted to its column's type, so that an error points at the cell; DEFAULT is as if it were left
     out.
     """
     left_out = _take_defaults(node)
-    rows = []
-    for number, row in enumerate(binder.cells(node)):
-        if len(row) != len(columns):
-            place = row[0][1] if row else None
-            raise BindError(f"{len(row)} values for {len(columns)} columns", **span(place))
-        values = {
-            columns[at]: assigned(cell, table, columns[at], place)
-            for at, (cell, place) in enumerate(row)
-            if (number, at) not in left_out
-        }
-        rows.append(stored_row(table, values))
-    return Values(table.schema, tuple(rows))
+    rows = binder.cells(node)
+    given = columns.of(len(rows[0]), rows[0][0][1])
+    stored = {column: [default] * len(rows) for column, default in enumerate(stored_row(table, {}))}
+    for at, column in enumerate(given):
+        written = [number for number in range(len(rows)) if (number, at) not in left_out]
+        cells = assigned_all([rows[number][at] for number in written], table, column)
+        for number, cell in zip(written, cells, strict=True):
+            stored[column][number] = cell
+    return Values(table.schema, tuple(zip(*stored.values(), strict=True)))
 
 
 def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
@@ -92,15 +144,10 @@ def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
     return found
 
 
-def _check_count(count: int, columns: list[int], piece: Piece) -> None:
-    if count != len(columns):
-        raise BindError(f"{count} values for {len(columns)} columns", start=piece.start, end=piece.end)
-
-
 def bind_update(piece: Piece, context: BindContext) -> Update:
     """UPDATE table SET column = value, … [WHERE condition]."""
-    node, translate = piece.parse(), Translator(piece.start, context.now)
-    translate.only(node, {"this", "expressions", "where"}, "UPDATE")
+    tree = parse(piece)
+    node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "UPDATE")
     assignments: dict[int, Expression] = {}
     for each in node.expressions:
@@ -118,7 +165,7 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
     return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
 
 
-def _is_default(node: exp.Expression) -> bool:
+def _is_default(node: exp.Expr) -> bool:
     """The word DEFAULT, which sqlglot takes for a column."""
     if not isinstance(node, exp.Column) or node.args.get("table") is not None:
         return False
@@ -127,20 +174,19 @@ def _is_default(node: exp.Expression) -> bool:
 
 def bind_delete(piece: Piece, context: BindContext) -> Delete:
     """DELETE FROM table [WHERE condition]."""
-    node, translate = piece.parse(), Translator(piece.start, context.now)
-    translate.only(node, {"this", "where"}, "DELETE")
+    tree = parse(piece)
+    node, translate = tree.node, Translator(tree, context.now)
     table, binder = _target(node, context, translate, "DELETE")
     return Delete(table, _condition(node, binder, translate))
 
 
 def _target(
-    node: exp.Expression, context: BindContext, translate: Translator, statement: str
+    node: exp.Expr, context: BindContext, translate: Translator, statement: str
 ) -> tuple[TableCatalog, TermBinder]:
     """The table of an UPDATE or DELETE and a binder over its rows."""
     target = node.this
     if not isinstance(target, exp.Table):
         raise ParseError("a table's name is expected here", **span(translate.place(node)))
-    translate.only(target, {"this", "db", "catalog", "alias"}, "a table")
     target_name, place = name_in_tree(target, translate)
     table = retractable(resolved(context.catalog, target_name, place), statement, place)
     alias = target.args.get("alias")
@@ -148,6 +194,6 @@ def _target(
     return table, TermBinder(Scope(table.schema, Scan(table).hidden, name))
 
 
-def _condition(node: exp.Expression, binder: TermBinder, translate: Translator) -> Expression | None:
+def _condition(node: exp.Expr, binder: TermBinder, translate: Translator) -> Expression | None:
     where = node.args.get("where")
     return None if where is None else binder.condition(translate.term(where.this), "WHERE")

@@ -8,7 +8,7 @@ from relational.catalog.names import DEFAULT_DATABASE, PUBLIC
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
-from relational.sql.definition import default_text, definition_of
+from relational.sql.definition import default_text, definition_of, type_text
 from relational.sql.statement import Show, ShowKind
 
 _KINDS = {
@@ -53,7 +53,7 @@ def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
 
 def describe(table: TableCatalog) -> pa.Table:
     """One row per column, hidden ones too: name, type, its place in the primary key (from 1, else
-    NULL), hidden, default (NULL: none).
+    NULL), hidden, default (NULL: none), whether it refuses NULL.
     """
     key = {column: place + 1 for place, column in enumerate(table.pk_indices)}
     defaults = [
@@ -62,10 +62,11 @@ def describe(table: TableCatalog) -> pa.Table:
     return pa.table(
         {
             "name": pa.array([column.name for column in table.columns], pa.string()),
-            "type": pa.array([str(column.data_type) for column in table.columns], pa.string()),
+            "type": pa.array([type_text(column) for column in table.columns], pa.string()),
             "primary_key": pa.array([key.get(place) for place in range(len(table.columns))], pa.int32()),
             "is_hidden": pa.array([column.is_hidden for column in table.columns], pa.bool_()),
             "default": pa.array(defaults, pa.string()),
+            "not_null": pa.array([column.not_null for column in table.columns], pa.bool_()),
         }
     )
 
@@ -75,4 +76,4 @@ def _names(names: list[str]) -> pa.Table:
 
 
 def _columns(table: TableCatalog) -> str:
-    return ", ".join(f"{table.columns[i].name} {table.columns[i].data_type}" for i in table.visible_indices)
+    return ", ".join(f"{table.columns[i].name} {type_text(table.columns[i])}" for i in table.visible_indices)

@@ -1,6 +1,4 @@
-"""A SELECT of sqlglot's tree becomes a logical plan; clauses that we do not have are refused by their
-name.
-"""
+"""A SELECT of a checked tree becomes a logical plan."""
 
 from __future__ import annotations
 
@@ -17,33 +15,20 @@ from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
 from relational.sql.names import name_in_tree, resolved
 from relational.sql.translate import Translator
+from relational.sql.tree import unsupported
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema
 
 MAX_LIMIT = (1 << 63) - 1
-_SELECT_PARTS = {
-    "expressions",
-    "from_",
-    "where",
-    "group",
-    "having",
-    "distinct",
-    "order",
-    "limit",
-    "offset",
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.Case: "case",
+    exp.Array: "array",
+    exp.CurrentDate: "current_date",
+    exp.CurrentTime: "current_time",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.Localtimestamp: "localtimestamp",
 }
-_PART_NAMES = {
-    "joins": "JOIN",
-    "with_": "WITH",
-    "windows": "WINDOW",
-    "laterals": "LATERAL",
-    "locks": "FOR UPDATE",
-}
-_QUERY_NAMES: dict[type[exp.Expression], str] = {
-    exp.Union: "UNION",
-    exp.Except: "EXCEPT",
-    exp.Intersect: "INTERSECT",
-}
+"""Names of items that have no other, as in PostgreSQL."""
 
 
 class QueryBinder:
@@ -54,28 +39,21 @@ class QueryBinder:
         self.views: frozenset[int] = frozenset()
         """Ids of the views that stand in what was bound; their queries stand in its plan."""
 
-    def query(self, node: exp.Expression) -> LogicalPlan:
+    def query(self, node: exp.Expr) -> LogicalPlan:
         """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
-        if isinstance(node, exp.Subquery) and set(filter(node.args.get, node.args)) <= {"this"}:
-            return self.query(node.this)
+        while isinstance(node, exp.Subquery) and node.args.get("alias") is None:
+            node = node.this
         if isinstance(node, exp.Values):
             return self.values(node)
         if not isinstance(node, exp.Select):
-            what = _QUERY_NAMES.get(type(node), "this kind of query")
-            raise ParseError(f"{what} is not supported", **span(self._translate.place(node)))
-        for name, part in node.args.items():
-            if part and name not in _SELECT_PARTS:
-                clause = _PART_NAMES.get(name, name.strip("_").upper())
-                where = part[0] if isinstance(part, list) else part
-                place = self._translate.place(where) if isinstance(where, exp.Expression) else None
-                raise ParseError(f"{clause} is not supported", **span(place))
+            raise ParseError("a query is expected here", **span(self._translate.place(node)))
         plan, qualifier = self._source(node.args.get("from_"))
         return select(plan, self._selection(node), qualifier)
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
-        if distinct is not None and distinct.args.get("on") is not None:
-            raise ParseError("DISTINCT ON is not supported", **span(self._translate.place(distinct)))
+        if distinct is not None and distinct.expressions:
+            raise ParseError("DISTINCT of some columns is not supported", **span(self._translate.place(distinct)))
         order = node.args.get("order")
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
@@ -96,36 +74,25 @@ class QueryBinder:
         if isinstance(relation, exp.Table):
             return self._table(relation)
         if isinstance(relation, exp.Subquery):
-            self._translate.only(relation, {"this", "alias"}, "a subquery")
             return self.query(relation.this), self._alias(relation)
         if isinstance(relation, exp.Values):
             return self.values(relation), self._alias(relation)
-        what = relation.sql(dialect="postgres")
-        raise ParseError(f"{what} in FROM is not supported", **span(self._translate.place(relation)))
+        raise unsupported(relation, self._translate.tree)
 
     def _table(self, node: exp.Table) -> tuple[LogicalPlan, str]:
-        self._translate.only(node, {"this", "db", "catalog", "alias"}, "a table in FROM")
         name, place = name_in_tree(node, self._translate)
         table = resolved(self._catalog, name, place)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
         return rows_of(table, self._catalog), self._alias(node) or name.name
 
-    def _alias(self, node: exp.Expression) -> str | None:
+    def _alias(self, node: exp.Expr) -> str | None:
         alias = node.args.get("alias")
-        if alias is None:
-            return None
-        if alias.args.get("columns"):
-            raise ParseError(
-                "column names after a relation's alias are not supported",
-                **span(self._translate.place(alias)),
-            )
-        return self._translate.identifier(alias.this)
+        return None if alias is None else self._translate.identifier(alias.this)
 
-    def _item(self, node: exp.Expression) -> Named | Star:
+    def _item(self, node: exp.Expr) -> Named | Star:
         place = self._translate.place(node)
         if isinstance(node, exp.Star):
-            self._translate.only(node, set(), "*")
             return Star(None, place)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             return Star(self._translate.identifier(node.args["table"]), place)
@@ -133,42 +100,30 @@ class QueryBinder:
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
 
-    def _output_name(self, node: exp.Expression) -> str:
+    def _output_name(self, node: exp.Expr) -> str:
         """The name of an item without an alias: the column's, the function's, else `?column?`, as in
         PostgreSQL.
         """
+        while isinstance(node, exp.Cast | exp.Paren | exp.Filter):
+            node = node.this
         if isinstance(node, exp.Column):
             return self._translate.identifier(node.this)
-        if isinstance(node, exp.Cast | exp.Paren | exp.Filter):
-            return self._output_name(node.this)
-        if isinstance(node, exp.Case):
-            return "case"
         if isinstance(node, exp.Anonymous):
-            return str(node.this).lower()
-        if isinstance(node, exp.Func) and not isinstance(node, exp.And | exp.Or):
-            return node.sql_name().lower()
-        return "?column?"
+            return node.name.lower()
+        return _NAMES.get(type(node), "?column?")
 
     def _groups(self, node: exp.Group | None) -> tuple[Term, ...]:
-        if node is None:
-            return ()
-        self._translate.only(node, {"expressions"}, "GROUP BY")
-        return tuple(self._translate.term(each) for each in node.expressions)
+        return () if node is None else tuple(self._translate.term(each) for each in node.expressions)
 
     def _ordered(self, node: exp.Ordered) -> Ordered:
-        self._translate.only(node, {"this", "desc", "nulls_first"}, "ORDER BY")
         descending, nulls_first = bool(node.args.get("desc")), node.args.get("nulls_first")
         return Ordered(self._translate.term(node.this), OrderType(descending, nulls_first))
 
-    def _count(self, node: exp.Expression | None, clause: str) -> int | None:
+    def _count(self, node: exp.Expr | None, clause: str) -> int | None:
         """The constant of a LIMIT or OFFSET; None for LIMIT ALL."""
         if node is None:
             return None
-        if isinstance(node, exp.Fetch):
-            value = node.args.get("count")
-        else:
-            self._translate.only(node, {"expression"}, clause)
-            value = node.expression
+        value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
         if value is None or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
             return None
         term = self._translate.term(value)
@@ -195,6 +150,8 @@ class QueryBinder:
         for row in node.expressions:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]
             terms = [self._translate.term(part) for part in parts]
+            if not terms:
+                raise ParseError("a row has one value at least", **span(self._translate.place(node)))
             if rows and len(terms) != len(rows[0]):
                 raise ParseError(
                     f"this row has {len(terms)} values, the first has {len(rows[0])}",

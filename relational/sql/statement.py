@@ -74,12 +74,14 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column of `table`, whose rows have `default` in it from now on."""
+    """A new column of `table`, whose rows have `default` in it from now on; the constraints are as in ColumnCatalog."""
 
     table: TableCatalog
     name: str
     data_type: DataType
     default: Any
+    not_null: bool = False
+    max_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,16 @@ class DropColumn:
     table: TableCatalog
     name: str
     cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A job that was set aside after failures goes on; its source leaves out `skip` rows at the place where it failed
+    (0: none).
+    """
+
+    table: TableCatalog
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +172,16 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowJobs:
+    """Every job, its state, and why it failed where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowErrors:
+    """How many rows had no value, by job and reason."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreate:
     """The statement that makes a table or view as it is now."""
 
@@ -217,6 +239,7 @@ Statement = (
     | CreateDatabase
     | AddColumn
     | DropColumn
+    | Resume
     | Nothing
     | Insert
     | Update
@@ -224,6 +247,8 @@ Statement = (
     | Flush
     | Select
     | Show
+    | ShowJobs
+    | ShowErrors
     | ShowCreate
     | Describe
     | Explain

@@ -1,7 +1,6 @@
-"""Pieces of SQL text before sqlglot sees them: statements, leading words, tokens with their places.
+"""Pieces of SQL text before sqlglot parses them: statements, leading words, tokens with their positions.
 
-sqlglot's tokenizer swallows what follows some leading words (EXPLAIN, SHOW) as one string, and its
-parser turns what it does not know into an opaque command. So statements are told apart here, by their
+sqlglot's parser turns what it does not know into an opaque command. So statements are distinguished here, by their
 first words, and only the parts that sqlglot understands are handed on.
 """
 
@@ -11,20 +10,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from relational.errors import ParseError
+from relational.sql.grammar import DIALECT
 
-DIALECT = "risingwave"
 MAX_TEXT_CHARACTERS = 16 << 20
-_BLANK = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_BLANK = re.compile(r"(?:\s+|--[^\n]*)+")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9$]*")
-_PIECE = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|;|.", re.DOTALL
+_PART = re.compile(
+    r"(?P<open>/\*)|(?P<end>;)|[eE]'(?:[^'\\]++|\\.|'')*+'|[^\W\d][\w$]*+|"
+    r"\d++(?:\.\d*+)?(?:[eE][+-]?\d*+)?|'(?:[^']++|'')*+'|"
+    r"\"(?:[^\"]++|\"\")*+\"|--[^\n]*+|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|[^\w'\"$;/-]++|.",
+    re.DOTALL,
 )
 
 
@@ -72,59 +72,58 @@ class Piece:
         match = _WORD.match(self.text, at, self.end)
         return ParseError(message, start=at, end=match.end() if match else at + 1)
 
-    def parse(self) -> exp.Expression:
-        """The tree of the piece; ParseError for what sqlglot does not understand."""
-        try:
-            tree = sqlglot.parse_one(self.source, read=DIALECT)
-        except SqlglotParseError as error:
-            raise self._located(error) from error
-        except TokenError as error:
-            raise self.error("a quote or comment is not closed") from error
-        if isinstance(tree, exp.Command):
-            raise self.error("this statement is not understood")
-        assert isinstance(tree, exp.Expression)
-        return tree
-
     def tokens(self) -> list[Token]:
         """The tokens of the piece; their places are relative to its start."""
         try:
-            return sqlglot.tokenize(self.source, read=DIALECT)
-        except TokenError as error:
-            raise self.error("a quote or comment is not closed") from error
-
-    def _located(self, error: SqlglotParseError) -> ParseError:
-        """sqlglot's complaint at its place in the whole text."""
-        first = error.errors[0]
-        lines = self.source.split("\n")
-        line = min(max(first["line"] or 1, 1), len(lines))
-        end = sum(len(each) + 1 for each in lines[: line - 1]) + (first["col"] or 0)
-        end = self.start + min(end, len(self.source))
-        shown = first["highlight"] or ""
-        description = re.sub(r" for <class .*|\.$", "", first["description"])
-        near = f" near {shown!r}" if shown else ""
-        return ParseError(
-            f"syntax error{near}: {description}", start=max(end - len(shown), self.start), end=end
-        )
+            return DIALECT.tokenize(self.source)
+        except TokenError:
+            raise self.error("a quote or comment is not closed") from None
 
 
 def after_blanks(text: str, start: int, end: int) -> int:
     """Where the first character stands that is neither blank nor part of a comment."""
-    while (match := _BLANK.match(text, start, end)) is not None:
-        start = match.end()
+    while start < end:
+        match = _BLANK.match(text, start, end)
+        if match is not None:
+            start = match.end()
+        elif text.startswith("/*", start, end):
+            start = after_comment(text, start, end)
+        else:
+            return start
     return start
+
+
+def after_comment(text: str, start: int, end: int) -> int:
+    """Where the comment that begins at `start` is over, with those inside of it; `end` if it is not closed."""
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start, end):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return end
 
 
 def statements(text: str) -> Iterator[Piece]:
     """The statements of a text, parted by semicolons outside quotes and comments; empty ones are left out."""
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise ParseError(f"a text of {len(text)} characters, at most {MAX_TEXT_CHARACTERS} are taken")
-    start = 0
-    for match in _PIECE.finditer(text):
-        if match[0] == ";":
+        raise ParseError(f"a text of {len(text)} characters, at most {MAX_TEXT_CHARACTERS} are taken", start=0, end=1)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError("this is no Unicode character", start=error.start, end=error.end) from None
+    start = at = 0
+    last_end = text.rfind(";")
+    if last_end >= 0 and text.find(";") == last_end and not text[last_end + 1 :].strip():
+        text, last_end = text[:last_end], -1
+    while at <= last_end:
+        match = _PART.match(text, at)
+        assert match is not None
+        at = after_comment(text, at, len(text)) if match["open"] else match.end()
+        if match["end"]:
             piece = Piece(text, start, match.start())
             if not piece.is_empty:
                 yield piece
-            start = match.end()
+            start = at
     last = Piece(text, start, len(text))
     if not last.is_empty:
         yield last

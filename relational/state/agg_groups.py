@@ -8,8 +8,10 @@ a group is the truth about its columns: what comes out is SQL-equal to what went
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -38,11 +40,13 @@ MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
 class AggChange:
     """What one epoch changed, or a piece of it. None: no rows. `output`: (group columns, results), its updates
     are U-/U+ pairs. `state`: (group columns, count(*), states), its updates are U+ alone, which a StateTable
-    takes.
+    takes. `failures`: for each reason why results of `output` are NULL, how many more groups have such a result than
+    before; less than 0 where results came back.
     """
 
     output: StreamChunk | None
     state: StreamChunk | None
+    failures: Mapping[str, int] = field(default_factory=dict)
 
 
 class AggGroups:
@@ -90,7 +94,7 @@ class AggGroups:
 
     @property
     def overflows(self) -> int:
-        """Results given as NULL so far because their type could not hold them."""
+        """Results that are NULL now, as given out last, because their type cannot hold them."""
         return sum(kernel.overflows for kernel in self._calls)
 
     @property
@@ -100,9 +104,10 @@ class AggGroups:
 
     @property
     def state_types(self) -> tuple[DataType, ...]:
-        """Of a stored group: group columns, count(*), then the states of each call."""
+        """Of a stored group: group columns, count(*), the states of each call, and what is above wide ones."""
         states = (data_type for spec in self.specs for data_type in spec.state_types)
-        return (*self.group_types, DataType.BIGINT, *states)
+        above = (data_type for spec in self.specs for data_type in spec.wide_types)
+        return (*self.group_types, DataType.BIGINT, *states, *above)
 
     @property
     def retractable_calls(self) -> tuple[int, ...]:
@@ -145,11 +150,11 @@ class AggGroups:
         (uint8[ids]) is 0 the group starts empty. REQUIRES that nothing was applied to `ids` yet.
         """
         exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
-        at = len(self.group_types)
-        for kernel in self._stored:
-            width = len(kernel.spec.state_types)
-            self._states.load(kernel, ids, rows.columns[at : at + width], exists)
-            at += width
+        columns = iter(rows.columns[len(self.group_types) :])
+        states = [list(islice(columns, len(kernel.spec.state_types))) for kernel in self._stored]
+        for kernel, state in zip(self._stored, states, strict=True):
+            above = islice(columns, len(kernel.spec.wide_types))
+            self._states.load(kernel, ids, [*state, *above], exists)
         if not self.group_by and len(ids):
             self._had_row = bool(exists[0])
             self._states.resave()
@@ -239,10 +244,23 @@ class AggGroups:
             self._states.compare(kernel, state_changed, output_changed if kernel in self._calls else ignored)
         keys = self.keys(ids)
         picks, ops = plan(existed, exists, output_changed, False)
+        before = [kernel.overflows for kernel in self._calls]
         output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
+        failures: Counter[str] = Counter()
+        for kernel, count in zip(self._calls, before, strict=True):
+            failures[kernel.overflow_reason] += kernel.overflows - count
         picks, ops = plan(existed, exists, state_changed, True)
-        states = [column for kernel in self._stored for column in kernel.state_columns(picks)]
-        return AggChange(output, _chunk(keys, picks, ops, states))
+        state = _chunk(keys, picks, ops, self._state_columns(picks))
+        return AggChange(output, state, {reason: count for reason, count in failures.items() if count})
+
+    def _state_columns(self, picks: np.ndarray) -> list[pa.Array]:
+        """The states of picked groups, in the order of `state_types`."""
+        states, above = [], []
+        for kernel in self._stored:
+            columns = kernel.state_columns(picks)
+            states += columns[: len(kernel.spec.state_types)]
+            above += columns[len(kernel.spec.state_types) :]
+        return states + above
 
     def _evict(self, vanished: int) -> None:
         """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""

@@ -28,7 +28,7 @@ cdef class AggKernel:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     def state_columns(self, const int32_t[::1] picks):
-        """The picked states as a list of pa.Arrays of `spec.state_types`."""
+        """The picked states as a list of pa.Arrays of `spec.state_types`, then `spec.wide_types`."""
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
     cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1:
@@ -51,6 +51,12 @@ cdef class AggKernel:
         with gil:
             raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
 
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1:
+        return 0
+
+    cdef void widen(self, uint8_t* state) noexcept nogil:
+        pass
+
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
         raise TypeError(f"{type(self).__name__} is not a kind of aggregate")
@@ -67,11 +73,17 @@ cdef class AggKernel:
     cdef int pack(self) except -1:
         return 0
 
-    def count_overflow(self, Py_ssize_t rows):
-        """`rows` results did not fit: EvaluationError when strict, else they are NULL and counted."""
-        if rows and self.strict:
-            raise EvaluationError(f"{self.spec.kind} does not fit {self.spec.output_type} in {rows} groups")
-        self.overflows += rows
+    def count_overflow(self, Py_ssize_t groups):
+        """`groups` more results than before do not fit: EvaluationError when strict, else they are NULL and counted."""
+        if groups and self.strict:
+            raise EvaluationError(
+                f"{self.overflow_reason}: {groups} of the results do not fit {self.spec.output_type}")
+        self.overflows += groups
+
+    @property
+    def overflow_reason(self):
+        """Why such a result is NULL."""
+        return f"value out of range for {self.spec.kind.upper()}"
 
 
 cdef ColumnBuilder new_column(data_type, Py_ssize_t rows):

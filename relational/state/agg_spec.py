@@ -12,6 +12,8 @@ from relational.types import DataType
 
 KINDS = ("count", "sum", "avg", "min", "max")
 MAX_PRECISION = 38
+NARROW_PRECISION = 19
+"""Digits of arguments of which 2**63 add up to less than 38 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class AggSpec:
 
     @property
     def state_types(self) -> tuple[DataType, ...]:
-        """The types of the columns that hold this call's state in the value row of a group."""
+        """The types of the columns that hold this call's state in the value row of a group, next to each other."""
         if self.kind == "count":
             return (DataType.BIGINT,)
         if self.is_extreme:
@@ -64,3 +66,12 @@ class AggSpec:
         if self.argument_type.is_float:
             return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
         return (DataType.numeric(MAX_PRECISION, self.argument_type.scale or 0), DataType.BIGINT)
+
+    @property
+    def wide_types(self) -> tuple[DataType, ...]:
+        """The types of the columns that stand behind the states of all calls: BIGINT, how often 10**38 is in the sum,
+        where the first column's 38 digits may be too few; NULL counts as 0.
+        """
+        if self.kind not in ("sum", "avg") or (self.argument_type.precision or 0) <= NARROW_PRECISION:
+            return ()
+        return (DataType.BIGINT,)

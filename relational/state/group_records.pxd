@@ -8,6 +8,9 @@ from hummock.byte_buffer cimport ByteBuffer
 from relational.state.record_buffer cimport RecordBuffer
 
 
+cdef Py_ssize_t padded(Py_ssize_t width) noexcept       # of a record with states of so many bytes
+
+
 cdef class GroupRecords:
     cdef readonly Py_ssize_t groups     # records
     cdef readonly Py_ssize_t width      # bytes of a record; an all-zero record is the state of no rows

@@ -9,9 +9,13 @@ import numpy as np
 cimport cython
 from libc.stdint cimport int8_t, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
+from hummock.byte_buffer cimport ByteBuffer
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
 from relational.state.agg_kernels cimport AggKernel
+from relational.state.group_records cimport padded
+from relational.state.record_buffer cimport RecordBuffer
 from relational.state.group_records cimport GroupRecords
 
 
@@ -55,6 +59,7 @@ cdef class GroupStates(GroupRecords):
                 kernel.begin(rows, arguments[i][0], arguments[i][1])
             if rows == 0:
                 return
+            self.fit()
             if rows * count < LONG_WORK:
                 self.apply_rows(&ids[0], NULL if ops is None else &ops[0], rows, kernels, count)
             else:
@@ -74,8 +79,9 @@ cdef class GroupStates(GroupRecords):
         cdef list states = [as_column(source) for source in columns]
         cdef Column column
         types = tuple([column.data_type for column in states])
-        if types != into.spec.state_types:
-            raise ValueError(f"state of {into.spec.kind} is {into.spec.state_types}, not {types}")
+        wanted = (*into.spec.state_types, *into.spec.wide_types)
+        if types != wanted:
+            raise ValueError(f"state of {into.spec.kind} is {wanted}, not {types}")
         for column in states:
             if column.view.rows != rows:
                 raise ValueError(f"{column.view.rows} states for {rows} groups")
@@ -84,6 +90,8 @@ cdef class GroupStates(GroupRecords):
         for row in range(rows):
             if ids[row] < 0 or ids[row] >= self.groups:
                 raise IndexError(f"group {ids[row]} of {self.groups}")
+        into.expect(rows, states)
+        self.fit()
         if rows:
             into.read_states(&ids[0], NULL if found is None else &found[0], rows, states)
 
@@ -114,6 +122,41 @@ cdef class GroupStates(GroupRecords):
         for kernel in self.kernels:
             kernel.pack()
 
+    cdef int fit(self) except -1:
+        """Lays all records out anew where a kernel needs more bytes for its state than it has."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t width = 0, old_width = self.width, rows = self.groups + 1
+        cdef RecordBuffer records
+        cdef ByteBuffer saved
+        if all([(<AggKernel>each).wanted <= (<AggKernel>each).width for each in self.kernels]):
+            return 0
+        for kernel in self.kernels:
+            width += max(kernel.wanted, kernel.width)
+        width = padded(width)
+        records, saved = RecordBuffer(), ByteBuffer()
+        records.extend(rows * width)
+        self.lay_out(self.records.data, rows, records.data, width)
+        rows = self.saved.size // old_width
+        saved.reserve(rows * width)
+        memset(saved.data, 0, <size_t>(rows * width))
+        self.lay_out(self.saved.data, rows, saved.data, width)
+        saved.size = rows * width
+        width, self.width = 0, width
+        for kernel in self.kernels:
+            kernel.offset, kernel.width = width, max(kernel.wanted, kernel.width)
+            width += kernel.width
+        self.records, self.saved, self.gathered = records, saved, ByteBuffer()
+        return 0
+
+    cdef int lay_out(self, const uint8_t* source, Py_ssize_t rows, uint8_t* target, Py_ssize_t width) except -1:
+        """Copies records to where their states have the bytes that are wanted. `target`: zeros."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t offset = 0
+        for kernel in self.kernels:
+            copy_states(kernel, source + kernel.offset, self.width, rows, target + offset, width)
+            offset += max(kernel.wanted, kernel.width)
+        return 0
+
     cdef int apply_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, void** kernels,
                         int count) except -1 nogil:
         cdef int8_t* common = self.weights
@@ -129,6 +172,16 @@ cdef class GroupStates(GroupRecords):
                 (<AggKernel>kernels[i]).add(ids + first, own, first, block)
             first += block
         return 0
+
+
+cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,
+                      Py_ssize_t width) noexcept nogil:
+    """The states of one call, made as wide as is wanted."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        memcpy(target + row * width, source + row * old_width, <size_t>kernel.width)
+        if kernel.wanted > kernel.width:
+            kernel.widen(target + row * width)
 
 
 cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t* weights) noexcept nogil:

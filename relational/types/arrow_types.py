@@ -7,7 +7,7 @@ import pyarrow as pa
 
 class JsonbType(pa.ExtensionType):
     """UTF-8 text that is canonical JSON (see chunk/json_text). The name vouches for the form: JSON from elsewhere is
-    plain text or `pa.json_()`, and becomes canonical at the door.
+    plain text or `pa.json_()`, and becomes canonical on import.
     """
 
     NAME = "hummock.jsonb"
@@ -59,6 +59,8 @@ _KIND_OF_ARROW = {
     pa.month_day_nano_interval(): "INTERVAL",
 }
 
+_KIND_OF_EXTENSION = {JsonbType.NAME: "JSONB", "arrow.json": "JSONB"}
+
 _ADVICE = (
     (pa.types.is_null, "cast the column to the type that its values would have"),
     (pa.types.is_duration, "cast it to int64, or to an interval"),
@@ -71,7 +73,7 @@ _ADVICE = (
 def plain_kind(arrow: pa.DataType) -> str | None:
     """The name of the kind of a plain Arrow type, whatever its layout; None where there is none."""
     if isinstance(arrow, pa.BaseExtensionType):
-        return "JSONB" if arrow.extension_name in (JsonbType.NAME, "arrow.json") else None
+        return _KIND_OF_EXTENSION.get(arrow.extension_name)
     if pa.types.is_fixed_size_binary(arrow):
         return "BYTEA"
     return _KIND_OF_ARROW.get(arrow)

@@ -21,6 +21,8 @@ from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
 
 MAX_PRECISION = 38
 DEFAULT_SCALE = 10
+MAX_NESTING = 64
+"""Lists and structs inside of each other."""
 
 
 class TypeKind(IntEnum):
@@ -248,7 +250,7 @@ _KIND_OF_NAME = {
         TypeKind.VARCHAR: ("varchar", "character varying", "text", "string"),
         TypeKind.DATE: ("date",),
         TypeKind.TIME: ("time", "time without time zone"),
-        TypeKind.TIMESTAMP: ("timestamp", "timestamp without time zone"),
+        TypeKind.TIMESTAMP: ("timestamp", "timestamp without time zone", "datetime"),
         TypeKind.TIMESTAMPTZ: ("timestamptz", "timestamp with time zone"),
         TypeKind.INTERVAL: ("interval",),
         TypeKind.BYTEA: ("bytea",),
@@ -272,7 +274,7 @@ class _Spelling:
         self.text = text
         self.tokens = [match.group().strip() for match in _TOKEN.finditer(text.strip())]
         self.tokens.append("")
-        self.at = 0
+        self.at = self.level = 0
 
     def fail(self) -> BindError:
         return BindError(f"there is no type {self.text.strip()!r}")
@@ -294,12 +296,21 @@ class _Spelling:
         return data_type
 
     def one(self) -> DataType:
+        level = self.level
+        self.descend()
         data_type = self.struct() if self.accept("struct") else self.plain()
         while self.accept("["):
+            self.descend()
             if not self.accept("]"):
                 raise self.fail()
             data_type = DataType.list_of(data_type)
+        self.level = level
         return data_type
+
+    def descend(self) -> None:
+        self.level += 1
+        if self.level > MAX_NESTING:
+            raise BindError(f"a type is nested at most {MAX_NESTING} levels deep")
 
     def struct(self) -> DataType:
         fields: list[Field] = []
@@ -328,7 +339,7 @@ class _Spelling:
         digits = [self.next()]
         if self.accept(","):
             digits.append(self.next())
-        if not self.accept(")") or not all(each.isdecimal() for each in digits):
+        if not self.accept(")") or not all(each.isdecimal() and len(each) <= 9 for each in digits):
             raise self.fail()
         if kind is not TypeKind.NUMERIC:
             raise BindError(f"{kind.name} takes no length: {self.text.strip()!r}")

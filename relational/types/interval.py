@@ -11,6 +11,9 @@ import pyarrow as pa
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 DAYS_PER_MONTH = 30
+MIN_DAYS = -719_162  # 0001-01-01, counted from 1970-01-01
+MAX_DAYS = 3_652_059 - 719_163  # 9999-12-31, the last day that Python can show
+_INT32, _INT64 = 1 << 31, 1 << 63
 
 
 @total_ordering
@@ -60,6 +63,12 @@ class Interval:
     def from_arrow(cls, value: pa.MonthDayNano) -> Interval:
         """The interval of an Arrow scalar; what is below a microsecond is cut off towards the past."""
         return cls(value.months, value.days, value.nanoseconds // 1000)
+
+    @property
+    def fits_arrow(self) -> bool:
+        """Whether Arrow's form, and so a column, can hold it."""
+        fits = all(-_INT32 <= part < _INT32 for part in (self.months, self.days))
+        return fits and -_INT64 <= self.microseconds * 1000 < _INT64
 
     def to_arrow(self) -> pa.MonthDayNano:
         """Arrow's form, with int64 nanoseconds: more than 292 years of microseconds are an OverflowError."""

@@ -6,9 +6,12 @@ from stream.connector.base import (
     SplitReader,
     open_connector,
     register_connector,
+    validated,
+    without_malformed,
 )
 from stream.connector.flights import FlightsConnector
 
 register_connector("flights", FlightsConnector)
 
-__all__ = ["Connector", "SplitEnumerator", "SplitReader", "open_connector", "register_connector"]
+__all__ = ["Connector", "SplitEnumerator", "SplitReader", "open_connector", "register_connector", "validated",
+           "without_malformed"]

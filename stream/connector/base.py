@@ -4,6 +4,8 @@ A connector describes one external stream as a table's options name it. It is cu
 read in order by one SplitReader, whose offset says where the next chunk begins. The offset is state of the
 table (R13): after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
 again.
+
+What a reader hands over is from outside: `validated` checks it, once, before it enters the stream.
 """
 
 from __future__ import annotations
@@ -12,11 +14,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from stream.errors import UnknownConnector
+from relational.chunk import Column, Op, StreamChunk
+from relational.chunk.arrow_import import imported
+from relational.errors import InvalidValue
+from relational.table.row_checks import check_rows
+from stream.errors import ConnectorError, MalformedRows, UnknownConnector
 
 if TYPE_CHECKING:
-    from relational.chunk.stream_chunk import StreamChunk
+    from relational.catalog.objects import TableCatalog
     from relational.types.schema import Schema
+
+CONNECTOR_OPTION = "connector"
+"""The option of a table that names its connector; all but the next are the connector's own."""
+MALFORMED_OPTION = "malformed"
+"""What a record that is no row of the table does: the job fails ("refuse"), or the record is counted ("skip")."""
+REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
 class SplitReader(ABC):
@@ -25,7 +37,8 @@ class SplitReader(ABC):
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
         """The next changes, at most `max_rows` of them and without a parted update pair; None when nothing is
-        there now. Does not block for longer than a few milliseconds."""
+        there now. Does not block for longer than a few milliseconds. MalformedRows for a record that cannot be read
+        as a row: `offset` is behind it then, and what came before it was handed out."""
 
     @property
     @abstractmethod
@@ -86,3 +99,68 @@ def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Con
     if factory is None:
         raise UnknownConnector(name, _FACTORIES)
     return factory(options, schema)
+
+
+def connector_of(table: TableCatalog) -> Connector:
+    """The connector that feeds a table. UnknownConnector, ConnectorError."""
+    options = dict(table.connector or {})
+    name = options.pop(CONNECTOR_OPTION, "")
+    malformed = options.pop(MALFORMED_OPTION, REFUSE_MALFORMED)
+    if malformed not in (REFUSE_MALFORMED, SKIP_MALFORMED):
+        raise ConnectorError(name, f"{MALFORMED_OPTION} is {REFUSE_MALFORMED} or {SKIP_MALFORMED}, not {malformed!r}")
+    return open_connector(name, options, table.schema)
+
+
+def skips_malformed(table: TableCatalog) -> bool:
+    """Whether a record that is no row of the table is counted and passed over."""
+    return (table.connector or {}).get(MALFORMED_OPTION) == SKIP_MALFORMED
+
+
+def validated(
+    chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
+) -> StreamChunk:
+    """`chunk` with every value checked as one from outside, JSON canonical, and against the constraints and limits of
+    `table` where it is given. MalformedRows names split, column and the first row that is wrong.
+    """
+    if len(chunk.columns) != len(schema) or chunk.types != schema.types:
+        given = ", ".join(map(str, chunk.types))
+        raise MalformedRows(connector, split, f"columns of the types {given} for the table's {schema}"[:1_000])
+    if chunk.capacity and chunk.ops.max() > max(Op):
+        row = int((chunk.ops > max(Op)).argmax())
+        raise MalformedRows(connector, split, f"{chunk.ops[row]} is no op", row=row)
+    try:
+        columns = [
+            Column(imported(column.array, field.data_type, field.name))
+            for column, field in zip(chunk.columns, schema, strict=True)
+        ]
+        checked = chunk.with_columns(columns)
+        if table is not None:
+            check_rows(table, checked)
+    except InvalidValue as error:
+        raise MalformedRows(connector, split, error.reason, column=error.column_name, row=error.row) from error
+    return checked
+
+
+def without_malformed(
+    chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
+) -> tuple[StreamChunk | None, list[MalformedRows]]:
+    """(`chunk` validated, without the rows that are wrong; why each of them is): an update goes with either half. None
+    where no row is left. MalformedRows where the chunk as a whole is wrong.
+    """
+    parts, faults, start = [], [], 0
+    while start < chunk.capacity:
+        rest = chunk.slice(start, chunk.capacity - start)
+        try:
+            parts.append(validated(rest, schema, split, connector=connector, table=table))
+            break
+        except MalformedRows as fault:
+            if fault.row is None:
+                raise
+            faults.append(MalformedRows(connector, split, fault.reason, column=fault.column, row=start + fault.row))
+            first = fault.row - (fault.row > 0 and rest.ops[fault.row] == Op.UPDATE_INSERT)
+            last = fault.row + (rest.ops[fault.row] == Op.UPDATE_DELETE)
+            if first:
+                before = rest.slice(0, first)
+                parts.append(validated(before, schema, split, connector=connector, table=table))
+            start += last + 1
+    return (StreamChunk.concat(parts) if parts else None), faults

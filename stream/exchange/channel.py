@@ -2,7 +2,8 @@
 
 A queue of messages from one sender to one receiver. Chunks and statements cost as many permits as they have
 rows and wait while the receiver is behind: this is all the back pressure there is. Barriers and watermarks
-cost nothing, so a checkpoint is never stuck behind data that nobody takes, and order is kept among all. A
+cost nothing, so a checkpoint is never stuck behind data that nobody takes, and order is kept among all. What a
+recovery sends again is free too: it is in memory anyway, and a recovery waits for no actor. A
 message larger than all permits passes alone, when no other row is waiting. Closing with an error reaches both
 ends at once; closing without one lets the receiver take what is left first.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from stream.errors import ChannelClosed
 from stream.exchange.turns import Turns, no_turns
-from stream.message import STATEMENTS, Barrier, InsertRows, Message, Watermark
+from stream.message import STATEMENTS, Barrier, InsertRows, Message, Replayed, Watermark
 
 
 def rows_of(message: Message) -> int:
@@ -25,6 +26,8 @@ def rows_of(message: Message) -> int:
         return 0
     if isinstance(message, InsertRows):
         return message.chunk.capacity
+    if isinstance(message, Replayed):
+        return message.evaluation.rows
     if isinstance(message, STATEMENTS):
         return 1
     return message.capacity
@@ -49,10 +52,10 @@ class Channel:
         self._parked = no_turns if turns is None else turns.parked
         self._watchers: list[threading.Event] = []
 
-    def send(self, message: Message, timeout: float | None = None) -> Barrier | None:
-        """Put `message` at the end, waiting for permits. The result is the barrier that was sent last before
-        it: its curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
-        rows = rows_of(message)
+    def send(self, message: Message, timeout: float | None = None, *, free: bool = False) -> Barrier | None:
+        """Put `message` at the end, waiting for permits, unless it is `free`. The result is the barrier that was sent
+        last before it: its curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
+        rows = 0 if free else rows_of(message)
         while True:
             with self._lock:
                 if self._fits(rows):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hummock.epoch import EpochPair
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.state import AggGroups
 from relational.table.state_table import StateTable
@@ -30,6 +31,12 @@ class MaterializedInput:
         self._table = table
         self._columns = tuple(columns)
         self._argument = argument
+
+    @property
+    def key(self) -> tuple[TableCatalog, tuple[int, ...]]:
+        """The table, and the input columns that are its key."""
+        catalog = self._table.catalog
+        return catalog, tuple(self._columns[index] for index in catalog.pk_indices)
 
     def init_epoch(self, epoch: EpochPair) -> None:
         self._table.init_epoch(epoch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relational.chunk import StreamChunk
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message
@@ -16,20 +16,20 @@ SPARSE = 4  # a chunk with fewer than 1 / SPARSE of its rows visible is worth a 
 
 class FilterExecutor(Executor):
     """Keeps rows for which `predicate` is true, not NULL. An update that only half survives becomes a plain
-    insert or delete. `errors` counts rows for which the predicate failed; they are not kept."""
+    insert or delete. Rows for which the predicate fails are not kept, and counted in `errors`."""
 
-    def __init__(self, info: ExecutorInfo, input: Executor, predicate: Expression) -> None:
+    def __init__(self, info: ExecutorInfo, input: Executor, predicate: Expression, errors: ErrorCounts) -> None:
         self.info = info
         self._input = input
         self._predicate = predicate
-        self.errors = ErrorCount()
+        self._errors = errors
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if not isinstance(message, StreamChunk):
                 yield message
                 continue
-            kept = message.filter(evaluate(self._predicate, message, errors=self.errors))
+            kept = message.filter(evaluate(self._predicate, message, errors=self._errors))
             rows = kept.visible_rows
             if rows:
                 yield kept.compact() if rows * SPARSE < kept.capacity else kept

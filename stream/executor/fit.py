@@ -14,7 +14,7 @@ from relational.chunk import StreamChunk
 from relational.expr.evaluate import evaluate
 from relational.expr.expression import Literal, input_columns, remap
 from stream.errors import InvalidStatement
-from stream.message import DeleteRows, InsertRows, Statement, UpdateRows
+from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Statement, UpdateRows
 
 
 def fitted(statement: Statement, table: TableCatalog) -> Statement:
@@ -39,6 +39,20 @@ def fitted(statement: Statement, table: TableCatalog) -> Statement:
         return replace(statement, predicate=predicate, column_ids=table.column_ids)
     assignments = tuple((places[column], remap(value, places)) for column, value in statement.assignments)
     return replace(statement, predicate=predicate, assignments=assignments, column_ids=table.column_ids)
+
+
+def fitted_changes(evaluation: EvaluatedChanges, table: TableCatalog) -> StreamChunk | None:
+    """The changes of an evaluated statement over the columns of `table`, whose latest change of columns a recovery
+    may have undone. A column that came with it goes: nobody knew it. None where one went with it, whose values the
+    changes no longer have. REQUIRES that there are changes.
+    """
+    ids, changes = evaluation.column_ids, evaluation.changes
+    assert changes is not None
+    if ids == table.column_ids:
+        return changes
+    if not set(table.column_ids) <= set(ids):
+        return None
+    return changes.with_columns([changes.columns[ids.index(column_id)] for column_id in table.column_ids])
 
 
 def _check_present(table: TableCatalog, ids: Sequence[int], needed: Iterable[int]) -> None:

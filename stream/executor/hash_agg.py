@@ -16,8 +16,9 @@ import numpy as np
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.state import AggGroups, AggSpec
+from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import MaterializedInput
@@ -32,7 +33,8 @@ class HashAggExecutor(Executor):
 
     `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
     the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
-    `errors` counts rows whose FILTER failed.
+    `errors` counts rows whose FILTER failed, those left out because a key made of them is too long for the store
+    (ruling R55), and groups whose sum or average leaves its type.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class HashAggExecutor(Executor):
         calls: Sequence[AggCall],
         state_table: StateTable,
         inputs: Sequence[MaterializedInput],
+        errors: ErrorCounts,
         *,
         cache_bytes: int,
         flush_groups: int,
@@ -51,11 +54,12 @@ class HashAggExecutor(Executor):
         self.info = info
         self._input = input
         self._filters = [call.filter for call in calls]
-        self.errors = ErrorCount()
+        self._errors = errors
         self._groups = agg_groups(group_by, input.info.schema.types, calls, inputs, cache_bytes)
         self._is_global = not group_by
         self._state_table = state_table
         self._inputs = tuple(inputs)
+        self._keys = [(state_table.catalog, tuple(group_by)), *(kept.key for kept in inputs)]
         self._is_complete = False  # a group that is not in memory exists nowhere
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
@@ -88,6 +92,9 @@ class HashAggExecutor(Executor):
             self._load(self._groups.open_global())
 
     def _apply(self, chunk: StreamChunk) -> None:
+        for table, columns in self._keys:
+            chunk, lost = without_long_keys(chunk, columns, table)
+            self._errors.add(LONG_KEY, lost)
         located = self._groups.locate(chunk)
         self._load(located.new_ids)
         masks = [self._mask(chunk, call) for call in range(len(self._filters))]
@@ -97,7 +104,7 @@ class HashAggExecutor(Executor):
 
     def _mask(self, chunk: StreamChunk, call: int) -> np.ndarray | None:
         predicate = self._filters[call]
-        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self.errors))
+        return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self._errors))
 
     def _load(self, new_ids: np.ndarray) -> None:
         """The committed state of groups that were not in memory, in one read."""
@@ -109,6 +116,8 @@ class HashAggExecutor(Executor):
             kept.refill(self._groups)
         before = self._groups.groups
         for change in self._groups.flush():
+            for reason, groups in change.failures.items():
+                self._errors.add(reason, groups)
             if change.state is not None:
                 self._state_table.write_chunk(change.state)
             if change.output is not None:

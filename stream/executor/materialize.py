@@ -12,13 +12,17 @@ from collections.abc import Iterator
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
+from relational.expr.evaluation import ErrorCounts
+from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
+from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
+from stream.executor.fit import fitted_changes
 from stream.executor.slices import slices
 from stream.executor.statement import StatementEvaluator
-from stream.message import STATEMENTS, Barrier, Message, Statement
+from stream.message import STATEMENTS, Barrier, EvaluatedChanges, Message, Replayed, Statement
 
 TRUSTED_CONNECTOR = "its rows come from a connector that promises legal changes; a statement would break that"
 
@@ -28,7 +32,9 @@ class MaterializeExecutor(Executor):
 
     `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
-    table's own rule."""
+    table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored.
+    Rows of a view or index that were left out because their key is too long for the store are counted in `counts`
+    (ruling R55)."""
 
     def __init__(
         self,
@@ -37,13 +43,17 @@ class MaterializeExecutor(Executor):
         table: StateTable,
         conflict: ConflictBehaviour | None,
         chunk_rows: int,
+        errors: StoredErrorCounts | None = None,
+        counts: ErrorCounts | None = None,
     ) -> None:
         self.info = info
         self._input = input
         self._table = table
         self._chunk_rows = chunk_rows
         self._conflict = conflict
+        self._errors = errors
         self._is_loading = False
+        self._counts = ErrorCounts() if counts is None else counts
         self._read_catalog()
         catalog = table.catalog
         self._refuses_statements = (
@@ -54,17 +64,23 @@ class MaterializeExecutor(Executor):
         messages = self._input.execute()
         barrier = first_barrier(messages, self.info.identity)
         self._table.init_epoch(barrier.epoch)
+        if self._errors is not None:
+            self._errors.init_epoch(barrier.epoch)
         self._follow(barrier)
         yield barrier
         for message in messages:
             if isinstance(message, Barrier):
                 self._table.commit(message.epoch)
+                if self._errors is not None:
+                    self._errors.commit(message.epoch)
                 self._follow(message)
                 yield message
             elif isinstance(message, StreamChunk):
                 yield from self._write(message)
             elif isinstance(message, STATEMENTS):
                 yield from self._run(message)
+            elif isinstance(message, Replayed):
+                yield from self._run_again(message)
             else:
                 yield message
 
@@ -87,6 +103,9 @@ class MaterializeExecutor(Executor):
 
     def _write(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         if self._resolver is None:
+            catalog = self._table.catalog
+            chunk, lost = without_long_keys(chunk, catalog.pk_indices, catalog)
+            self._counts.add(LONG_KEY, lost)
             self._table.write_chunk(chunk)
             yield chunk
             return
@@ -98,7 +117,7 @@ class MaterializeExecutor(Executor):
     def _run(self, statement: Statement) -> Iterator[StreamChunk]:
         """The statement's changes; its future is completed after them, so whoever waits for it finds them
         sent."""
-        if not statement.result.set_running_or_notify_cancel():
+        if not statement.result.begin():
             return
         try:
             if self._refuses_statements:
@@ -109,9 +128,24 @@ class MaterializeExecutor(Executor):
         except StatementError as error:
             statement.result.set_exception(error)
             return
+        statement.result.evaluation = EvaluatedChanges(resolved.chunk, resolved.rows, self._table.catalog.column_ids)
         if resolved.chunk is not None:
             yield from self._changed(resolved.chunk)
         statement.result.set_result(resolved.rows)
+
+    def _run_again(self, replayed: Replayed) -> Iterator[StreamChunk]:
+        """The changes of a statement whose epoch a recovery has discarded. They follow all that were evaluated before
+        them, so the table has the rows that they take away."""
+        evaluation, result = replayed.evaluation, replayed.result
+        if evaluation.changes is not None:
+            changes = fitted_changes(evaluation, self._table.catalog)
+            if changes is None:
+                replayed.refuse()
+                return
+            self._table.write_chunk(changes)
+            yield from self._changed(changes)
+        if not result.done():
+            result.set_result(evaluation.rows)
 
     def _changed(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
         """What goes downstream of changes that were written: no update that changes nothing, and no huge

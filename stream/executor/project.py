@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from relational.chunk import StreamChunk
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message
@@ -19,16 +19,18 @@ class ProjectExecutor(Executor):
     projection passes the columns of its input's stream key through.
     """
 
-    def __init__(self, info: ExecutorInfo, input: Executor, expressions: Sequence[Expression]) -> None:
+    def __init__(
+        self, info: ExecutorInfo, input: Executor, expressions: Sequence[Expression], errors: ErrorCounts
+    ) -> None:
         self.info = info
         self._input = input
         self._expressions = tuple(expressions)
-        self.errors = ErrorCount()
+        self._errors = errors
 
     def execute(self) -> Iterator[Message]:
         for message in self._input.execute():
             if isinstance(message, StreamChunk):
-                columns = [evaluate(each, message, errors=self.errors) for each in self._expressions]
+                columns = [evaluate(each, message, errors=self._errors) for each in self._expressions]
                 chunk = message.with_columns(columns).without_unchanged_updates()
                 if chunk.visible_rows:
                     yield chunk

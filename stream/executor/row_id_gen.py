@@ -16,13 +16,14 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hummock.epoch import SPILL_BITS, Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Column, Op, StreamChunk
 from stream.errors import InconsistentStream
 from stream.executor.base import Executor, ExecutorInfo
-from stream.message import Barrier, InsertRows, Message
+from stream.message import Barrier, EvaluatedChanges, InsertRows, Message, Replayed
 
 SEQUENCE_BITS = 12
 VNODE_BITS = 10
@@ -44,6 +45,13 @@ class RowIdGenerator:
         if millisecond > self._millisecond:
             self._millisecond, self._position = millisecond, 0
 
+    def skip_past(self, row_id: int) -> None:
+        """Ids from now on are above `row_id`, which was handed out before a recovery."""
+        millisecond = row_id >> (VNODE_BITS + SEQUENCE_BITS)
+        per_millisecond = len(self._vnodes) << SEQUENCE_BITS
+        if millisecond >= self._millisecond + self._position // per_millisecond:
+            self._millisecond, self._position = millisecond + 1, 0
+
     def next_ids(self, count: int) -> np.ndarray:
         """The next `count` ids, int64, ascending."""
         per_millisecond = len(self._vnodes) << SEQUENCE_BITS
@@ -64,7 +72,7 @@ class RowIdGenExecutor(Executor):
         assert table.row_id_index is not None
         self.info = info
         self._input = input
-        self._table_id = table.id
+        self._table = table
         self._row_id_index = table.row_id_index
         self._generator = RowIdGenerator(range(table.vnode_count))
 
@@ -80,14 +88,23 @@ class RowIdGenExecutor(Executor):
                 self._check_inserts(message)
                 yield self._with_ids(message)
             else:
+                if isinstance(message, Replayed):
+                    self._skip_ids_of(message.evaluation)
                 yield message
 
     def _follow(self, barrier: Barrier) -> None:
         """The generated key may stand elsewhere in the next version of the table."""
-        altered = barrier.altered(self._table_id)
+        altered = barrier.altered(self._table.id)
         if altered is not None:
             assert altered.row_id_index is not None
-            self._row_id_index = altered.row_id_index
+            self._table, self._row_id_index = altered, altered.row_id_index
+
+    def _skip_ids_of(self, evaluation: EvaluatedChanges) -> None:
+        """Rows that come again keep their ids, which may run ahead of the epoch."""
+        if evaluation.changes is not None and evaluation.changes.capacity:
+            column_id = self._table.column_ids[self._row_id_index]
+            ids = evaluation.changes.columns[evaluation.column_ids.index(column_id)].array
+            self._generator.skip_past(pc.max(ids).as_py())
 
     def _with_ids(self, chunk: StreamChunk) -> StreamChunk:
         columns = list(chunk.columns)

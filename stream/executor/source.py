@@ -4,19 +4,26 @@ channel.
 How far each split has been read is a row (split, offset) of the source's own state table, committed at the
 same barrier as the rows themselves (ruling R13): after a recovery the readers seek there and nothing is
 lost or doubled. The channel has precedence over the readers, so a barrier waits for one chunk at most.
+
+A record that is no row of the table is refused with its split and row, which fails the job, or skipped and counted, as
+the table's option `malformed` says. A job that begins again may be told to pass over rows (`SkippedRows`): so many
+malformed ones, each where it comes, or the next ones whatever they are, between its first barrier and the next, so that
+they are behind the offset that the same commit stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
-from stream.connector.base import SplitReader
-from stream.errors import ChannelClosed
+from stream.connector.base import SplitReader, validated, without_malformed
+from stream.errors import ChannelClosed, MalformedRows, SourcePosition
 from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.message import Add, Barrier, Message, Pause, Resume
+from stream.message import Add, Barrier, Message, Pause, Resume, SkippedRows
 
 IDLE_SECONDS = 0.02  # between two looks at readers that have nothing now
 
@@ -42,14 +49,26 @@ class SourceExecutor(Executor):
         chunk_rows: int,
         checkpoint_rows: int = 0,
         request_barrier: Callable[[], None] = lambda: None,
+        table: TableCatalog | None = None,
+        *,
+        connector: str = "",
+        skips_malformed: bool = False,
+        skip: SkippedRows | None = None,
+        errors: ErrorCounts | None = None,
     ) -> None:
         self.info = info
+        self._table = table
         self._control = control
         self._readers = dict(readers)
         self._offset_table = offset_table
         self._chunk_rows = chunk_rows
         self._checkpoint_rows = checkpoint_rows
         self._request_barrier = request_barrier
+        self._connector = connector
+        self._skips_malformed = skips_malformed
+        self._skip = skip
+        self._errors = errors
+        self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
         self._turn = 0  # the reader whose turn it is
         self._rows_since_barrier = 0
@@ -63,6 +82,8 @@ class SourceExecutor(Executor):
         self._is_reading = not begins_paused(barrier)
         yield barrier
         try:
+            if self._skip is not None and not self._skip.is_malformed:
+                self._skip_rows(self._skip.split, self._skip.rows)
             for message in messages:
                 if isinstance(message, Barrier):
                     self._pass_barrier(message)
@@ -90,29 +111,98 @@ class SourceExecutor(Executor):
             yield message
 
     def _may_read(self) -> bool:
-        if not self._is_reading or all(reader.is_finished for reader in self._readers.values()):
+        if not self._is_reading or self._is_finished:
             return False
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
 
     def _next_chunk(self) -> StreamChunk | None:
         """The next chunk of the first reader, in turn, that has one."""
-        readers = list(self._readers.values())
+        splits = list(self._readers)
         rows = self._chunk_rows
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
-        for _ in readers:
-            reader = readers[self._turn]
-            self._turn = (self._turn + 1) % len(readers)
-            chunk = None if reader.is_finished else reader.next_chunk(rows)
-            if chunk is None and rows == 1 and not reader.is_finished:
-                chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
+        for _ in splits:
+            split = splits[self._turn]
+            self._turn = (self._turn + 1) % len(splits)
+            chunk = self._chunk_of(split, rows)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
                 is_full = self._checkpoint_rows and self._rows_since_barrier >= self._checkpoint_rows
-                if is_full or all(each.is_finished for each in readers):
+                if is_full or self._is_finished:
                     self._request_barrier()
                 return chunk
         return None
+
+    def _chunk_of(self, split: str, rows: int) -> StreamChunk | None:
+        """The next rows of a split, as the table can hold them. ConnectorError for one that it cannot, unless such
+        rows are skipped."""
+        reader = self._readers[split]
+        if reader.is_finished:
+            return None
+        self._position = SourcePosition(split, reader.offset)
+        try:
+            chunk = self._read(reader, rows)
+        except MalformedRows as fault:
+            self._leave_out(split, [fault])
+            return None
+        return None if chunk is None else self._validated(chunk, split)
+
+    def _read(self, reader: SplitReader, rows: int) -> StreamChunk | None:
+        chunk = reader.next_chunk(rows)
+        if chunk is None and rows == 1 and not reader.is_finished:
+            chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
+        return chunk
+
+    def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
+        """The chunk as its table can hold it, without malformed rows where those are skipped."""
+        schema, connector, table = self.info.schema, self._connector, self._table
+        if not self._skips_malformed and not self._allowance(split):
+            return validated(chunk, schema, split, connector=connector, table=table)
+        valid, faults = without_malformed(chunk, schema, split, connector=connector, table=table)
+        self._leave_out(split, faults)
+        return valid
+
+    def _skip_rows(self, split: str, rows: int) -> None:
+        """Pass over the next rows of a split, or as many as there are now. A record that cannot be read is one."""
+        reader = self._readers.get(split)
+        left = rows
+        while left > 0 and reader is not None and not reader.is_finished:
+            try:
+                chunk = self._read(reader, min(left, self._chunk_rows))
+            except MalformedRows:
+                left -= 1
+                continue
+            if chunk is None:
+                break
+            left -= chunk.visible_rows
+        if self._errors is not None:
+            self._errors.add("skipped by RESUME", rows - max(left, 0))
+
+    def _allowance(self, split: str) -> int:
+        """How many malformed rows of a split this start of the job may pass over."""
+        skip = self._skip
+        return skip.rows if skip is not None and skip.is_malformed and skip.split == split else 0
+
+    def _leave_out(self, split: str, faults: Sequence[MalformedRows]) -> None:
+        """Count malformed rows that are skipped; raises the first that may not be."""
+        if not self._skips_malformed and faults:
+            allowed = self._allowance(split)
+            if len(faults) > allowed:
+                raise faults[allowed]
+            self._skip = SkippedRows(split, allowed - len(faults), True)
+        for fault in faults:
+            reason = "malformed record" if fault.column is None else f"malformed column {fault.column}"
+            if self._errors is not None:
+                self._errors.add(reason, 1)
+
+    @property
+    def _is_finished(self) -> bool:
+        return all(reader.is_finished for reader in self._readers.values())
+
+    @property
+    def position(self) -> SourcePosition | None:
+        """Where the chunk began that was handed out last, or could not be."""
+        return self._position
 
     def _pass_barrier(self, barrier: Barrier) -> None:
         for split, reader in self._readers.items():

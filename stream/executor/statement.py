@@ -1,7 +1,8 @@
 """DML statements, evaluated on a table's own current state (ruling R14).
 
-A statement sees everything that came before it. It is computed whole before it writes anything, so a
-statement that fails has changed nothing. Its result is a chunk of changes with the rows it affected.
+A statement sees everything that came before it. It is computed whole, and its rows are checked against the table's
+constraints and limits, before it writes anything, so a statement that fails has changed nothing. Its result is a chunk
+of changes with the rows it affected.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.errors import EncodingError, EvaluationError
+from relational.errors import EncodingError, EvaluationError, InvalidValue, shortened
 from relational.expr.evaluate import evaluate
 from relational.expr.expression import Expression
+from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
 from stream.executor.conflict import ConflictResolver, Resolved
@@ -42,11 +44,14 @@ class StatementEvaluator:
             if isinstance(statement, UpdateRows):
                 return self._update(statement)
             return self._delete(statement)
-        except (EncodingError, EvaluationError) as error:
-            raise InvalidStatement(self._name, str(error)) from error
+        except (EncodingError, EvaluationError, OverflowError, pa.ArrowException) as error:
+            raise InvalidStatement(self._name, shortened(str(error), 1_000)) from error
 
     def _insert(self, chunk: StreamChunk) -> Resolved:
-        self._check_key(chunk)
+        check_rows(self._table.catalog, chunk)
+        return self._put(chunk)
+
+    def _put(self, chunk: StreamChunk) -> Resolved:
         is_new = self._has_row_ids  # generated keys meet nothing
         resolved = Resolved(chunk, chunk.visible_rows) if is_new else self._resolver.resolve(chunk)
         if resolved.chunk is not None:
@@ -69,6 +74,7 @@ class StatementEvaluator:
         for index, expression in statement.assignments:
             columns[index] = evaluate(expression, old, strict=True)
         new = DataChunk(columns)
+        self._check_changed(old, new)
         if not {index for index, _ in statement.assignments}.isdisjoint(self._pk):
             return self._move(old, new)
         chunk = _paired(old, new)
@@ -78,11 +84,10 @@ class StatementEvaluator:
     def _move(self, old: DataChunk, new: DataChunk) -> Resolved:
         """An update of the key: all old rows go, then the new ones come and may conflict with those that
         stayed."""
-        self._check_key(new)
         deleted = _changes(old, Op.DELETE)
         self._table.write_chunk(deleted)
         try:
-            inserted = self._insert(_changes(new, Op.INSERT))
+            inserted = self._put(_changes(new, Op.INSERT))
         except Exception:
             self._table.write_chunk(_changes(old, Op.INSERT))
             raise
@@ -105,14 +110,17 @@ class StatementEvaluator:
         if self._table.catalog.is_append_only:
             raise AppendOnlyViolation(self._name, verb)
 
-    def _check_key(self, rows: DataChunk) -> None:
-        """A primary key has no NULL."""
-        rows = rows.compact()
-        for index in self._pk:
-            if rows.columns[index].array.null_count:
-                row = pc.index(rows.columns[index].array.is_null(), True).as_py()
-                name = self._table.catalog.columns[index].name
-                raise InvalidStatement(self._name, f"row {row} has NULL in the primary key column {name!r}")
+    def _check_changed(self, old: DataChunk, new: DataChunk) -> None:
+        """`check_rows` of the rows of an UPDATE, which are known by the key that they had."""
+        try:
+            check_rows(self._table.catalog, new)
+        except InvalidValue as error:
+            if error.row is None or self._has_row_ids:
+                raise InvalidValue(error.reason, column_name=error.column_name) from error
+            key = next(iter(old.project(self._pk).take([error.row]).rows()))
+            shown = shortened(", ".join(map(repr, key)))
+            reason = f"{error.reason} (in the row with the key {shown})"
+            raise InvalidValue(reason, column_name=error.column_name) from error
 
 
 def _changes(rows: DataChunk, op: Op) -> StreamChunk:

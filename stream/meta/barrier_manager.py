@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
@@ -25,6 +25,10 @@ from stream.meta.recovery import RecoveryPolicy
 
 if TYPE_CHECKING:
     from stream.options import StreamOptions
+
+
+COMMAND_ATTEMPTS = 2
+"""Barriers that a DDL may ride on: one that a recovery undid, for whatever cause, is carried out once more."""
 
 
 class Committer(Protocol):
@@ -51,17 +55,18 @@ class _InFlight:
 
 
 class BarrierManager:
-    """Thread safe. `rebuild()` builds the actors of all committed jobs in the worker; they begin with the
-    mutation it returns."""
+    """Thread safe. `rebuild(cause)` builds the actors of all committed jobs in the worker, but for those that `cause`,
+    what ended the generation before, makes it set aside; they begin with the mutation it returns."""
 
     def __init__(
         self,
         worker: Worker,
         committer: Committer,
         epochs: EpochGenerator,
-        rebuild: Callable[[], Add],
+        rebuild: Callable[[BaseException | None], Add],
         options: StreamOptions,
         stats: BarrierStats,
+        policy: RecoveryPolicy,
         observer: StepObserver = unobserved,
         clock: Callable[[], float] = monotonic_seconds,
     ) -> None:
@@ -70,7 +75,7 @@ class BarrierManager:
         self._epochs = epochs
         self._rebuild = rebuild
         self._options = options
-        self._policy = RecoveryPolicy(options)
+        self._policy = policy
         self._stats = stats
         self._observer = observer
         self._clock = clock
@@ -294,21 +299,25 @@ class BarrierManager:
                 break
             except BaseException as error:
                 cause = error
-        for command in undone:
+        for command in reversed(undone):
             if command.is_applied():
                 command.result.set_result(self._committer.committed_epoch)
+            elif command.attempt < COMMAND_ATTEMPTS:
+                with self._changed:
+                    self._schedule.put_back_command(replace(command, attempt=command.attempt + 1))
             else:
                 command.result.set_exception(failure)
 
     def _take_undone(self) -> list[Command]:
-        """Empty the pipeline once no commit runs; flushes stay and are answered by a later commit."""
+        """Empty the pipeline once no commit runs. What waits for its barrier stays, and so do flushes, which are
+        answered by a later commit."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_committing)
             flights, self._queue = list(self._queue), deque()
             for flight in flights:
                 self._schedule.put_back(flight.ride.flushes)
             commands = [command for flight in flights for command in flight.ride.commands]
-            commands += self._schedule.take_commands()
+            commands += self._schedule.take_opening()
         return commands
 
     def _wait(self, seconds: float) -> None:
@@ -321,7 +330,7 @@ class BarrierManager:
         if cause is not None:
             self._worker.reset(cause)
             self._stats.discarded()
-        begin = self._rebuild()
+        begin = self._rebuild(cause)
         with self._changed:
             self._failure = None
             pair = EpochPair(self._epochs.next(), self._committer.committed_epoch)
@@ -348,6 +357,7 @@ class BarrierManager:
     def _abandon(self, error: BaseException, undone: Sequence[Command] = ()) -> None:
         commands = [*undone, *self._take_undone()]
         with self._changed:
+            commands += self._schedule.take_commands()
             waiters = self._schedule.take_flushes()
             self._changed.notify_all()
         for waiter in (*(command.result for command in commands), *waiters):

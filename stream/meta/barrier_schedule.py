@@ -33,7 +33,8 @@ class Command:
     `prepare()` gives the mutation, None where nothing that runs changes; it is called by the thread that
     injects, never beside a recovery, and may refuse by raising. `in_new_epoch`: the change belongs to the
     commit of the epoch that the barrier opens, not of the one it ends. `is_applied()` tells after a recovery
-    whether a commit of unknown outcome happened.
+    whether a commit of unknown outcome happened; where it did not, the command is tried again, with a new call of
+    `prepare()`. `attempt` counts from 1.
     """
 
     prepare: Callable[[], Mutation | None]
@@ -41,6 +42,7 @@ class Command:
     in_new_epoch: bool
     is_applied: Callable[[], bool]
     result: Future[int] = field(default_factory=Future, compare=False)
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,18 @@ class BarrierSchedule:
         """The barrier of these flushes was undone: a later one answers them."""
         self._flushes.extend(flushes)
 
+    def put_back_command(self, command: Command) -> None:
+        """The barrier of this command was undone: it rides on the next one."""
+        self._commands.appendleft(command)
+
+    def take_opening(self) -> list[Command]:
+        """The commands whose mutation has gone out, and which wait for the epoch that it opened."""
+        commands, self._opening = self._opening, []
+        return commands
+
     def take_commands(self) -> list[Command]:
-        """All commands that are not yet on their last barrier."""
-        commands = [*self._opening, *self._commands]
-        self._opening, self._commands = [], deque()
+        """All commands that wait for their barrier."""
+        commands, self._commands = list(self._commands), deque()
         return commands
 
     def take_flushes(self) -> list[Future[int]]:

@@ -9,7 +9,7 @@ again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,13 +23,14 @@ from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
 from relational.catalog.planning import DropPlan
 from relational.types import DataType
-from stream.control import CONNECTOR_OPTION
+from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, StreamError, TableLoading
 from stream.message import Mutation
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
+from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
-from stream.meta.stream_manager import Job, StreamManager
+from stream.meta.stream_manager import Beginning, Job, StreamManager
 from stream.plan.stream_plan import StreamPlan
 
 
@@ -37,36 +38,43 @@ class Ddl:
     """Thread safe. Names are text, one name of `public`, or ObjectName."""
 
     def __init__(
-        self, catalog: CatalogManager, planner: JobPlanner, streams: StreamManager, barriers: BarrierManager
+        self,
+        catalog: CatalogManager,
+        planner: JobPlanner,
+        streams: StreamManager,
+        barriers: BarrierManager,
+        failures: JobFailures,
     ) -> None:
         self._catalog = catalog
         self._planner = planner
         self._streams = streams
         self._barriers = barriers
-        self._one = threading.Lock()
+        self._failures = failures
+        self.one = threading.Lock()
+        """Whoever has it makes the only DDL."""
         self._loading: frozenset[int] = frozenset()  # tables
 
     # -- objects ---------------------------------------------------------------------------------------
 
     def create_table(self, draft: TableCatalog) -> TableCatalog:
         """The table, running and committed. Duplicate, UnknownConnector, ConnectorError."""
-        with self._one:
+        with self.one:
             table = self._identified(draft)
             return self._create(table, self._planner.new_table(table))
 
     def create_job(self, draft: TableCatalog) -> TableCatalog:
         """The materialized view or index, holding the rows of its query as of its first epoch. Duplicate,
         NotFound, CatalogError, PlanNotSupported."""
-        with self._one:
-            self._check_not_loading(draft.dependencies)
+        with self.one:
+            self._check_usable(draft.dependencies)
             view = self._identified(draft)
             return self._create(view, self._planner.new_view(view))
 
     def plan_history(self, draft: TableCatalog) -> tuple[TableCatalog, StreamPlan]:
         """The materialized view under its id, and its plan, whose tables are to be loaded. Nothing is changed. Raises
         as `create_job`."""
-        with self._one:
-            self._check_not_loading(draft.dependencies)
+        with self.one:
+            self._check_usable(draft.dependencies)
             view = self._identified(draft)
             return view, self._planner.new_view(view).plan
 
@@ -76,8 +84,8 @@ class Ddl:
         """A planned view: the files of its tables enter, which hold what follows from the rows of epoch `loaded_at`;
         then it begins with what has changed since [C14]. REQUIRES that epoch pinned. Raises as `create_job`, and
         LoadRefused; then nothing of it is left."""
-        with self._one:
-            self._check_not_loading(view.dependencies)
+        with self.one:
+            self._check_usable(view.dependencies)
             job = self._planner.loaded_view(view, table_ids)
             self._catalog.plan_create(view, job.plan.state_tables)
             filled = self._catalog.plan_loaded(view.id, (view.id, *table_ids.values()))
@@ -91,12 +99,12 @@ class Ddl:
 
     def forget_loaded(self) -> None:
         """Drops what was loaded for views that did not come to be."""
-        with self._one:
+        with self.one:
             self._forget_loaded()
 
     def create_view(self, draft: TableCatalog) -> TableCatalog:
         """A view, which is its query by a name. Duplicate, NotFound."""
-        with self._one:
+        with self.one:
             self._barriers.check_alive()
             view, operations = self._catalog.plan_create(draft)
             self._record(operations)
@@ -104,41 +112,51 @@ class Ddl:
 
     def create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> None:
         """An empty schema. Duplicate, NotFound."""
-        with self._one:
+        with self.one:
             self._record(self._catalog.plan_create_schema(name, database)[1])
 
     def create_database(self, name: str) -> None:
         """A database with an empty `public`. Duplicate."""
-        with self._one:
+        with self.one:
             self._record(self._catalog.plan_create_database(name)[1])
 
     def drop(self, name: str | ObjectName, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
         """What was dropped, readers before what they read. NotFound, DependencyError."""
-        with self._one:
+        with self.one:
             return self._drop(self._catalog.plan_drop(name, cascade=cascade))
 
     def drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> None:
         """NotFound, DependencyError, CatalogError."""
-        with self._one:
+        with self.one:
             self._drop(self._catalog.plan_drop_schema(name, database, cascade=cascade))
 
     def drop_database(self, name: str) -> None:
         """NotFound, DependencyError, CatalogError."""
-        with self._one:
+        with self.one:
             self._drop(self._catalog.plan_drop_database(name))
 
     # -- columns ---------------------------------------------------------------------------------------
 
-    def add_column(self, table_id: int, name: str, data_type: DataType, default: Any = None) -> TableCatalog:
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        data_type: DataType,
+        default: Any = None,
+        *,
+        not_null: bool = False,
+        max_length: int | None = None,
+    ) -> TableCatalog:
         """The table with one more column; rows have it from a barrier on. NotFound, Duplicate, CatalogError."""
-        with self._one:
-            altered = with_column(self._catalog.get(table_id), name, data_type, default)
+        with self.one:
+            table = self._catalog.get(table_id)
+            altered = with_column(table, name, data_type, default, not_null=not_null, max_length=max_length)
             plan = DropPlan((), (), self._catalog.plan_alter(altered))
             return self._alter(altered, plan)
 
     def drop_column(self, table_id: int, name: str, *, cascade: bool = False) -> TableCatalog:
         """The table without a column. NotFound, CatalogError; DependencyError naming what reads the column."""
-        with self._one:
+        with self.one:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
 
@@ -147,12 +165,13 @@ class Ddl:
     def begin_load(self, table_id: int) -> TableCatalog:
         """The table, which holds what is committed by now and is written by nobody until `end_load`. BulkLoadRefused
         where others write it, follow its changes, or load it."""
-        with self._one:
+        with self.one:
             table = self._catalog.get(table_id)
             if table_id in self._loading:
                 raise BulkLoadRefused(table.name, "another bulk load of it is under way")
             if table.connector is not None:
                 raise BulkLoadRefused(table.name, f"connector {table.connector.get(CONNECTOR_OPTION)!r} writes it")
+            self._check_runs([table_id])
             if readers := [each for each in self._catalog.dependents(table_id) if each.kind.is_job]:
                 names = ", ".join(self._catalog.snapshot.show(readers))
                 raise BulkLoadRefused(table.name, f"{names} would not see the rows: drop what follows the table, load, "
@@ -167,12 +186,12 @@ class Ddl:
 
     def end_load(self, table_id: int) -> None:
         """The table takes statements again."""
-        with self._one:
+        with self.one:
             self._set_loading(self._loading - {table_id})
 
     def identified(self, draft: TableCatalog) -> TableCatalog:
         """A new table under an id that it may be created by later. Duplicate."""
-        with self._one:
+        with self.one:
             return self._identified(draft)
 
     def replaced(self, table: TableCatalog) -> TableCatalog:
@@ -185,7 +204,7 @@ class Ddl:
     ) -> TableCatalog:
         """The table, running, with the load's rows; in the place of another, whose rows nobody reads any more.
         Duplicate, LoadRefused. REQUIRES of what it replaces that `begin_load` was called."""
-        with self._one:
+        with self.one:
             job = self._planner.new_table(table)
             states = job.plan.state_tables
             if replaces is None:
@@ -199,7 +218,48 @@ class Ddl:
                 self._schedule(lambda: self._streams.prepare_end(replaces.id))
             return table
 
+    # -- jobs that were set aside ----------------------------------------------------------------------
+    # REQUIRES `one`.
+
+    def begin(self, beginnings: Sequence[Beginning]) -> None:
+        """Jobs that were set aside run again, and the catalog no longer says that they do not."""
+        resumed = frozenset(beginning.job.job_id for beginning in beginnings)
+        change = JobChange(self._catalog.plan_failures((), resumed))
+        command = Command(
+            lambda: self._streams.prepare_all(beginnings),
+            change,
+            True,
+            lambda: resumed.isdisjoint(self._catalog.snapshot.failed),
+        )
+        self._barriers.schedule(command).result()
+        self._failures.resumed(resumed)
+
+    def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
+        """Views and indexes, given with all that reads them, are built anew from what they read; they are under other
+        ids when this returns. REQUIRES that none of them runs."""
+        self._barriers.check_alive()
+        ordered = sorted(closure, key=lambda table: table.id)
+        views, jobs = self._planner.renewed(ordered)
+        states = [state for job in jobs for state in job.plan.state_tables]
+        plan = self._catalog.plan_rebuild(views, states)
+        beginnings = [Beginning(job, is_new=True) for job in jobs]
+        change = JobChange(plan.operations, plan.stored)
+        self._carry_out(lambda: self._streams.prepare_all(beginnings), change, in_new_epoch=True)
+        self._failures.resumed(table.id for table in ordered)
+        return views
+
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _check_usable(self, table_ids: Iterable[int]) -> None:
+        """TableLoading, JobFailed: a job cannot begin over these tables."""
+        self._check_not_loading(table_ids)
+        self._check_runs(table_ids)
+
+    def _check_runs(self, table_ids: Iterable[int]) -> None:
+        failed = self._failures.errors(self._catalog.snapshot)
+        for table_id in table_ids:
+            if table_id in failed:
+                raise failed[table_id]
 
     def _check_not_loading(self, table_ids: Iterable[int]) -> None:
         loading = sorted(self._loading.intersection(table_ids))
@@ -236,6 +296,7 @@ class Ddl:
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
         self._check_not_loading((altered.id, *plan.stored))
+        self._check_runs([altered.id])
         change = JobChange(plan.operations, dropped_tables=plan.stored)
         self._carry_out(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
         return altered
@@ -255,7 +316,7 @@ class Ddl:
     def pause(self, is_paused: bool) -> None:
         """All sources stop reading at the next barrier, or read again from it on; barriers and statements
         go on. ConnectorError when a source that is to read again has no connector."""
-        with self._one:
+        with self.one:
             if not is_paused:
                 self._planner.check_readable()
             mutation = self._streams.set_paused(is_paused)

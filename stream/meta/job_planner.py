@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
-from stream.errors import ConnectorError
+from relational.errors import RelationalError
+from relational.expr.kernel_version import KERNEL_VERSION
+from relational.plan.kernels import kernels_changed
+from relational.plan.serialize import plan_from_text
+from relational.plan.view import renewed_view
+from stream.errors import ConnectorError, KernelsChanged, StreamError
 from stream.meta.source_manager import SourceManager
 from stream.meta.stream_manager import Job
 from stream.plan.planner import plan_known_view, plan_table, plan_view
@@ -39,16 +44,51 @@ class JobPlanner:
         now. NotFound, CatalogError as `new_view`."""
         return Job(view.id, plan_known_view(view, self._catalog.get, table_ids.__getitem__))
 
-    def known_jobs(self, *, may_lack_connectors: bool) -> list[Job]:
-        """All committed jobs, with the table ids that the catalog remembers [C10]. ConnectorError, unless tables
-        may lack their connectors: then they run without."""
+    def known_jobs(
+        self, skipped: Collection[int] = (), *, may_lack_connectors: bool
+    ) -> tuple[list[Job], dict[int, Exception]]:
+        """The committed jobs but for those `skipped`, with the table ids that the catalog remembers [C10]; and of
+        those that cannot be planned, the error by their ids. Tables may lack their connectors where they are not to
+        read: then they run without."""
         self._unreadable = {}
-        return [self._known(table, may_lack_connectors) for table in self._catalog.jobs()]
+        jobs: list[Job] = []
+        refused: dict[int, Exception] = {}
+        for table in self._catalog.jobs():
+            if table.id in skipped:
+                continue
+            try:
+                jobs.append(self._known(table, may_lack_connectors))
+            except (StreamError, RelationalError, ValueError, LookupError) as error:
+                refused[table.id] = error
+        return jobs, refused
+
+    def known_job(self, table: TableCatalog, *, may_lack_connector: bool) -> Job:
+        """The job of a committed table. ConnectorError as `known_jobs`; KernelsChanged."""
+        return self._known(table, may_lack_connector)
+
+    def renewed(self, closure: Sequence[TableCatalog]) -> tuple[list[TableCatalog], list[Job]]:
+        """Views and indexes, each after what it reads, under ids that nobody had; and the jobs of those that have one.
+        NotFound, CatalogError, PlanNotSupported."""
+        ids = dict(zip((table.id for table in closure), self._catalog.allocate_ids(len(closure)), strict=True))
+        renewed = {ids[table.id]: renewed_view(table, ids) for table in closure}
+
+        def table_of_id(table_id: int) -> TableCatalog:
+            return renewed[table_id] if table_id in renewed else self._catalog.get(table_id)
+
+        views = list(renewed.values())
+        jobs = [Job(each.id, plan_known_view(each, table_of_id, self._new_id)) for each in views if each.kind.is_job]
+        return views, jobs
 
     def check_readable(self) -> None:
         """The ConnectorError of a table that runs without its connector."""
         if self._unreadable:
             raise next(iter(self._unreadable.values()))
+
+    def changed_kernels(self, table: TableCatalog) -> tuple[str, ...]:
+        """The expressions of a view for which today's kernels may give other results than those that its rows have."""
+        if not table.plan or table.kernel_version >= KERNEL_VERSION:
+            return ()
+        return kernels_changed(plan_from_text(table.plan, self._catalog.get), table.kernel_version)
 
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """What a new view would run; its state tables have the ids 0, -1, ..., as none is allocated."""
@@ -58,6 +98,9 @@ class JobPlanner:
     def _known(self, table: TableCatalog, may_lack_connector: bool) -> Job:
         ids = {state.name: state.id for state in self._catalog.internal_tables(table.id)}
         if table.plan:
+            changed = self.changed_kernels(table)
+            if changed:
+                raise KernelsChanged(table.name, changed)
             return Job(table.id, plan_known_view(table, self._catalog.get, ids.__getitem__))
         try:
             return self._table_job(table, ids.__getitem__)

@@ -12,10 +12,14 @@ from relational.catalog.manager import CatalogManager
 from stream.control import Step, StepObserver, Worker, unobserved
 from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
-from stream.meta.barrier_schedule import JobChange
+from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.barrier_stats import BarrierFigures, BarrierStats
 from stream.meta.ddl import Ddl
+from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
+from stream.meta.job_revival import JobRevival
+from stream.meta.kept_history import KeptHistory, Pins
+from stream.meta.recovery import RecoveryPolicy
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
 
@@ -46,6 +50,20 @@ class HummockCommitter:
         )
 
 
+class NodePins:
+    """Pins of a process, held under its lease."""
+
+    def __init__(self, manager: HummockManager, node: str) -> None:
+        self._manager = manager
+        self._node = node
+
+    def pin(self, epoch: Epoch) -> None:
+        self._manager.pin_snapshot(self._node, epoch)
+
+    def unpin(self, epoch: Epoch) -> None:
+        self._manager.unpin_snapshot(self._node, epoch)
+
+
 class MetaNode:
     """Thread safe. `committer` is asked by one thread at a time."""
 
@@ -56,6 +74,7 @@ class MetaNode:
         worker: Worker,
         epochs: EpochGenerator,
         options: StreamOptions,
+        pins: Pins,
         observer: StepObserver = unobserved,
     ) -> None:
         self.catalog = catalog
@@ -63,23 +82,30 @@ class MetaNode:
         self._streams = StreamManager(worker, sources_paused=options.sources_paused)
         self._stats = BarrierStats()
         self._observer = observer
+        self._committer = committer
+        policy = RecoveryPolicy(options)
+        self.failures = JobFailures(policy, self._streams.job_of)
+        self._history = KeptHistory(pins, options.failed_job_history_ms)
         self._barriers = BarrierManager(
             worker,
-            _Refreshing(committer, catalog),
+            _Refreshing(committer, catalog, self._history),
             epochs,
             self._rebuild,
             options,
             self._stats,
+            policy,
             self.observe,
         )
-        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers)
+        self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures)
+        self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history)
 
     # -- life ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All committed jobs run when this returns. Raises what recovery raises."""
+        """All committed jobs run when this returns, but for those that were set aside. Raises what recovery raises."""
         self._barriers.start()
         self.ddl.forget_loaded()
+        self.revival.retry()
 
     def close(self, timeout: float) -> None:
         """End the barriers and all actors; what is not committed is dropped."""
@@ -107,22 +133,40 @@ class MetaNode:
         self._barriers.check_alive()
 
     @property
+    def sources_paused(self) -> bool:
+        """Whether sources are to read nothing."""
+        return self._streams.is_paused
+
+    @property
     def figures(self) -> BarrierFigures:
         """Latencies and counts of barriers."""
         return self._stats.figures()
 
-    def _rebuild(self) -> Add:
-        """All committed jobs anew [C10]."""
-        self.catalog.refresh()
-        return self._streams.rebuild(self.planner.known_jobs(may_lack_connectors=self._streams.is_paused))
+    def _rebuild(self, cause: BaseException | None) -> Add:
+        """All committed jobs anew [C10], but for those that are set aside."""
+        known = self.catalog.refresh()
+        committed = self._committer.committed_epoch
+        self.failures.blame(cause, known, committed)
+        paused = self._streams.is_paused
+        jobs, refused = self.planner.known_jobs(self.failures.failed(known), may_lack_connectors=paused)
+        self.failures.refuse(refused, known, committed)
+        failed = self.failures.errors(known)
+        for failure in self.failures.failed(known).values():
+            self._history.keep(failure.job_id, failure.since)
+        unrecorded = self.failures.unrecorded(known)
+        if unrecorded:
+            change = JobChange(self.catalog.plan_failures(unrecorded))
+            self._barriers.schedule(Command(lambda: None, change, False, lambda: True))
+        return self._streams.rebuild([job for job in jobs if job.job_id not in failed], failed)
 
 
 class _Refreshing:
     """A committer after whose commit of a DDL the catalog in memory is the committed one [C8]."""
 
-    def __init__(self, committer: Committer, catalog: CatalogManager) -> None:
+    def __init__(self, committer: Committer, catalog: CatalogManager, history: KeptHistory) -> None:
         self._committer = committer
         self._catalog = catalog
+        self._history = history
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -131,4 +175,5 @@ class _Refreshing:
     def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
         self._committer.commit(epoch, sstables, changes)
         if changes:
-            self._catalog.refresh()
+            self._history.keep_only(self._catalog.refresh().failed)
+        self._history.expire()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hummock.errors import Corruption, Fenced, MetaStoreEmptied, MetaStoreForked
+from hummock.errors import Corruption, DiskFull, Fenced, MetaStoreEmptied, MetaStoreForked
 from stream.errors import RecoveryFailed
 from stream.options import StreamOptions
 
-FATAL = (Fenced, Corruption, MetaStoreEmptied, MetaStoreForked)
-"""Another process owns the store, or its bytes are not what was written: these end the session as they
-are."""
+FATAL = (Fenced, Corruption, DiskFull, MetaStoreEmptied, MetaStoreForked)
+"""Another process owns the store, its bytes are not what was written, or its disk has no room: these end the session
+as they are."""
 MAX_BACKOFF_MS = 5_000
 
 
@@ -36,6 +36,15 @@ class RecoveryPolicy:
     def committed(self) -> None:
         """An epoch was committed: the next failure is the first of its row."""
         self._attempts = 0
+
+    def progressed(self) -> None:
+        """What failed was set aside: the next failure is another one's."""
+        self._attempts = 0
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether an epoch was committed between the last two recoveries."""
+        return self._attempts <= 1
 
 
 def fatal_cause(error: BaseException | None) -> BaseException | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relational.catalog.objects import TableCatalog
-from stream.connector.base import open_connector
-from stream.control import CONNECTOR_OPTION
+from stream.connector.base import connector_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,7 @@ class SourceManager:
         ConnectorError."""
         if table.connector is None:
             return None
-        options = dict(table.connector)
-        connector = open_connector(options.pop(CONNECTOR_OPTION, ""), options, table.schema)
+        connector = connector_of(table)
         return SourceDescription(
             splits=tuple(connector.enumerator().list_splits()),
             is_append_only=connector.is_append_only,

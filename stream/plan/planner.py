@@ -34,7 +34,8 @@ from stream.plan.stream_plan import (
 )
 
 TableIds: TypeAlias = Callable[[str], int]
-"""Name of an internal table -> its id: allocated when the job is new, looked up when it is rebuilt."""
+"""Name of an internal table -> its id: allocated when the job is new, looked up when it is rebuilt. KeyError where a
+known job has no such table."""
 
 
 def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool = False) -> StreamPlan:
@@ -44,17 +45,19 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
     """
     schema, key = table.schema, table.stream_key
     node: StreamNode
+    errors: TableCatalog | None = None
     if table.connector is None:
         node = DmlNode(schema, key, table)
     else:
         name = offset_table_name(table)
         node = SourceNode(schema, key, table, catalogs.offset_table(table_ids(name), name, table.id))
+        errors = _error_table(table, table_ids)
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
         node = RowIdGenNode(schema, key, node, table.row_id_index)
     if table.row_id_index is not None or is_consistent:
         conflict = None
-    return StreamPlan(MaterializeNode(schema, key, node, table, conflict))
+    return StreamPlan(MaterializeNode(schema, key, node, table, conflict, errors))
 
 
 def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
@@ -65,12 +68,21 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
         raise PlanNotSupported("Materialize", f"the query gives {root.schema}, the view holds {view.schema}")
     if root.stream_key is None:
         raise PlanNotSupported(root.identity, "its output lacks columns that identify a row")
-    return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None))
+    errors = _error_table(view, table_ids)
+    return StreamPlan(MaterializeNode(view.schema, view.stream_key, root, view, None, errors))
 
 
 def plan_known_view(view: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
     """The job of a view that was created before, from the query that its catalog holds."""
     return plan_view(view, plan_from_text(view.plan, table_of_id), table_ids)
+
+
+def _error_table(job: TableCatalog, table_ids: TableIds) -> TableCatalog | None:
+    """None for a job of an older release, which was created without one."""
+    try:
+        return catalogs.error_table(table_ids(catalogs.error_table_name(job)), job)
+    except KeyError:
+        return None
 
 
 class _Planner:

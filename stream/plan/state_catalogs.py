@@ -3,6 +3,7 @@
     source offsets        split                                      | offset
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
+    errors of a job       reason                                     | rows
 
 The key of an internal table is distributed as the rows of its executor are: by the group columns.
 """
@@ -47,6 +48,17 @@ def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
 
 
+def error_table_name(job: TableCatalog) -> str:
+    """The name of the table in which a job counts its rows without a value."""
+    return f"{job.name}.errors"
+
+
+def error_table(table_id: int, job: TableCatalog) -> TableCatalog:
+    """How many rows of a job have no value now, by reason; kept in one vnode."""
+    fields = Schema.of(reason="varchar", rows="bigint")
+    return internal_table(table_id, error_table_name(job), job.id, fields, [SortKey(0)], ())
+
+
 def group_table(
     table_id: int, name: str, job_id: int, schema: Schema, group_by: tuple[int, ...], calls: Sequence[AggCall]
 ) -> TableCatalog:
@@ -54,10 +66,12 @@ def group_table(
     groups = tuple(range(len(group_by)))
     fields = [schema[index] for index in group_by]
     fields.append(Field("row_count", DataType.BIGINT))
-    for number, call in enumerate(calls):
-        argument = None if call.argument is None else schema[call.argument].data_type
+    arguments = [None if call.argument is None else schema[call.argument].data_type for call in calls]
+    for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
         states = state_types(call, argument)
         fields += (Field(f"state_{number}_{part}", state) for part, state in enumerate(states))
+    for number, (call, argument) in enumerate(zip(calls, arguments, strict=True)):
+        fields += (Field(f"state_{number}_above", state) for state in wide_state_types(call, argument))
     return internal_table(table_id, name, job_id, fields, [SortKey(index) for index in groups], groups)
 
 
@@ -71,6 +85,14 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
     if argument.kind in (TypeKind.REAL, TypeKind.DOUBLE):
         return (DataType.DOUBLE,) * 2 + (DataType.BIGINT,) * 4
     return (DataType.numeric(38, argument.scale or 0), DataType.BIGINT)
+
+
+def wide_state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
+    """The columns behind all states that hold what a sum has above its 38 digits. A row that was stored before they
+    were there has NULL in them."""
+    if argument is None or call.kind not in (AggKind.SUM, AggKind.AVG) or (argument.precision or 0) <= 19:
+        return ()
+    return (DataType.BIGINT,)
 
 
 def input_columns(

@@ -173,10 +173,15 @@ class HashAggNode(_UnaryNode):
 @dataclass(frozen=True, slots=True)
 class MaterializeNode(_UnaryNode):
     """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is legal
-    already."""
+    already. `error_table`: where the job counts its rows without a value; None where it has none."""
 
     table: TableCatalog
     conflict: ConflictBehaviour | None
+    error_table: TableCatalog | None = None
+
+    @property
+    def state_tables(self) -> tuple[TableCatalog, ...]:
+        return () if self.error_table is None else (self.error_table,)
 
     @property
     def details(self) -> str:

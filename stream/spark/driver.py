@@ -8,17 +8,23 @@ view has seen what came after it (CHECKPOINT.md, [C14]).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
 from hummock.key import KeyRange
 from hummock.load import LoadedFiles
-from hummock.object_store.base import sstable_data_path
+from hummock.object_store.base import mint_sstable_name, sstable_data_path
+from hummock.task_store import TaskStore
+from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec
+from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
+from stream.error_counts import StoredErrorCounts
 from stream.plan.stream_plan import StreamScanNode
 from stream.spark.exchange import Sent
 from stream.spark.fragments import Fragment, fragments_of
@@ -26,9 +32,11 @@ from stream.spark.spec import BackfillSpec, TaskSpec
 from stream.spark.tasks import TaskReport, checked
 
 if TYPE_CHECKING:
+    from hummock.object_store.base import ObjectStore
     from hummock.sstable.info import SstableInfo
     from hummock.version import HummockVersion
     from relational.catalog.objects import TableCatalog
+    from stream.plan.stream_plan import StreamPlan
     from stream.playground import Playground
 
 TASK_ROWS = 500_000
@@ -90,14 +98,20 @@ class BulkBackfill:
                 storage=storage.options,
                 memory_bytes=self.task_bytes,
             )
-            files = self._run(spec, scans_of(spec, pinned.version, leaf, parts))
+            files, errors = self._run(spec, scans_of(spec, pinned.version, leaf, parts))
+            files += error_files(plan, spec, errors, playground.object_store)
             pinned.check()
+            files = tuple(sorted(files, key=lambda info: info.smallest))
             load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", files)
             return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
 
-    def _run(self, spec: BackfillSpec, scans: Sequence[TaskSpec]) -> tuple[SstableInfo, ...]:
-        """What the tasks of all fragments wrote, ascending. Parcels go as soon as their receivers are done."""
+    def _run(
+        self, spec: BackfillSpec, scans: Sequence[TaskSpec]
+    ) -> tuple[tuple[SstableInfo, ...], Mapping[str, int]]:
+        """What the tasks of all fragments wrote, and their rows without a value. Parcels go as soon as their receivers
+        are done."""
         files: list[SstableInfo] = []
+        errors: Counter[str] = Counter()
         specs, reports = scans, list[TaskReport]()
         for number in range(len(spec.tasks)):
             if number > 0:
@@ -108,7 +122,9 @@ class BulkBackfill:
                 self._delete(spec.url, reports)
             reports = received
             files += [info for report in reports for info in report.sstables]
-        return tuple(sorted(files, key=lambda info: info.smallest))
+            for report in reports:
+                errors.update(report.errors)
+        return tuple(files), errors
 
     def _delete(self, url: str, reports: Sequence[TaskReport]) -> None:
         """What their tasks sent. Vacuum finds what is left."""
@@ -137,3 +153,20 @@ def arrivals_of(spec: BackfillSpec, fragment: int, sent: Sequence[Sent]) -> list
     by_sender = [each.by_receiver(tasks) for each in sent]
     return [TaskSpec(spec, fragment, parcels=tuple(parcel for parts in by_sender for parcel in parts[place]))
             for place in range(tasks)]
+
+
+def error_files(
+    plan: StreamPlan, spec: BackfillSpec, errors: Mapping[str, int], objects: ObjectStore
+) -> tuple[SstableInfo, ...]:
+    """The file, if any, of the view's table of errors: `errors`, the sums over all tasks, as of `spec.epoch`."""
+    table = plan.root.error_table
+    if table is None or not any(errors.values()):
+        return ()
+    counts = ErrorCounts()
+    with TaskStore(spec.storage) as store:
+        stored = StoredErrorCounts(counts, StateTable(table, store, row_cache_bytes=0))
+        stored.init_epoch(EpochPair(spec.epoch, NEVER))
+        for reason, rows in errors.items():
+            counts.add(reason, rows)
+        stored.commit(EpochPair(Epoch(spec.epoch + (1 << SPILL_BITS)), spec.epoch))
+        return store.write_out(objects, lambda: mint_sstable_name(os.urandom, spec.prefix), (table.id,))

@@ -14,11 +14,12 @@ from typing import Any
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.state_store import StateStore
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Barrier, Message
 from stream.options import StreamOptions
-from stream.plan.stream_plan import StreamNode
+from stream.plan.stream_plan import MaterializeNode, StreamNode
 from stream.spark.fragments import Fragment
 from stream.worker.actor_builder import ExecutorChain
 
@@ -43,12 +44,21 @@ class RowsExecutor(Executor):
 class _FragmentChain(ExecutorChain):
     """A fragment under construction: `leaf` stands for its leaf."""
 
-    def __init__(self, store: StateStore, options: StreamOptions, leaf: Callable[[ExecutorInfo], Executor]) -> None:
-        super().__init__(store, replace(options, aggregation_flush_groups=FLUSH_GROUPS))
+    def __init__(
+        self,
+        store: StateStore,
+        options: StreamOptions,
+        errors: ErrorCounts,
+        leaf: Callable[[ExecutorInfo], Executor],
+    ) -> None:
+        super().__init__(store, replace(options, aggregation_flush_groups=FLUSH_GROUPS), errors)
         self._leaf = leaf
 
     def state_table(self, catalog: Any) -> StateTable:
         return StateTable(catalog, self.store, is_fresh=True, row_cache_bytes=0)
+
+    def stored_errors(self, node: MaterializeNode) -> None:
+        """The driver stores them: a task knows those of its own rows only."""
 
     def build(self, node: StreamNode) -> Executor:
         if not node.inputs:
@@ -57,10 +67,16 @@ class _FragmentChain(ExecutorChain):
 
 
 def run_fragment(
-    fragment: Fragment, chunks: Iterable[StreamChunk], store: StateStore, options: StreamOptions, epoch: Epoch
+    fragment: Fragment,
+    chunks: Iterable[StreamChunk],
+    store: StateStore,
+    options: StreamOptions,
+    epoch: Epoch,
+    errors: ErrorCounts,
 ) -> Iterator[StreamChunk]:
-    """What comes out of the fragment's executors over `chunks`; at the end `store` holds their state at `epoch`."""
-    chain = _FragmentChain(store, options, lambda info: RowsExecutor(info, chunks, epoch))
+    """What comes out of the fragment's executors over `chunks`; at the end `store` holds their state at `epoch`, and
+    `errors` their rows without a value."""
+    chain = _FragmentChain(store, options, errors, lambda info: RowsExecutor(info, chunks, epoch))
     for message in chain.build(fragment.root).execute():
         if isinstance(message, StreamChunk):
             yield message

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
+from hummock.record import check_format
 from relational.catalog.objects import TableCatalog
 from stream.plan.planner import plan_known_view
 from stream.spark.exchange import Parcel
@@ -61,10 +62,9 @@ class BackfillSpec:
 
     @classmethod
     def from_bytes(cls, text: bytes) -> BackfillSpec:
-        """The inverse of `to_bytes`. ValueError for a format that this version does not know."""
+        """The inverse of `to_bytes`. ValueError for an older format, FormatTooNew for a newer one."""
         record = json.loads(text)
-        if record["format"] != FORMAT:
-            raise ValueError(f"a backfill of format {record['format']}, expected {FORMAT}")
+        check_format("a backfill", record["format"], FORMAT)
         return cls(
             view=TableCatalog.from_json(record["view"]),
             tables=tuple(map(TableCatalog.from_json, record["tables"])),
@@ -102,10 +102,9 @@ class TaskSpec:
 
     @classmethod
     def from_bytes(cls, text: bytes) -> TaskSpec:
-        """The inverse of `to_bytes`. ValueError for a format that this version does not know."""
+        """The inverse of `to_bytes`. ValueError for an older format, FormatTooNew for a newer one."""
         record = json.loads(text)
-        if record["format"] != FORMAT:
-            raise ValueError(f"a task of format {record['format']}, expected {FORMAT}")
+        check_format("a task of a backfill", record["format"], FORMAT)
         parcels = tuple(Parcel(record["names"][name], *rest) for name, *rest in record["parcels"])
         return cls(_shared(record["backfill"]), record["fragment"], bytes.fromhex(record["scan"]), parcels)
 

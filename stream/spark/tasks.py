@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.spark.worker import local_directory, task_store
@@ -18,6 +18,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.task_store import TaskStore
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.chunk import DataChunk, StreamChunk
+from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import InconsistentStream
 from stream.options import StreamOptions
@@ -30,12 +31,14 @@ CHUNK_ROWS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """A task: rows that came in and went out, its files, ascending and disjoint, and its parcels."""
+    """A task: rows that came in and went out, its files, ascending and disjoint, its parcels, and how many of its rows
+    have no value, by reason."""
 
     rows_in: int
     rows_out: int
     sstables: tuple[SstableInfo, ...]
     sent: Sent = NOTHING
+    errors: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         record = {
@@ -43,6 +46,7 @@ class TaskReport:
             "rows_out": self.rows_out,
             "sstables": [info.to_json() for info in self.sstables],
             "sent": [self.sent.name, self.sent.parcels],
+            "errors": dict(self.errors),
         }
         return json.dumps(record).encode()
 
@@ -51,7 +55,8 @@ class TaskReport:
         record = json.loads(text)
         files = tuple(map(SstableInfo.from_json, record["sstables"]))
         name, parcels = record["sent"]
-        return cls(record["rows_in"], record["rows_out"], files, Sent(name, tuple(map(tuple, parcels))))
+        sent = Sent(name, tuple(map(tuple, parcels)))
+        return cls(record["rows_in"], record["rows_out"], files, sent, record["errors"])
 
 
 def checked(reports: list[TaskReport], before: Sequence[TaskReport]) -> list[TaskReport]:
@@ -87,19 +92,20 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
             return map(StreamChunk.inserts, scan(spec.scan))
         return unpacked(spec.parcels, fragment.leaf.schema, objects)
 
-    rows = _Counted(arriving())
+    rows, errors = _Counted(arriving()), ErrorCounts()
     is_last = number == len(backfill.fragments) - 1
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
     packing = nullcontext() if is_last else _packer(backfill, number + 1, objects, mint)
     with packing as packer, TaskStore(storage, local_directory()) as store:
-        for chunk in run_fragment(fragment, rows, store, StreamOptions(chunk_rows=CHUNK_ROWS), backfill.epoch):
+        options = StreamOptions(chunk_rows=CHUNK_ROWS)
+        for chunk in run_fragment(fragment, rows, store, options, backfill.epoch, errors):
             if packer is not None:
                 packer.add(chunk)
         sent, rows_out = (NOTHING, 0) if packer is None else (packer.finish(), packer.rows)
         written = store.write_out(objects, mint, fragment.table_ids)
         if sum(info.rows for info in written) != store.puts:
             raise InconsistentStream(fragment.root.identity, f"of {store.puts} rows of a new state some have one key")
-    return TaskReport(rows.count, rows_out, written, sent)
+    return TaskReport(rows.count, rows_out, written, sent, errors.take())
 
 
 class _Counted:

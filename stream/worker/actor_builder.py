@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.actor import Actor, ActorObserver
 from stream.backfill.executor import BackfillExecutor, history_of
-from stream.connector.base import SplitReader, open_connector
-from stream.control import CONNECTOR_OPTION, ActorSpec
+from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
+from stream.control import ActorSpec
+from stream.error_counts import RunningErrorCounts, StoredErrorCounts
+from stream.errors import SourcePosition
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import BroadcastDispatcher
 from stream.exchange.turns import Turns
@@ -43,12 +46,14 @@ if TYPE_CHECKING:
 
 
 class ActorBuilder:
-    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough."""
+    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough. `errors` are the
+    counts of the actors that run."""
 
     def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
         self.store = store
         self.options = options
         self.request_barrier = request_barrier
+        self.errors = RunningErrorCounts()
 
     def build(
         self,
@@ -60,18 +65,20 @@ class ActorBuilder:
     ) -> Actor:
         """An actor that is not yet started. `control` brings barriers and statements to a head without
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
-        executor = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams)).build(
-            spec.root
-        )
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
+        errors = self.errors.open(spec.root.table)
+        chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
+        executor = chain.build(spec.root)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns, chain.position)
 
 
 class ExecutorChain:
-    """Executors under construction, over one store. What is fed by nothing but its input is built here."""
+    """Executors under construction, over one store; they count into `errors`. What is fed by nothing but its input is
+    built here."""
 
-    def __init__(self, store: StateStore, options: StreamOptions) -> None:
+    def __init__(self, store: StateStore, options: StreamOptions, errors: ErrorCounts) -> None:
         self.store = store
         self.options = options
+        self.errors = errors
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, with those below it."""
@@ -82,10 +89,10 @@ class ExecutorChain:
         return StateTable(catalog, self.store)
 
     def filter(self, node: FilterNode, info: ExecutorInfo) -> Executor:
-        return FilterExecutor(info, self.build(node.input), node.predicate)
+        return FilterExecutor(info, self.build(node.input), node.predicate, self.errors)
 
     def project(self, node: ProjectNode, info: ExecutorInfo) -> Executor:
-        return ProjectExecutor(info, self.build(node.input), node.expressions)
+        return ProjectExecutor(info, self.build(node.input), node.expressions, self.errors)
 
     def hash_agg(self, node: HashAggNode, info: ExecutorInfo) -> Executor:
         options = self.options
@@ -100,6 +107,7 @@ class ExecutorChain:
             node.calls,
             self.state_table(node.state_table),
             kept,
+            self.errors,
             cache_bytes=options.aggregation_cache_bytes,
             flush_groups=options.aggregation_flush_groups,
             chunk_rows=options.chunk_rows,
@@ -107,7 +115,14 @@ class ExecutorChain:
 
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
-        return MaterializeExecutor(info, self.build(node.input), table, node.conflict, self.options.chunk_rows)
+        input, rows = self.build(node.input), self.options.chunk_rows
+        return MaterializeExecutor(info, input, table, node.conflict, rows, self.stored_errors(node), self.errors)
+
+    def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
+        """The counts of the chain in their table, where the job has one."""
+        if node.error_table is None:
+            return None
+        return StoredErrorCounts(self.errors, self.state_table(node.error_table))
 
 
 class _ActorChain(ExecutorChain):
@@ -121,12 +136,18 @@ class _ActorChain(ExecutorChain):
         spec: ActorSpec,
         control: Channel | None,
         upstreams: Iterator[Channel],
+        errors: ErrorCounts,
     ) -> None:
-        super().__init__(store, options)
+        super().__init__(store, options, errors)
         self.request_barrier = request_barrier
         self.spec = spec
         self.control = control
         self.upstreams = upstreams
+        self.sources: list[SourceExecutor] = []
+
+    def position(self) -> SourcePosition | None:
+        """Where the actor's source is, None without one."""
+        return self.sources[0].position if self.sources else None
 
     def head_channel(self) -> Channel:
         """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
@@ -137,7 +158,7 @@ class _ActorChain(ExecutorChain):
         return DmlExecutor(info, self.head_channel(), node.table)
 
     def source(self, node: SourceNode, info: ExecutorInfo) -> Executor:
-        return SourceExecutor(
+        source = SourceExecutor(
             info,
             self.head_channel(),
             self.readers(node),
@@ -145,14 +166,20 @@ class _ActorChain(ExecutorChain):
             self.options.chunk_rows,
             self.options.checkpoint_rows,
             self.request_barrier,
+            node.table,
+            connector=(node.table.connector or {}).get(CONNECTOR_OPTION, ""),
+            skips_malformed=skips_malformed(node.table),
+            skip=self.spec.skip,
+            errors=self.errors,
         )
+        self.sources.append(source)
+        return source
 
     def readers(self, node: SourceNode) -> dict[str, SplitReader]:
         """A reader for each split of the actor; without splits the connector is not even opened."""
         if not self.spec.splits:
             return {}
-        options = dict(node.table.connector or {})
-        connector = open_connector(options.pop(CONNECTOR_OPTION), options, node.table.schema)
+        connector = connector_of(node.table)
         return {split: connector.open_split(split) for split in self.spec.splits}
 
     def row_id_gen(self, node: RowIdGenNode, info: ExecutorInfo) -> Executor:

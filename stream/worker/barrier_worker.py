@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stream.control import CollectedEpoch, Step, StepObserver, unobserved
-from stream.errors import ActorFailed
+from stream.errors import ActorFailed, SourcePosition
 from stream.exchange.channel import Channel
 from stream.message import Barrier
 
@@ -80,9 +80,9 @@ class LocalBarrierManager:
             waiting = self._in_flight.get(epoch)
             return tuple(sorted(waiting.missing)) if waiting else ()
 
-    def fail(self, actor_id: int, error: BaseException) -> None:
-        """`actor_id` has ended with `error`."""
-        self._fail(ActorFailed(actor_id, error))
+    def fail(self, actor_id: int, error: BaseException, position: SourcePosition | None = None) -> None:
+        """`actor_id` has ended with `error`, its source at `position`."""
+        self._fail(ActorFailed(actor_id, error, position))
 
     def quiesce(self) -> None:
         """From now on failures are expected and ignored: the actors are being ended."""

@@ -2,26 +2,28 @@
 
 Actors are built first and begin with the barrier whose Add mutation names them; then the actors before them
 send to them as well [C2]. A reset ends all of them before it forgets what they wrote [C9], so nothing of an
-old actor reaches the store afterwards."""
+old actor reaches the store afterwards. The first barrier after it says which epochs were committed: the statements
+of the others are sent again right behind it, before any new one [C12]."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stream.actor import Actor
 from stream.control import ActorSpec, CollectedEpoch, StepObserver, unobserved
-from stream.errors import ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
+from stream.errors import ActorFailed, ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
 from stream.exchange.channel import Channel
 from stream.exchange.dispatch import Output
 from stream.exchange.turns import Turns
-from stream.message import STATEMENTS, Add, Barrier, Statement, Stop
+from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement, Stop
 from stream.options import StreamOptions
 from stream.worker.barrier_worker import LocalBarrierManager
-from stream.worker.statement_ledger import StatementLedger
+from stream.worker.pending_statements import PendingStatements
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
@@ -56,20 +58,24 @@ class ComputeNode:
         turns: Turns,
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
+        request_barrier: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._options = options
         self._builder = builder
         self._turns = turns
         self._barriers = LocalBarrierManager(store, on_failure, observer)
-        self.ledger = StatementLedger()
+        self._request_barrier = request_barrier
+        self.pending = PendingStatements()
         self._changed = threading.Condition()
         self._built: dict[int, _Running] = {}  # not yet begun
         self._running: dict[int, _Running] = {}
         self._ended: list[_Running] = []  # have been sent their Stop
         self._is_serving = False  # between an Initial barrier and a reset
+        self._failed: Mapping[int, Exception] = {}  # of jobs that do not run because they failed
         self._closed_by: BaseException | None = None
-        self._last_epoch = 0
+        self._last_epoch = 0  # the newest that was opened
+        self._discarded_upto = 0  # as of the last barrier
 
     # -- what the meta side asks for (Worker) ----------------------------------------------------------
 
@@ -84,7 +90,10 @@ class ComputeNode:
             control = (
                 None if upstreams else Channel(permits, f"control of actor {spec.actor_id}", self._turns)
             )
-            actor = self._builder.build(spec, control, upstreams, self._barriers, self._turns)
+            try:
+                actor = self._builder.build(spec, control, upstreams, self._barriers, self._turns)
+            except Exception as error:
+                raise ActorFailed(spec.actor_id, error) from error
             with self._changed:
                 self._built[spec.actor_id] = _Running(spec, actor, control, upstreams)
             actor.start()
@@ -92,7 +101,7 @@ class ComputeNode:
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
         """Send `barrier` to every head; its mutation begins and ends actors."""
         with self._changed:
-            self._last_epoch = barrier.epoch.curr
+            self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
             stopped: list[_Running] = []
             if isinstance(barrier.mutation, Add):
                 barrier = replace(barrier, mutation=self._begin(barrier.mutation))
@@ -105,9 +114,8 @@ class ComputeNode:
         for each in stopped:
             if each.control is not None:
                 each.control.close()
-        with self._changed:
-            self._is_serving = True
-            self._changed.notify_all()
+        if not self._is_serving:
+            self._begin_serving(barrier)
         return collected
 
     def missing(self, epoch: int) -> tuple[int, ...]:
@@ -115,7 +123,7 @@ class ComputeNode:
 
     def committed(self, epoch: int) -> None:
         """Statements up to `epoch` are safe, and actors that were stopped are gone."""
-        self.ledger.committed(epoch)
+        self.pending.committed(epoch)
         with self._changed:
             ended, self._ended = self._ended, []
         for each in ended:
@@ -126,8 +134,10 @@ class ComputeNode:
                     self._ended.append(each)
 
     def reset(self, cause: BaseException) -> None:
-        """No actor runs and nothing uncommitted is left when this returns."""
+        """No actor runs and nothing uncommitted is left when this returns, but for the statements that are to be sent
+        again."""
         self._barriers.quiesce()
+        self.pending.suspend()
         with self._changed:
             self._is_serving = False
             everyone = [*self._built.values(), *self._running.values(), *self._ended]
@@ -139,31 +149,42 @@ class ComputeNode:
             raise RecoveryFailed(1, TimeoutError(f"actors {stuck} did not end in {JOIN_SECONDS} s"))
         self._barriers.reset()
         self._store.clear_uncommitted()
-        self.ledger.discard(self._store.committed_epoch, self._last_epoch)
 
     def close(self, error: BaseException) -> None:
         """Reset for good: who waits for this node gets `error`."""
         with self._changed:
             self._closed_by = error
             self._changed.notify_all()
-        self.reset(error)
-        self._barriers.close()
+        try:
+            self.reset(error)
+        finally:
+            self.pending.close(error)
+            self._barriers.close()
 
     # -- what sessions ask for -------------------------------------------------------------------------
 
     def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
-        """Rows affected, once the table's own actor has evaluated the statement. Waits out a recovery before
-        the statement is sent; StatementsLost when one undoes it, StatementError when it fails."""
-        while True:
-            control = self._control_of(table_id, table_name)
-            try:
-                before = control.send(statement)
-                break
-            except ChannelClosed:
-                continue
-        assert before is not None, "a table takes statements only after its first barrier"
-        self.ledger.place(statement.statement_id, statement.result, before.epoch.curr)
-        return statement.result.result()
+        """Rows affected, once the table's own actor has evaluated the statement. A recovery is waited out, whether it
+        comes before or after the statement was sent. StatementError when the statement fails, JobFailed when the table
+        was set aside, StatementsLost when the table could not take it again after a recovery."""
+        number = statement.statement_id
+        self.pending.add(statement, table_id, table_name, self._request_barrier)
+        message: Statement | Replayed | None = statement
+        try:
+            while message is not None:
+                control = self._control_of(table_id, table_name)
+                try:
+                    before = control.send(message)
+                except ChannelClosed:
+                    continue
+                assert before is not None, "a table takes statements only after its first barrier"
+                message = self.pending.sent(number, before.epoch.curr)
+            rows = statement.result.result()
+        except Exception:
+            self.pending.forget(number)
+            raise
+        self.pending.acknowledged(number)
+        return rows
 
     def emitted_rows(self, job_ids: Iterable[int]) -> int:
         """Changes that the actors of these jobs have emitted since they were built."""
@@ -172,6 +193,23 @@ class ComputeNode:
             return sum(each.actor.rows for each in self._running.values() if each.spec.job_id in wanted)
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _begin_serving(self, barrier: Barrier) -> None:
+        """The Initial barrier of a generation is sent: what was undone follows it, then sessions may send."""
+        with self._changed:
+            heads = {each.spec.job_id: each.control for each in self._running.values() if each.control is not None}
+            self._failed = barrier.mutation.failed if isinstance(barrier.mutation, Add) else {}
+        for pending in self.pending.resume(barrier.epoch.prev, self._discarded_upto):
+            control = heads.get(pending.table_id)
+            if control is None:
+                self.pending.lose(pending, self._failed.get(pending.table_id))
+                continue
+            with contextlib.suppress(ChannelClosed):  # the actor's end begins another recovery
+                control.send(self.pending.again(pending), free=True)
+            self.pending.sent(pending.statement.statement_id, barrier.epoch.curr)
+        with self._changed:
+            self._is_serving = True
+            self._changed.notify_all()
 
     def _begin(self, add: Add) -> Add:
         outputs: dict[int, tuple[Output, ...]] = {}
@@ -192,6 +230,8 @@ class ComputeNode:
             for each in self._running.values():
                 if each.spec.job_id == table_id and each.control is not None:
                     return each.control
+            if table_id in self._failed:
+                raise self._failed[table_id]
         raise InvalidStatement(table_name, "the table was dropped")
 
 

@@ -27,6 +27,7 @@ BASE_MODULES = [
     "slabs",
     "allocator",
     "process",
+    "forked",
     "thread_name",
     "binary_column",
     "value",
@@ -45,6 +46,7 @@ STORE_MODULES = [
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {
+    "hummock.repair": "hummock.verify",
     **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
     **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
     "hummock.sstable.info": "hummock.sstable.info",
@@ -55,7 +57,7 @@ ROOM_OF = {
     "hummock.meta.notification": "hummock.meta.store",
     "hummock.meta.uploads": "hummock.meta.uploads",
     **{f"stream.{module}": "stream.session"
-       for module in ("runner", "snapshot", "statements", "table", "rows", "bulk_load")},
+       for module in ("job_status", "runner", "snapshot", "statements", "table", "rows", "bulk_load")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
     "stream.flights_command": "stream.cli",
@@ -113,11 +115,11 @@ MAY_IMPORT: dict[str, str] = {
     "relational.catalog": "types hummock.base hummock.meta.store",
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
-    "relational.plan": "types expr catalog",
+    "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
-        "types chunk catalog table errors hummock.base hummock.iterator hummock.compaction hummock.object_store "
-        "hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store hummock.version "
-        "hummock.meta hummock.meta.store"
+        "types chunk catalog table errors expr plan sql hummock.base hummock.iterator hummock.compaction "
+        "hummock.object_store hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store "
+        "hummock.version hummock.meta hummock.meta.store"
     ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (
@@ -125,13 +127,19 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "relational.relation": "types expr plan catalog",
     "relational": "types chunk encoding expr catalog state table plan sql batch relation errors",
-    "stream.errors": "",
-    "stream.options": "",
+    "stream.errors": "relational.errors",
+    "stream.options": "hummock.base",
     "stream.message": "relational.types relational.chunk relational.expr relational.catalog hummock.base",
     "stream.exchange": "message relational.chunk hummock.base",
-    "stream.connector": "relational.types relational.chunk hummock.object_store",
+    "stream.error_counts": (
+        "plan relational.types relational.chunk relational.expr relational.catalog relational.table hummock.base "
+        "hummock.state_store"
+    ),
+    "stream.connector": (
+        "relational.types relational.chunk relational.catalog relational.table hummock.object_store"
+    ),
     "stream.executor": (
-        "message exchange connector relational.types relational.chunk relational.expr "
+        "message exchange connector error_counts relational.types relational.chunk relational.expr "
         "relational.state relational.table relational.encoding relational.catalog hummock.base "
         "hummock.store hummock.state_store"
     ),
@@ -143,26 +151,26 @@ MAY_IMPORT: dict[str, str] = {
     "stream.control": "message plan hummock.base",
     "stream.actor": "message exchange executor control",
     "stream.worker": (
-        "actor control plan executor backfill exchange connector message hummock.base hummock.store "
-        "hummock.state_store relational.table relational.catalog"
+        "actor control plan executor backfill exchange connector message error_counts hummock.base hummock.store "
+        "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
         "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
         "hummock.meta.store hummock.version hummock.meta_client hummock.sstable.info"
     ),
     "stream.spark": (
-        "node plan executor worker message exchange relational.types relational.chunk relational.expr "
+        "node plan executor worker message exchange error_counts relational.types relational.chunk relational.expr "
         "relational.catalog relational.table relational.spark hummock hummock.base hummock.object_store "
         "hummock.sstable.info hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.node": (
-        "meta worker exchange plan control message hummock hummock.base hummock.meta hummock.meta.store "
+        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store "
         "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store "
         "hummock.version relational.catalog"
     ),
     "stream.session": (
-        "node spark plan meta control message relational.spark hummock.spark hummock.version hummock.sstable.info "
-        "relational.expr relational.types relational.sql "
+        "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version "
+        "hummock.sstable.info relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),
@@ -177,7 +185,7 @@ COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_comm
 
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {
-    "prometheus_client": ("hummock.metrics",),
+    "prometheus_client": ("hummock.metrics", "stream.error_counts"),
     "boto3": ("hummock.object_store.s3_client",),
     "botocore": ("hummock.object_store.s3_client",),
     "urllib3": ("hummock.object_store.http",),

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path for package in ("hummock", "relational", "stream") for path in (ROOT / package).rglob("*.py*"))
 SOURCES = [path for path in FILES if path.suffix in (".py", ".pyx", ".pxd") and path.read_text().strip()]
 PYTHON = [path for path in SOURCES if path.suffix == ".py"]
-MAX_FILE_LINES = 500
+MAX_FILE_LINES = 800
 MAX_LINE = 120
 MAX_FUNCTION_LINES = 60
 DRAWERS = {"utils", "util", "common", "helpers", "misc"}

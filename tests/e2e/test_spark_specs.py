@@ -20,11 +20,12 @@ from hummock.meta.records import LEASES
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_meta_path
 from hummock.options import CompactionOptions, VacuumOptions
-from relational.errors import CatalogError, NotFound
+from relational.errors import CatalogError, EvaluationError, NotFound, SourceTextError
 from relational.spark.key_filters import OPERATORS, Condition, key_filter
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import OPTIONS, KeptFiles, ReadSpec, read_batches, read_chunks
 from relational.spark.scan import plan, specs_of
+from relational.spark.selection import selection
 from tests.suites.shop_store import COLUMNS, Shop
 
 
@@ -127,6 +128,50 @@ def test_conditions_leave_the_rows_that_meet_them(shop, seed):
             assert sorted(rows, key=repr) == sorted(expected, key=repr), given
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_condition_in_sql_leaves_the_rows_that_meet_it_and_tasks_check_what_keys_do_not_answer(shop, seed):
+    rng = random.Random(seed)
+    terms = ("g = {0}", "{0} < g", "k >= {1}", "{1} > k", "k BETWEEN {0} AND {1}", "v < {0}.5", "name = 'item {0}'",
+             "g IN (1, {0})", "(g = {0} OR k = {1})", "k + g > {1}", "NOT g = {0}", "k = {1}.0", "k < {1}.25",
+             "g = 1099511627776", "name IS NULL", "g < NULL")
+    with PinnedTable(shop.url, "items") as table:
+        for _ in range(40):
+            text = " AND ".join(rng.sample(terms, rng.randrange(1, 4))).format(rng.randrange(7), rng.randrange(700))
+            found = selection(table.catalog, text)
+            expected = shop.session.sql(f"SELECT * FROM items WHERE {text}").to_arrow()
+            parts = plan(table, found.ranges, 4)
+            rows = rows_told(specs_of(table, (0, 1, 2, 3), parts, table.epoch, None, found.rest))
+            assert sorted(rows, key=repr) == sorted(zip(*expected.to_pydict().values(), strict=True), key=repr), text
+            names = rows_told(specs_of(table, (2,), parts, table.epoch, None, found.rest))
+            assert sorted(names, key=repr) == sorted(((row[2],) for row in rows), key=repr), text
+
+
+@pytest.mark.parametrize(("text", "complaint"), [
+    ("k >", "syntax"), ("g + k", "BOOLEAN"), ("k < 3; k > 5", "one condition"), ("", "one condition"),
+    ("count(k) > 3", "aggregate"), ("now() > '2024-01-01'", "now"), ("SELECT 1", "subquery"),
+    ("nothing = 1", "nothing")])
+def test_what_is_no_condition_over_the_table_is_refused_at_its_place(shop, text, complaint):
+    with PinnedTable(shop.url, "items") as table, pytest.raises(SourceTextError, match=complaint) as found:
+        selection(table.catalog, text)
+    assert found.value.text == text
+
+
+@pytest.mark.parametrize("given", ["g = 1 AND k = 8", "8 = k AND g = 1.0", [("g", "=", 1), ("k", "=", 8)],
+                                   "k >= 8 AND g = 1 AND k <= 8"])
+def test_what_the_key_answers_is_left_to_no_task(shop, given):
+    with PinnedTable(shop.url, "items") as table:
+        found = selection(table.catalog, given)
+        assert found.rest is None
+        assert [row[:2] for row in read(table, found.ranges)] == [(1, 8)]
+
+
+def test_a_row_for_which_a_condition_has_no_value_fails_the_task(shop):
+    with PinnedTable(shop.url, "items") as table:
+        found = selection(table.catalog, "10 / g > 2")
+        with pytest.raises(EvaluationError, match="zero"):
+            rows_told(specs_of(table, (0,), [found.ranges], table.epoch, None, found.rest))
+
+
 def meets(row, condition):
     value, wanted = row[COLUMNS.index(condition.column)], condition.value
     if value is None:
@@ -164,7 +209,7 @@ def test_what_is_no_readable_epoch_or_table_is_refused(shop):
 def test_a_spec_of_another_format_is_refused(shop):
     with PinnedTable(shop.url, "items") as table:
         (told,) = specs_of(table, (0,), [(table.key_range,)], table.epoch, None)
-    record = json.loads(zlib.decompress(told)) | {"format": 2}
+    record = json.loads(zlib.decompress(told)) | {"format": 0}
     for bad in (b"", told[:-9], zlib.compress(b"{}"), zlib.compress(json.dumps(record).encode())):
         with pytest.raises(InvalidTask):
             ReadSpec.from_bytes(bad)

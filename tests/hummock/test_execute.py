@@ -25,6 +25,7 @@ from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import content_hash
 from tests.hummock.test_retention import kept_by_the_rule
 from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, run_ranges, task_of
+from tests.suites.interpreter_work import gil_takings
 
 MEMORY = 1 << 20
 
@@ -221,16 +222,22 @@ def test_a_task_without_rows_in_a_range_gives_no_files():
     assert (result.place, result.sstables, result.rows_read, result.bytes_read) == (3, (), 0, 0)
 
 
-def test_the_gil_is_asked_for_once_a_window():
-    store = MemoryObjectStore()
-    infos = put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 100) for n in range(60_000)], names(), codec="none",
+def takings_of_a_compaction(rows):
+    """(takings of the GIL by compiled modules, windows of 4 MiB that were read, blocks of 1 KiB that were written)."""
+    store, block_bytes = MemoryObjectStore(), 1 << 10
+    infos = put_run(store, [(b"%08d" % n, 1 << 16, b"v" * 100) for n in range(rows)], names(), codec="none",
                     sstable_bytes=64 << 20)
-    ticks = []
-    (spec,) = task_of([infos], output=OutputOptions(64 << 20, 64 << 10, "none", "none", 10)).ranges()
-    result = execute_range(spec, store, names("f"), memory_bytes=64 << 20, progress=ticks.append)
-    windows = -(-result.bytes_read // (4 << 20))
+    (spec,) = task_of([infos], output=OutputOptions(64 << 20, block_bytes, "none", "none", 10)).ranges()
+    with gil_takings() as taken:
+        result = execute_range(spec, store, names("f"), memory_bytes=64 << 20)
     assert len(result.sstables) == 1
-    assert len(ticks) <= windows + 2            # and once for the file, once at the end
+    return taken[0], -(-result.bytes_read // (4 << 20)), result.bytes_read // block_bytes
+
+
+def test_the_gil_is_taken_a_few_times_a_window():
+    few, windows, _ = takings_of_a_compaction(30_000)
+    many, more_windows, blocks = takings_of_a_compaction(180_000)
+    assert few <= 20 and many - few <= 4 * (more_windows - windows) < blocks / 500, (few, many)
 
 
 class SecondReadFirst(MemoryObjectStore):

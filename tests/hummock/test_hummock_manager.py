@@ -305,7 +305,7 @@ class TestRecovery:
             open_manager(MemoryMetaStore(), object_store=objects)
 
     @pytest.mark.parametrize("damage", [
-        {HEAD: b"{}"}, {HEAD: b"["}, {HEAD: b'{"format":2}'}, {CHECKPOINT: b"not json"}, {CHECKPOINT: b"{}"},
+        {HEAD: b"{}"}, {HEAD: b"["}, {HEAD: b'{"format":0}'}, {CHECKPOINT: b"not json"}, {CHECKPOINT: b"{}"},
         {DELTAS + "0" * 20: b"[]"}, {HEAD: b"[" * 100_000}, {CHECKPOINT: b'{"format":1,"levels":7}'},
     ])
     def test_a_damaged_row_is_refused(self, files, damage):

@@ -132,6 +132,26 @@ def test_a_listener_that_fails_is_heard_of(local, reader, commit):
             one.wait_epoch(epoch_of(2), 1_000)
 
 
+def test_a_listener_that_failed_gets_the_version_again_and_the_others_do_not(local, reader, commit):
+    for one in (local, reader):
+        heard, others, faults = [], [], [MemoryError("short")] * 3
+        one.subscribe(lambda version, others=others: others.append(version.id))
+
+        def short_of_memory(version, heard=heard, faults=faults):
+            if faults:
+                raise faults.pop()
+            heard.append(version.id)
+
+        one.subscribe(short_of_memory)
+        commit(1 if one is local else 2)
+        if one is reader:
+            with pytest.raises(MemoryError):
+                one.refresh()
+        assert heard == []
+        assert one.refresh().id == one.version.id
+        assert heard == others == [one.version.id]
+
+
 def test_pins_lost_with_the_lease_are_marked(reader, commit, store, manager, clock):
     commit(1)
     reader.refresh()

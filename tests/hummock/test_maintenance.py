@@ -59,6 +59,18 @@ def test_after_compaction_and_vacuum_the_live_files_are_left(seed):
             assert stored(store) == live(store), f"seed {seed}, turn {turn}"
 
 
+def test_compaction_that_is_asked_for_begins_at_once(monkeypatch):
+    """Nobody looks for work by himself before the timeout."""
+    monkeypatch.setattr("hummock.compactor.POLL_SECONDS", 3_600.0)
+    with opened() as store:
+        write(store, 1, 2)
+        assert store.compact(timeout=60)
+        for _ in range(3):                              # a store at rest
+            before = live(store)
+            assert store.compact(timeout=60)
+            assert before.isdisjoint(live(store))
+
+
 def test_a_read_keeps_its_files_until_it_ends():
     with opened() as store:
         write(store, 1, 6)
@@ -88,9 +100,10 @@ def test_a_dry_run_tells_what_vacuum_would_remove():
 
 def test_a_snapshot_keeps_rows_and_not_files():
     with opened() as store:
-        write(store, 1, 6)
-        rows = list(store.scan(KeyRange(), Epoch(3 << 16)))
+        write(store, 1, 3)
         with store.snapshot(Epoch(3 << 16)):
+            rows = list(store.scan(KeyRange(), Epoch(3 << 16)))
+            write(store, 4, 6)
             assert store.compact(timeout=60)
             store.vacuum()
             assert stored(store) == live(store)

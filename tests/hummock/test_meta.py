@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hummock.checksum import crc32c_of
-from hummock.errors import Corruption
+from hummock.errors import Corruption, FormatTooNew
 from hummock.sstable import meta as sstable_meta
 from hummock.sstable.meta import (
     HEADER,
@@ -44,17 +44,21 @@ def test_unknown_sections_are_skipped_unless_they_are_required():
     later = with_section(output.meta, 77, 0, b"from the future")
     assert SstableMeta.decode(later, None, "m").info.rows == 10
     assert bytes(read_sections(later, "m")[77]) == b"from the future"
-    with pytest.raises(Corruption, match="sections"):
+    with pytest.raises(FormatTooNew, match=r"m was made by a newer release \(format 1 with a section 77"):
         SstableMeta.decode(with_section(output.meta, 77, 1, b""), None, "m")
     with pytest.raises(Corruption, match="sections"):
         SstableMeta.decode(with_section(output.meta, 2, 0, b""), None, "m")
 
 
 def test_a_later_format_version_is_refused(monkeypatch):
-    output = build(ENTRIES[:10])
+    older = build(ENTRIES[:10]).meta
     monkeypatch.setattr(sstable_meta, "FORMAT_VERSION", 2)
+    later = build(ENTRIES[:10]).meta
     with pytest.raises(Corruption, match="format version: expected 2, got"):
-        SstableMeta.decode(output.meta, None, "m")
+        SstableMeta.decode(older, None, "m")
+    monkeypatch.setattr(sstable_meta, "FORMAT_VERSION", 1)
+    with pytest.raises(FormatTooNew, match=r"m was made by a newer release \(format 2, this one reads up to 1\)"):
+        SstableMeta.decode(later, None, "m")
 
 
 def test_a_whole_other_file_is_found_by_its_digest_and_by_its_record():

@@ -17,6 +17,8 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
+    MetaStoreRolledBack,
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
@@ -125,6 +127,41 @@ class TestSqlite:
         with pytest.raises(MetaStoreCorrupt, match="last transaction"):
             SqliteMetaStore(path)
 
+    @pytest.mark.parametrize("names", [1, 2])
+    def test_an_older_copy_of_the_whole_directory_is_refused_until_it_is_accepted(self, tmp_path, names):
+        """What was written later lies there still, as after a backup that was laid over a directory."""
+        directory, backup = tmp_path / "store", tmp_path / "backup"
+        directory.mkdir()
+        store = SqliteMetaStore(directory / "meta.sqlite")
+        store.transaction(put(a=b"1"))
+        store.close()
+        shutil.copytree(directory, backup)
+        stores = [SqliteMetaStore(directory / "meta.sqlite") for _ in range(names)]
+        for number in range(7):
+            stores[number % names].transaction(put(a=b"%d" % number))
+        for store in stores:
+            store.close()
+        for suffix in ("-wal", "-shm"):
+            (directory / f"meta.sqlite{suffix}").unlink(missing_ok=True)
+        shutil.copytree(backup, directory, dirs_exist_ok=True)
+        for create in (False, True):
+            with pytest.raises(MetaStoreRolledBack, match=r"is 1, and .*witness.* knows of transaction 8") as e:
+                SqliteMetaStore(directory / "meta.sqlite", create=create)
+        assert (e.value.found, e.value.acknowledged) == (1, 8) and Path(e.value.witness).exists()
+        store = SqliteMetaStore(directory / "meta.sqlite", accept_rollback=True)
+        assert store.get("a") == b"1"
+        store.transaction(put(b=b"2"))
+        store.close()
+        assert len(list((directory / "witness").iterdir())) == 1
+        assert SqliteMetaStore(directory / "meta.sqlite").list("") == [("a", b"1"), ("b", b"2")]
+
+    def test_a_directory_where_nothing_more_can_be_named_serves_on(self, path):
+        (path.parent / "witness").write_bytes(b"in the way")
+        store = SqliteMetaStore(path)
+        store.transaction(put(a=b"1"))
+        store.close()
+        assert SqliteMetaStore(path).get("a") == b"1"
+
     def test_another_store_in_its_place_is_refused(self, path, tmp_path):
         SqliteMetaStore(path).close()
         SqliteMetaStore(tmp_path / "other").close()
@@ -214,6 +251,21 @@ class TestSqlite:
         store.close()
         assert SqliteMetaStore(path).get("a") == b"2"
 
+    def test_a_directory_that_is_emptied_and_used_again_gets_nothing_of_a_process_that_lives_on(self, path):
+        live = SqliteMetaStore(path)
+        live.transaction(put(a=b"1"))
+        for file in path.parent.glob(path.name + "*"):
+            file.unlink()
+        with pytest.raises(MetaStoreEmptied):
+            live.transaction(put(a=b"2"))
+        other = SqliteMetaStore(path)
+        other.transaction(put(a=b"other"))
+        with pytest.raises(MetaStoreReplaced):
+            live.transaction(put(a=b"2"))
+        live.close()
+        other.transaction(put(b=b"1"))
+        assert SqliteMetaStore(path).list("") == [("a", b"other"), ("b", b"1")]
+
     def test_many_openers_of_a_new_store_agree(self, path):
         openers_agree(lambda: SqliteMetaStore(path))
 
@@ -302,13 +354,14 @@ class TestDamage:
     def states(self, tmp_path):
         """The files after a close, and after a kill that left the write-ahead log: name to bytes."""
         store, rows = self.build(tmp_path / "made" / "m" if (tmp_path / "made").mkdir() is None else None)
-        killed = {found.name: found.read_bytes() for found in (tmp_path / "made").iterdir()}
+        killed = {found.name: found.read_bytes() for found in (tmp_path / "made").iterdir() if found.is_file()}
         store.close()
-        closed = {found.name: found.read_bytes() for found in (tmp_path / "made").iterdir()}
+        closed = {found.name: found.read_bytes() for found in (tmp_path / "made").iterdir() if found.is_file()}
         assert "m-wal" in killed and "m-wal" not in closed
         return (killed, closed), rows
 
     def outcome(self, directory, files, name, data, rows):
+        shutil.rmtree(directory / "witness", ignore_errors=True)
         for old in directory.iterdir():
             old.unlink()
         for other, content in files.items():

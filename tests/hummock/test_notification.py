@@ -38,18 +38,54 @@ def test_a_closed_subscription_hears_nothing_more(service):
     assert seen == [1]
 
 
-def test_a_subscriber_that_raises_ends_and_the_others_go_on(service, metrics):
-    seen = []
+def test_a_subscriber_that_raises_is_handed_the_update_again_and_the_others_go_on(service, metrics):
+    seen, taken, faults = [], [], [MemoryError("one"), MemoryError("two"), MemoryError("three")]
 
-    def broken(update):
-        raise ValueError(f"cannot take {update}")
+    def short_of_memory(update):
+        if faults:
+            raise faults.pop(0)
+        taken.append(update)
 
-    failing = service.subscribe("x", broken)
+    failing = service.subscribe("x", short_of_memory)
     service.subscribe("x", seen.append)
-    assert service.publish("x", 1) and service.publish("x", 2)
-    assert seen == [1, 2]
-    assert str(failing.error) == "cannot take 1" and failing.acknowledged == 0
-    assert metrics.registry.get_sample_value("hummock_subscriber_failures_total") == 1
+    assert not service.publish("x", 1)                      # two tries
+    assert (seen, taken, failing.acknowledged, str(failing.error)) == ([1], [], 0, "two")
+    assert service.deliver(1)                               # nothing new: the third fails, the fourth takes it
+    assert (seen, taken, failing.acknowledged, failing.error) == ([1], [1], 1, None)
+    assert service.publish("x", 2) and taken == seen == [1, 2]
+    assert metrics.registry.get_sample_value("hummock_subscriber_failures_total") == 3
+
+
+def test_a_newer_update_stands_for_one_that_was_not_taken(service):
+    taken, broken = [], [True]
+
+    def callback(update):
+        if broken[0]:
+            raise MemoryError
+        taken.append(update)
+
+    failing = service.subscribe("x", callback)
+    assert not service.publish("x", 1) and not service.publish("x", 2)
+    broken[0] = False
+    assert service.publish("x", 3) and taken == [2, 3]
+    assert failing.acknowledged == 3
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_delivery_that_was_interrupted_is_taken_up_by_the_next_caller(service, error):
+    one, two, faults = [], [], [error]
+
+    def interrupted(update):
+        if faults:
+            raise faults.pop()
+        one.append(update)
+
+    service.subscribe("x", interrupted)
+    service.subscribe("x", two.append)
+    with pytest.raises(error):
+        service.publish("x", 1)
+    assert (one, two) == ([], [])
+    assert service.deliver(1) and (one, two) == ([1], [1])
 
 
 def test_threads_that_publish_keep_one_order_for_all(service):

@@ -9,6 +9,8 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreEmptied,
     MetaStoreError,
+    MetaStoreReplaced,
+    MetaStoreRolledBack,
 )
 from hummock.meta.store import MetaOperations
 from tests.suites.meta_store_suite import put
@@ -40,6 +42,26 @@ class TestLoss:
             with pytest.raises(MetaStoreEmptied):
                 use()
 
+    @pytest.mark.parametrize("steps", [0, 1, 11, 30])
+    def test_a_prefix_that_is_emptied_and_used_again_gets_nothing_of_a_process_that_lives_on(self, world, steps):
+        self.build(world)
+        live = world.open()
+        count(live)
+        restore(world.objects, {}, "")
+        with pytest.raises(MetaStoreEmptied, match="this process"):
+            live.transaction(put(n=b"late"))
+        assert world.paths("") == []
+        other = world.open()
+        count(other, steps)
+        before = copied(world.objects)
+        for use in (lambda: live.transaction(put(n=b"late")), lambda: live.transaction(put(n=b"later"))):
+            with pytest.raises(MetaStoreReplaced, match=r"opened store [0-9a-f]{32}, found is [0-9a-f]{32}"):
+                use()
+        live.close()
+        assert copied(world.objects) == before
+        count(other, 20)
+        assert world.open().get("n") == other.get("n") == b"%d" % (steps + 20)
+
     def test_an_emptied_log_of_one_transaction(self, world):
         self.build(world, 1)
         restore(world.objects, {})
@@ -58,6 +80,14 @@ class TestLoss:
         for use in (lambda: live.get("n"), lambda: live.transaction(put(n=b"1"))):
             with pytest.raises(MetaStoreCorrupt, match="last transaction"):
                 use()
+        with pytest.raises(MetaStoreRolledBack, match=r"store/witness/.* knows of transaction"):
+            world.open()
+        accepted = world.open(accept_rollback=True)
+        assert accepted.get("n") == b"11"
+        count(accepted)
+        accepted.close()
+        again = world.open()
+        assert again.get("n") == b"12" and len(world.paths("store/witness/")) == 1
 
     def test_a_log_that_took_another_way_since(self, world):
         self.build(world)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from hummock.errors import DeadlineExceeded, ObjectExists, ObjectNotFound, ObjectStoreError, UploadLost
+from hummock.errors import DeadlineExceeded, DiskFull, ObjectExists, ObjectNotFound, ObjectStoreError, UploadLost
 from hummock.metrics import Metrics
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
@@ -95,7 +95,7 @@ def workload(root, outcome):
     def attempt(name, call):
         try:
             outcome[name] = call()
-        except (DeadlineExceeded, UploadLost) as error:
+        except (DeadlineExceeded, DiskFull, UploadLost) as error:
             outcome[name] = error
 
     def stream(create, path):

@@ -23,7 +23,7 @@ from tests.suites.fault_proxy import HONEST, STALL_SECONDS, Kind, fault_proxy, s
 from tests.suites.s3_server import make_bucket
 
 RETRY = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=2_000, idle_ms=2_000)
-IMPATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500, idle_ms=250)
+IMPATIENT = RetryOptions(attempts=64, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500, idle_ms=250)
 PATIENT = replace(RETRY, connect_ms=90_000, idle_ms=90_000)
 PART = 5 * MIB
 
@@ -156,7 +156,8 @@ def test_a_total_outage_is_typed_within_the_deadline_and_heals_by_itself(proxy, 
     retry = RetryOptions(attempts=10**6, first_delay_ms=5, max_delay_ms=50, deadline_ms=400, connect_ms=200,
                          idle_ms=200)
     store = open_store(proxy, retry)
-    store.put("before", b"1")
+    patient = InstrumentedObjectStore(store._store, Metrics(), RETRY, Pacing(random.Random(1)))
+    patient.put("before", b"1")
     proxy.plan = lambda request: kind
     for call in (lambda: store.get("before"), lambda: store.put("a", b"", if_absent=True), lambda: store.head("before"),
                  lambda: list(store.list()), lambda: store.delete(["a"]), lambda: store.create("b").close()):
@@ -166,10 +167,9 @@ def test_a_total_outage_is_typed_within_the_deadline_and_heals_by_itself(proxy, 
         assert time.monotonic() - began < STALL_SECONDS / 2     # 0.4 s of deadline, and a machine that may be busy
     assert proxy.injected[kind] >= 6
     proxy.plan = lambda request: None
-    store = InstrumentedObjectStore(store._store, Metrics(), RETRY, Pacing(random.Random(1)))
-    assert store.get("before") == b"1"
-    store.put("after", b"2", if_absent=True)
-    assert [found.path for found in store.list()][:1] == ["after"]
+    assert patient.get("before") == b"1"
+    patient.put("after", b"2", if_absent=True)
+    assert [found.path for found in patient.list()][:1] == ["after"]
 
 
 @pytest.mark.parametrize("kind", [Kind.DROP_AFTER, Kind.CUT_HEAD, Kind.REPLAY, Kind.LATE, Kind.ERROR_500],

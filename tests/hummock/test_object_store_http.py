@@ -47,7 +47,7 @@ def server_that_says(*answers, hold=False):
 
 @pytest.fixture
 def client():
-    client = HttpClient(2, 2)
+    client = HttpClient(60, 60)
     yield client
     client.close()
 
@@ -120,7 +120,7 @@ def test_silence_ends_with_the_time_that_was_given(client):
         began = time.monotonic()
         with pytest.raises(ObjectStoreError):
             get(client, url, seconds=0.1)
-        assert time.monotonic() - began < 1.5       # the client would wait 2 s for a quiet connection
+        assert time.monotonic() - began < 30        # the client would wait 60 s for a quiet connection
 
 
 def test_nobody_there_is_an_error_of_the_object(client):

@@ -167,6 +167,74 @@ class TestStreaming:
         assert store.head("a").size_bytes == (0 if operation == "put_object" else PART + 1)
 
 
+def torn_once(client, monkeypatch, operation, stored):
+    """A lesser store: the first request of that operation breaks off, what it had sent is `stored` of it, and the
+    repeated request is answered that the object exists already."""
+    real, left = client.call, [1]
+
+    def call(name, path, seconds, **parameters):
+        if name == operation and left[0]:
+            left[0] = 0
+            stored(real, path, seconds, parameters)
+            raise ObjectExists(path)
+        return real(name, path, seconds, **parameters)
+
+    monkeypatch.setattr(client, "call", call)
+
+
+class TestTornObjects:
+    @pytest.mark.parametrize("kept", [0, 1, 999, 1_000])
+    @pytest.mark.parametrize("flip", [False, True])
+    def test_a_put_is_done_if_what_is_stored_is_what_was_sent(self, store, monkeypatch, kept, flip):
+        data = random.Random(kept).randbytes(1_000)
+        held = bytes(data[:kept])
+        if flip and kept:
+            held = bytes([held[0] ^ 1]) + held[1:]
+
+        def stored(call, path, seconds, parameters):
+            call("put_object", path, seconds, **{**parameters, "Body": memoryview(held)})
+
+        torn_once(store.client, monkeypatch, "put_object", stored)
+        store.put("sst/a", data, if_absent=True)
+        assert store.get("sst/a") == data
+        with pytest.raises(ObjectExists):
+            store.put("sst/a", data, if_absent=True)
+
+    def test_a_store_that_tears_each_time_has_not_done_it(self, store, monkeypatch):
+        real = store.client.call
+
+        def call(name, path, seconds, **parameters):
+            if name == "put_object":
+                real(name, path, seconds, **{**parameters, "Body": memoryview(bytes(parameters["Body"][:3]))})
+                if "IfNoneMatch" in parameters:
+                    raise ObjectExists(path)
+                return None
+            return real(name, path, seconds, **parameters)
+
+        monkeypatch.setattr(store.client, "call", call)
+        with pytest.raises(ObjectStoreError, match="5 bytes were sent"):
+            store.put("sst/a", b"12345", if_absent=True)
+
+    @pytest.mark.parametrize("missing", [0, 1])
+    def test_a_completion_whose_object_lacks_a_part_is_lost(self, store, monkeypatch, missing):
+        data = random.Random(missing).randbytes(2 * PART + 7)
+
+        def stored(call, path, seconds, parameters):
+            parts = parameters["MultipartUpload"]["Parts"]
+            kept = parts[:len(parts) - missing]
+            call("complete_multipart_upload", path, seconds, **{**parameters, "MultipartUpload": {"Parts": kept}})
+
+        torn_once(store.client, monkeypatch, "complete_multipart_upload", stored)
+        writer = store.create("sst/a")
+        writer.write(data)
+        if missing:
+            with pytest.raises(UploadLost, match="were sent"):
+                writer.close()
+        else:
+            writer.close()
+            assert store.get("sst/a") == data
+
+
 class TestRequests:
     def test_a_creation_repeated_on_its_way_is_known_for_its_own(self, store, monkeypatch):
         real = store.client._http.request

@@ -1,7 +1,11 @@
+from dataclasses import fields
+
 import pytest
 
+import hummock
 from hummock.errors import InvalidOption
-from hummock.options import MetaOptions, RetryOptions, StorageOptions
+from hummock.options import FILTER_POLICIES, CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
+from hummock.sstable.filter_policy import POLICIES
 
 
 def test_defaults_are_valid():
@@ -17,3 +21,31 @@ def test_defaults_are_valid():
 def test_a_wrong_value_is_refused_by_name(settings):
     with pytest.raises(InvalidOption, match=next(iter(settings))):
         StorageOptions(**settings)
+
+
+def test_the_filter_policies_that_may_be_named_are_those_there_are():
+    assert (*(policy.name for policy in POLICIES), "none") == FILTER_POLICIES
+
+
+KINDS = (StorageOptions, CompactionOptions, MetaOptions, RetryOptions, VacuumOptions)
+FIELDS = [(kind, field.name) for kind in KINDS for field in fields(kind)]
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1, 1 << 70, 1.5, "x", None, True], ids=repr)
+@pytest.mark.parametrize(("kind", "name"), FIELDS, ids=lambda part: getattr(part, "__name__", part))
+def test_a_value_is_refused_by_an_option_s_name_or_a_store_works_with_it(kind, name, value, tmp_path):
+    try:
+        options = kind(**{name: value})
+    except InvalidOption as error:
+        assert error.name in {each.name for each in fields(kind)} and error.name in str(error)
+        return
+    directory = {"disk_cache_directory": str(tmp_path)} if name == "disk_cache_bytes" else {}
+    settings = {StorageOptions: {name: value, **directory}, CompactionOptions: {"compaction": options},
+                MetaOptions: {"meta_options": options}, RetryOptions: {"retry": options},
+                VacuumOptions: {"vacuum": options}}[kind]
+    with hummock.open(f"file://{tmp_path}/store", role="writer", **settings) as store:
+        for number in (1, 2):
+            epoch = hummock.Epoch(number << 16)
+            store.ingest_batch(hummock.WriteBatch([(hummock.user_key(1, 0, b"k"), b"%d" % number)]), epoch)
+            store.commit(epoch)
+        assert store.get(hummock.user_key(1, 0, b"k"), epoch) == b"2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_compaction_between_commits_changes_no_answer(seed):
     options = StorageOptions(retained_epochs=4, sstable_bytes=150)
     with (
         HummockStorage(manager, objects, options, session=manager.claim_writer()) as store,
-        Compactor(manager, objects, shape) as compactor,
+        closing(Compactor(manager, objects, shape)) as compactor,
     ):
         for number in range(1, 16):
             for _ in range(rng.randint(1, 3)):

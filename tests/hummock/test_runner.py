@@ -187,7 +187,7 @@ def test_a_range_that_touches_nothing_gives_nothing(place):
 def test_an_assignment_is_read_as_it_was_written(place):
     assignment = Assignment(place[1].ranges()[2].narrowed(), place[0], PREFIX, MEMORY, 60_000, "compact/7/3")
     assert Assignment.decode(assignment.encode()) == assignment
-    for bad in (b"", b"[]", b"{}", assignment.encode().replace(b'"format": 1', b'"format": 2')):
+    for bad in (b"", b"[]", b"{}", assignment.encode().replace(b'"format": 1', b'"format": 0')):
         with pytest.raises(InvalidTask):
             Assignment.decode(bad)
     with pytest.raises(InvalidTask):

@@ -9,6 +9,7 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochGenerator
+from tests.suites.seeds import run_seed
 
 HEAD = b"\0\0\0\1\0\0"  # table 1, vnode 0
 
@@ -33,9 +34,7 @@ def around(key: bytes) -> list[bytes]:
 @pytest.mark.parametrize("lengths", ["equal", "mixed"])
 @pytest.mark.parametrize("shape", ["short", "long", "counted", "mixed"])
 def test_a_get_sees_each_key_as_it_was_at_its_epoch(shape, lengths, block_bytes, cache_bytes):
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     epochs, states, rows = EpochGenerator(), [], {}
     keys = sorted(set(keys_of(shape, rng, 600)))
     with hummock.open("memory://", role="writer", block_bytes=block_bytes, sstable_bytes=20_000,

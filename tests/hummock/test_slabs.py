@@ -9,6 +9,7 @@ import numpy as np
 from hummock.slabs import slab_totals
 from hummock.sstable.block_cache import BlockCache, CacheShelf
 from hummock.sstable.bloom_filter import BloomFilter, build_filter
+from tests.suites.seeds import run_seed
 
 SLAB_BYTES, KEPT_BYTES, IDLE_BYTES = 2 << 20, 8 << 20, 64 << 20
 
@@ -22,9 +23,7 @@ def filled(rng: random.Random, size: int) -> tuple[BloomFilter, int]:
 
 
 def test_what_is_taken_keeps_its_bytes_until_it_is_given_back():
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     held: list[tuple[BloomFilter, int]] = []
     for _ in range(1_500):
         if rng.random() < 0.55:
@@ -57,9 +56,7 @@ def test_memory_is_counted_with_its_part_of_the_slab():
 
 
 def test_a_cache_whose_objects_change_in_size_keeps_to_its_budget():
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     mapped, taken = slab_totals()
     cache = BlockCache(200 << 20)
     shelf = CacheShelf(cache, 30_000)

@@ -62,7 +62,7 @@ def test_files_are_free_when_every_pin_is_at_or_above_their_step():
 
 NAME = b"a" * 32
 DAMAGED = [
-    b"", b"[]", b"null", b"{}", b'{"format":2,"files":[]}', b'{"format":1}', b'{"format":1,"files":5}',
+    b"", b"[]", b"null", b"{}", b'{"format":0,"files":[]}', b'{"format":1}', b'{"format":1,"files":5}',
     b'{"format":1,"files":[["../etc",1]]}', b'{"format":1,"files":[["ab",1]]}', b'{"format":1,"files":[[7,1]]}',
     b'{"format":1,"files":[["%b"]]}' % NAME, b'{"format":1,"files":[["%b","x"]]}' % NAME, b"[" * 100_000,
 ]

@@ -20,6 +20,7 @@ from hummock.state_store import ReadOptions
 from hummock.task_store import TaskStore
 from hummock.version import HummockVersion
 from hummock.write_batch import WriteBatch
+from tests.suites.seeds import run_seed
 
 EPOCH = Epoch(7 << 16)
 TABLES = (3, 4, 9)
@@ -47,9 +48,7 @@ def rows(store, epoch=EPOCH, **how):
 
 @pytest.fixture
 def rng():
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    return random.Random(seed)
+    return random.Random(run_seed())
 
 
 def test_reads_find_what_was_written_whether_or_not_memory_was_full(rng):

@@ -140,8 +140,9 @@ def test_a_version_is_told_in_a_line():
 
 def test_an_unknown_format_is_refused():
     for kind in (HummockVersion(), VersionDelta(1, 0, 0)):
-        with pytest.raises(ValueError):
-            type(kind).from_json({**kind.to_json(), "format": 2})
+        for unknown in (0, -1, "1", None):
+            with pytest.raises(ValueError):
+                type(kind).from_json({**kind.to_json(), "format": unknown})
 
 
 @pytest.mark.parametrize("seed", range(20))

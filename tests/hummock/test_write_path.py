@@ -31,6 +31,7 @@ from hummock.options import CompactionOptions, StorageOptions
 from hummock.storage import HummockStorage
 from hummock.table_rules import TableRules
 from hummock.write_batch import WriteBatch
+from tests.suites.seeds import run_seed
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))
 EVERYTHING = KeyRange(b"", None)
@@ -355,9 +356,7 @@ def write_epochs(node, rng, prefix, barrier, epochs):
 
 @pytest.mark.parametrize("retained_epochs", [0, 2])
 def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_picture(retained_epochs):
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     plan = FaultPlan()
     epochs = [Epoch(number << 16) for number in range(1, 31)]
     barrier = threading.Barrier(4)

@@ -1,20 +1,18 @@
 """Randomness that can be repeated; tables in each row format."""
 
-import os
 import random
 
 import pytest
 
 from relational.catalog.objects import RowFormat
 from tests.relational import row_formats
+from tests.suites.seeds import run_seed
 
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Seeded anew each run; the seed is printed, and HUMMOCK_TEST_SEED repeats one."""
-    seed = int(os.environ.get("HUMMOCK_TEST_SEED", random.SystemRandom().randrange(2**32)))
-    print(f"HUMMOCK_TEST_SEED={seed}")
-    return random.Random(seed)
+    """Seeded anew each run."""
+    return random.Random(run_seed())
 
 
 @pytest.fixture(params=list(RowFormat), ids=str)

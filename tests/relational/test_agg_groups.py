@@ -233,25 +233,11 @@ def single(kind, data_type, output_type):
     return AggSpec(kind, 0, data_type, output_type)
 
 
-def test_overflow_is_null_in_streams_and_an_error_when_strict():
-    call = single("sum", DataType.numeric(38, 0), DataType.numeric(38, 0))
-    most = Decimal("9" * 38)
-    groups = one_group([call], [most, Decimal(1)], call.input_type)
-    assert list(groups.results().rows()) == [(None,)] and groups.overflows == 1
-    chunk = StreamChunk([Column.from_pylist([Decimal(5)], call.input_type)], np.array([1], np.uint8))
-    groups.apply(chunk, groups.locate(chunk).ids)
-    assert list(groups.results().rows()) == [(Decimal("9" * 37 + "5"),)]
-    with pytest.raises(EvaluationError, match="sum does not fit"):
-        one_group([call], [most, Decimal(1)], call.input_type, strict=True).results()
-    with pytest.raises(EvaluationError, match="leaves 128 bits"):
-        one_group([call], [most, most], call.input_type)
-
-
 def test_sum_of_int_beyond_bigint_is_an_overflow():
     groups = AggGroups([], [], [single("sum", DataType.INT, DataType.BIGINT)], strict=True)
     top = DataChunk.from_rows(Schema.of(n="bigint", s="numeric(38,0)", c="bigint"), [(1, Decimal(2**63), 1)])
     groups.load(groups.open_global(), top)
-    with pytest.raises(EvaluationError):
+    with pytest.raises(EvaluationError, match="value out of range for SUM"):
         groups.results()
 
 

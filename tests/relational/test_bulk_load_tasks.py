@@ -21,9 +21,10 @@ from hummock.storage import HummockStorage
 from hummock.table_rules import TableRules
 from hummock.write_batch import WriteBatch
 from relational.chunk.data_chunk import DataChunk
+from relational.errors import InvalidValue
 from relational.spark import load_encoder
 from relational.spark.bulk_load import RowsRefused, joined
-from relational.spark.load_encoder import encode_rows
+from relational.spark.load_encoder import RowEncoder, encode_rows
 from relational.spark.load_spec import LoadPart, LoadSpec, Stored
 from relational.spark.load_writer import write_rows
 from relational.spark.row_packer import RowPacker
@@ -226,7 +227,26 @@ class TestRefusals:
 
     def test_a_key_that_is_null(self, tmp_path, monkeypatch):
         rows = [*rows_of(random.Random(1), 50), (None, "nobody", 0.0)]
-        assert "'id' is part of the key and holds NULL" in self.error_of(spec_of(tmp_path), [rows], monkeypatch)
+        error = self.error_of(spec_of(tmp_path), [rows], monkeypatch)
+        assert "column 'id', row 50: the column is part of the primary key, and this is NULL" in error
+
+    @pytest.mark.parametrize(
+        ("column", "wrong", "reason"),
+        [("name", b"\xff", "UTF-8"), ("name", b"x" * (1 << 20), "the key takes"), ("doc", b"{", "no JSON")],
+    )
+    def test_a_value_that_its_column_cannot_hold(self, tmp_path, column, wrong, reason):
+        table = table_catalog("orders", Schema.of(name="varchar", doc="jsonb", at="date"), [0], table_id=7)
+        encoder = RowEncoder(spec_of(tmp_path, table=table))
+
+        def batch(**values):
+            rows = {"name": [b"a", b"b"], "doc": [b'{"b":1, "a":2}', None], **values}
+            texts = [pa.array(rows[name], pa.binary()) for name in ("name", "doc")]
+            made = [pa.Array.from_buffers(pa.utf8(), 2, text.buffers()) for text in texts]
+            return pa.record_batch([*made, pa.nulls(2, pa.date32())], ["name", "doc", "at"])
+
+        encoder.encode(batch())
+        with pytest.raises(InvalidValue, match=f"column '{column}', row 3: .*{reason}.*partition 0"):
+            encoder.encode(batch(**{column: [b"1", wrong]}))
 
     def test_rows_that_are_lost_or_come_twice_on_their_way(self, tmp_path, monkeypatch):
         rows = rows_of(random.Random(1), 200)
@@ -276,7 +296,7 @@ class TestRefusals:
             written(spec, sent)
 
     def test_bytes_that_are_no_record(self):
-        for data in (b"", b"{}", b'{"format":2}', b"[1]"):
+        for data in (b"", b"{}", b'{"format":0}', b"[1]"):
             with pytest.raises(InvalidTask):
                 LoadSpec.from_bytes(data)
             with pytest.raises(InvalidTask):

@@ -10,6 +10,7 @@ import pytest
 from relational.chunk import Column, DataChunk, Op, StreamChunk
 from relational.errors import EncodingError
 from relational.types import DataType, Schema
+from tests.suites.seeds import run_seed
 
 SCHEMA = Schema.of(id="bigint", name="varchar")
 ROWS = [(1, "a"), (2, None), (None, "c"), (4, "d")]
@@ -130,9 +131,7 @@ def legal(changes):
 
 
 def test_filters_of_filters_keep_pairs_legal_and_signs_right():
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     for _ in range(300):
         changes = []
         while len(changes) < 30:

@@ -9,6 +9,7 @@ from hummock.binary_column import BinaryColumn
 from relational.errors import ConsistencyError
 from relational.table import insert_buffer
 from relational.table.insert_buffer import InsertBuffer
+from tests.suites.seeds import run_seed
 
 TABLE = b"\0\0\0\7\0\0"
 INSERT, DELETE = 0, 1
@@ -35,9 +36,7 @@ def buffer():
 
 @pytest.fixture
 def rng():
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    return random.Random(seed)
+    return random.Random(run_seed())
 
 
 @pytest.mark.parametrize("tail", [False, True], ids=["keys of one size", "keys of many sizes"])

@@ -27,15 +27,19 @@ def half_away(numerator: int, denominator: int) -> int:
 
 
 def expected(operation, a, b, scale_a, scale_b, scale):
-    """The exact result at `scale`, or the fault."""
-    if operation == MULTIPLY:
-        return half_away(a * b, 10 ** (scale_a + scale_b - scale))
+    """The exact result, rounded once at `scale`; None for a division by zero."""
+    common = max(scale_a, scale_b)
+    if operation in (DIVIDE, MODULO) and b == 0:
+        return None
     if operation == DIVIDE:
-        return None if b == 0 else half_away(a * 10 ** (scale - scale_a + scale_b), b)
-    a, b = a * 10 ** (scale - scale_a), b * 10 ** (scale - scale_b)
-    if operation == MODULO:
-        return None if b == 0 else (abs(a) % abs(b)) * (-1 if a < 0 else 1)
-    return a + b if operation == ADD else a - b
+        return half_away(a * 10 ** (scale + scale_b), b * 10**scale_a)
+    if operation == MULTIPLY:
+        exact, at = a * b, scale_a + scale_b
+    else:
+        a, b, at = a * 10 ** (common - scale_a), b * 10 ** (common - scale_b), common
+        remainder = 0 if b == 0 else (abs(a) % abs(b)) * (-1 if a < 0 else 1)
+        exact = {ADD: a + b, SUBTRACT: a - b, MODULO: remainder}[operation]
+    return half_away(exact * 10**scale, 10**at)
 
 
 def some_decimals(rng, count):
@@ -44,27 +48,36 @@ def some_decimals(rng, count):
 
 
 @pytest.mark.parametrize("operation", [ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO])
-@pytest.mark.parametrize(("scale_a", "scale_b", "scale"), [(0, 0, 0), (2, 10, 10), (10, 10, 10), (10, 0, 12)])
-def test_each_row_is_exact_or_marked(operation, scale_a, scale_b, scale):
-    if operation not in (MULTIPLY, DIVIDE):
-        scale = max(scale_a, scale_b)
-    elif operation == MULTIPLY:
-        scale = min(scale, scale_a + scale_b)
-    rng = random.Random(7)
-    a, b = some_decimals(rng, 800), some_decimals(rng, 800)
-    data, faults = decimal_arithmetic(
-        operation, unscaled_array(a, scale_a), unscaled_array(b, scale_b), 800, scale_a, scale_b, 38, scale
-    )
-    for row, got in enumerate(unscaled(data)):
-        want = expected(operation, a[row], b[row], scale_a, scale_b, scale)
-        if want is None:
-            assert faults[row] == 2
-        elif faults[row]:
-            limit = 10**38 - 1
-            operands = max(abs(a[row]) * 10 ** (scale - scale_a), abs(b[row]) * 10 ** (scale - scale_b))
-            assert abs(want) > limit or (operation in (ADD, SUBTRACT, MODULO) and operands > limit)
-        else:
-            assert got == want, (a[row], b[row])
+def test_each_row_is_exact_or_out_of_range(operation, rng):
+    """At any scales of operands and result, and any precision of the result."""
+    for _ in range(120):
+        scale_a, scale_b, scale = (rng.choice((0, 1, 2, 10, 19, 20, 30, 37, 38)) for _ in range(3))
+        precision = rng.choice((38, 38, 38, max(scale, 1), rng.randint(max(scale, 1), 38)))
+        a, b = some_decimals(rng, 60), some_decimals(rng, 60)
+        data, faults = decimal_arithmetic(
+            operation, unscaled_array(a, scale_a), unscaled_array(b, scale_b), 60, scale_a, scale_b, precision, scale
+        )
+        for row, got in enumerate(unscaled(data)):
+            want = expected(operation, a[row], b[row], scale_a, scale_b, scale)
+            fault = 2 if want is None else int(abs(want) >= 10**precision)
+            assert faults[row] == fault, (a[row], b[row], scale_a, scale_b, scale)
+            assert fault or got == want, (a[row], b[row], scale_a, scale_b, scale)
+
+
+@pytest.mark.parametrize("operation", [ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO])
+def test_halves_round_away_from_zero_wherever_they_are_cut(operation):
+    """The digits that decide lie behind 1 to 38 others."""
+    for cut in range(1, 39):
+        for a in (5 * 10 ** (cut - 1), 5 * 10 ** (cut - 1) - 1, 15 * 10 ** (cut - 1)):
+            if a >= 10**38:
+                continue
+            b, scale_b = (7 * 10 ** (cut - 1), cut) if operation == MODULO else (10 ** (38 - cut), 38 - cut)
+            scale_b = scale_b if operation in (MULTIPLY, DIVIDE, MODULO) else cut
+            data, faults = decimal_arithmetic(
+                operation, unscaled_array([a, -a], cut), unscaled_array([b, b], scale_b), 2, cut, scale_b, 38, 0
+            )
+            want = [expected(operation, sign * a, b, cut, scale_b, 0) for sign in (1, -1)]
+            assert not faults.any() and unscaled(data) == want, (a, b)
 
 
 def test_one_row_stands_for_all_and_offsets_are_honoured():
@@ -72,6 +85,17 @@ def test_one_row_stands_for_all_and_offsets_are_honoured():
     data, faults = decimal_arithmetic(ADD, a, unscaled_array([1], 0), 3, 2, 0, 38, 2)
     assert unscaled(data) == [200, 350, -250]
     assert not faults.any()
+
+
+def test_rescale_to_any_type(rng):
+    for _ in range(200):
+        source, scale = rng.randint(0, 38), rng.randint(0, 38)
+        precision = rng.randint(max(scale, 1), 38)
+        values = some_decimals(rng, 30)
+        data, faults = decimal_rescale(unscaled_array(values, source), source, precision, scale)
+        for value, got, fault in zip(values, unscaled(data), faults, strict=True):
+            want = half_away(value * 10**scale, 10**source)
+            assert fault == (abs(want) >= 10**precision) and (fault or got == want)
 
 
 def test_rescale_rounds_half_away_from_zero():

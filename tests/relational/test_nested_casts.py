@@ -9,7 +9,7 @@ from relational.chunk import Column, DataChunk
 from relational.errors import BindError, EvaluationError
 from relational.expr.casting import can_cast
 from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCount
+from relational.expr.evaluation import ErrorCounts
 from relational.expr.expression import Cast, InputRef
 from relational.expr.nested import split_fields, split_items
 from relational.types import DataType
@@ -68,10 +68,10 @@ def test_any_value_comes_back_from_its_text(name, seed):
      ("(1,x)", "struct<a int, b int>"), ('("a)', "struct<a text>"), ("{a{b}", "text[]")],
 )  # fmt: skip
 def test_a_text_that_is_none_fails_its_row_only(text, target):
-    errors = ErrorCount()
+    errors = ErrorCounts()
     nothing = "{}" if target.endswith("[]") else "(," + ")" if "," in target else "()"
     got = cast([nothing, text, None], "text", target, errors=errors)
-    assert got[1:] == [None, None] and got[0] is not None and errors.rows == 1
+    assert got[1:] == [None, None] and got[0] is not None and list(errors.take().values()) == [1]
     with pytest.raises(EvaluationError) as caught:
         cast([nothing, text], "text", target, strict=True)
     assert caught.value.row == 1
@@ -81,9 +81,9 @@ def test_lists_convert_element_by_element():
     assert cast([[1, None], None, [], [3]], "int[]", "text[]") == [["1", None], None, [], ["3"]]
     assert cast([["1", "x"], ["2"], ["y", "z"]], "text[]", "int[]") == [None, [2], None]
     assert cast([[[1], None], [[2, 3]]], "int[][]", "bigint[][]") == [[[1], None], [[2, 3]]]
-    errors = ErrorCount()
+    errors = ErrorCounts()
     assert cast([[1, 70_000, 80_000], [5]], "int[]", "smallint[]", errors=errors) == [None, [5]]
-    assert errors.rows == 1
+    assert list(errors.take().values()) == [1]
 
 
 def test_slices_and_hidden_rows_of_lists_convert():

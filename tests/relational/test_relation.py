@@ -1,5 +1,7 @@
 """The fluent face: the same plans as SQL, by pairs, and changes of tables."""
 
+import functools
+import operator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -212,3 +214,12 @@ def test_frames(session):
     t.insert([(1, "a", None, None, None)])
     assert t.select("k", "s").to_pandas().to_dict("list") == {"k": [1], "s": ["a"]}
     assert t.select("k").rows() == [{"k": 1}]
+
+
+def test_a_long_chain_is_a_list_and_a_deep_expression_is_refused():
+    chain = functools.reduce(operator.or_, [col("id") == number for number in range(2_000)])
+    text = " OR ".join(f"id = {number}" for number in range(2_000))
+    (statement,) = bind_sql(f"SELECT * FROM orders WHERE {text}", CATALOG)
+    assert optimize(ORDERS.filter(chain).plan) == optimize(statement.plan)
+    with pytest.raises(BindError, match="nested deeper"):
+        ORDERS.select(x=functools.reduce(operator.add, [col("id")] * 1_000))

@@ -28,7 +28,7 @@ from tests.reliability.told import heard, tell
 
 LIFE_SECONDS = 120.0            # an end that does not come in that time is none
 EPOCHS = 1_000                  # more than a child lives to see
-RETRY = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=10_000, connect_ms=500, idle_ms=150)
+RETRY = RetryOptions(attempts=64, first_delay_ms=1, max_delay_ms=4, deadline_ms=10_000, connect_ms=500, idle_ms=150)
 META = MetaOptions(lease_ms=3_000, log_checkpoint_records=12, log_grace_ms=8_000)
 
 

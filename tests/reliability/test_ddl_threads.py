@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from tests.suites.seeds import run_seed
 
 SECONDS = float(os.environ.get("HUMMOCK_DDL_SECONDS", "6"))
 BATCHES = (1, 10, 1_000, 20_000)
@@ -122,10 +123,8 @@ def counted_recoveries(db: stream.Session):
 
 
 def test_ddl_beside_writers_undoes_nothing():
-    seed = int(os.environ.get("HUMMOCK_TEST_SEED", random.randrange(1 << 30)))
-    print(f"HUMMOCK_TEST_SEED={seed}")
     with stream.connect("memory://") as db, counted_recoveries(db) as recoveries:
-        work, threads = Workload(db), Threads(seed)
+        work, threads = Workload(db), Threads(run_seed())
         for name in ("writer_0", "writer_1"):
             threads.add(work.write, name)
         for name in ("view_0", "view_1"):

@@ -159,11 +159,12 @@ def test_verifying_and_vacuum_see_the_fault(wrapped):
 
 def test_a_slow_store_carries_every_object_in_both_directions(tmp_path):
     slow = NotedSlowStore(str(tmp_path / "store"))
-    pacing = Pacing(random.Random(1))
+    rng = random.Random(1)
+    pacing = Pacing(rng)
     objects = InstrumentedObjectStore(slow, Metrics(), RetryOptions(), pacing)
     manager = HummockManager(MemoryMetaStore(), objects, compaction=SHAPE)
     with HummockStorage(manager, objects, COLD, session=manager.claim_writer()) as store:
-        store.ingest_batch(WriteBatch([(key, random.randbytes(60)) for key in KEYS]), at(1))
+        store.ingest_batch(WriteBatch([(key, rng.randbytes(60)) for key in KEYS]), at(1))
         store.commit(at(1))
         stored = {found.path for found in slow.list("sst/")}
         assert len(stored) > 4 and set(slow.carried) == stored

@@ -14,9 +14,10 @@ from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 PATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=2_000,
                        idle_ms=2_000)
-IMPATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500,
+IMPATIENT = RetryOptions(attempts=64, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=500,
                          idle_ms=150)
-AWAY = RetryOptions(attempts=1_000, first_delay_ms=5, max_delay_ms=20, deadline_ms=600, connect_ms=500, idle_ms=500)
+AWAY = RetryOptions(attempts=1_000, first_delay_ms=5, max_delay_ms=20, deadline_ms=1_000, connect_ms=1_000,
+                    idle_ms=1_000)
 LIES = sorted(LYING, key=lambda kind: kind.name)
 CALL_SECONDS = 60.0         # the longest that a call may take while nothing answers
 
@@ -140,6 +141,7 @@ def check_outage(proxy, place, kind, rounds):
         number += 1
         assert story.commit(number), story.refused
         story.check(story.storage)
+    story.retry = PATIENT
     story.check_healed(number)
     assert proxy.injected[kind] >= 5 * rounds
 
@@ -163,4 +165,5 @@ def test_a_store_is_closed_in_time_while_nothing_answers(proxy, place):
     story.typed("close", story.storage.close)
     assert time.monotonic() - began < CALL_SECONDS
     proxy.plan = lambda request: None
+    story.retry = PATIENT
     assert story.read_afresh() == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.reliability import workload
 from tests.reliability.children import When, can_compile, quick_directory, started
+from tests.suites.seeds import run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 
@@ -105,9 +105,7 @@ def test_a_kill_at_any_file_call_of_three_epochs_does_not(children, seed):
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 def test_kills_at_random_do_not(children):
-    seed = int(os.environ.get("HUMMOCK_KILL_SEED", random.randrange(1 << 30)))
-    print(f"HUMMOCK_KILL_SEED={seed}")
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     for _ in range(20):
         length = rng.randint(1, 8)
         sweep(children, rng.randrange(1 << 30), 1, length,

@@ -10,6 +10,7 @@ import pytest
 from hummock.meta.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import CompactionOptions
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
@@ -142,7 +143,10 @@ class Stage:
         self.playground = Playground(
             FaultyObjectStore(MemoryObjectStore(), self.objects),
             MemoryMetaStore(),
-            PlaygroundOptions(stream=StreamOptions(recovery_backoff_ms=1, recovery_attempts=10, **options)),
+            PlaygroundOptions(
+                stream=StreamOptions(recovery_backoff_ms=1, recovery_attempts=10, **options),
+                compaction=CompactionOptions(),     # its history is read
+            ),
             observer=self.observe,
         )
         self.session = Session(self.playground)

@@ -1,21 +1,15 @@
 """Vacuum never deletes what a version, a pin or an upload needs, in any interleaving or clock, and all else it does."""
 
-import random
 from collections import Counter
 
 import pytest
 
 from tests.simulation.vacuum_race import Race
-
-
-def seed_of(wanted=None):
-    seed = random.randrange(1 << 32) if wanted is None else wanted
-    print(f"seed {seed}")
-    return seed
+from tests.suites.seeds import run_seed
 
 
 def test_a_short_race_loses_nothing_and_leaves_nothing(tmp_path):
-    done = Race(tmp_path / "race", seed_of(), epochs=80, reads=100, fresh=1, fresh_reads=60).run()
+    done = Race(tmp_path / "race", run_seed(), epochs=80, reads=100, fresh=1, fresh_reads=60).run()
     print(dict(done))
     assert done["reads"] >= 200 and done["fresh: reads"] == 60 and done["writer: committed"]
     assert done["stale"] > 5 and done["orphaned"] > 5 and done["replacer: replaced"] > 5
@@ -26,7 +20,7 @@ def test_a_short_race_loses_nothing_and_leaves_nothing(tmp_path):
 def test_a_long_race_loses_nothing_and_leaves_nothing(tmp_path):
     done = Counter()
     for part in range(5):
-        race = Race(tmp_path / f"race-{part}", seed_of(), epochs=1_000, reads=1_000, fresh=10, fresh_reads=400)
+        race = Race(tmp_path / f"race-{part}", run_seed() + part, epochs=1_000, reads=1_000, fresh=10, fresh_reads=400)
         done.update(race.run())
         print(dict(done))
     assert done["fresh: reads"] >= 20_000 and done["reads"] >= 10_000

@@ -398,7 +398,7 @@ class Race:
         stored = [found.path for found in self.stores.objects.list("")]
         if stored != wanted:
             raise Violation(f"garbage {sorted(set(stored) - set(wanted))}, missing {sorted(set(wanted) - set(stored))}")
-        self.stores.manager(self.clock, random.Random()).claim_writer()
+        self.stores.manager(self.clock, random.Random(self.seed)).claim_writer()
         vacuum.run()
         rows = [key for prefix in (STALE, UPLOADS, VACUUMED, TASK) for key, _ in truth.list(prefix)]
         if rows:

@@ -11,7 +11,7 @@ from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Add, Barrier, Stop, Watermark
 
-SOON = 5.0
+SOON = 30.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Log:
     def collect(self, actor_id, barrier):
         self.events.append((actor_id, barrier.epoch.prev >> 16))
 
-    def fail(self, actor_id, error):
+    def fail(self, actor_id, error, position=None):
         self.events.append((actor_id, error))
 
 

@@ -29,6 +29,7 @@ from stream.spark.fragments import fragments_of
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked, task_report
 from tests.suites.local_shuffle import rows_of_files, run_tasks
+from tests.suites.seeds import run_seed
 
 PATH = Path(__file__).parents[1] / "cases" / "bulk_backfill.txt"
 ROWS = 3_000
@@ -109,9 +110,7 @@ def same_rows(session, spec, reports, objects):
 
 @pytest.mark.parametrize(("title", "query", "fragments"), CASES, ids=[title for title, *_ in CASES])
 def test_tasks_leave_the_state_that_the_stream_builds(world, title, query, fragments):
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(run_seed())
     world.sql(f"CREATE MATERIALIZED VIEW mv AS {query}")
     try:
         spec = spec_of(world, "mv")
@@ -136,7 +135,7 @@ def test_tasks_leave_the_state_that_the_stream_builds(world, title, query, fragm
 
 
 def test_what_a_task_cannot_run_is_refused_by_name(world):
-    plan = world._playground.meta.planner.known_jobs(may_lack_connectors=False)[0].plan
+    plan = world._playground.meta.planner.known_jobs(may_lack_connectors=False)[0][0].plan
     with pytest.raises(BackfillRefused, match="Dml cannot run in a task"):
         fragments_of(plan)
 

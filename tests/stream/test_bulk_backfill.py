@@ -17,6 +17,7 @@ from stream.errors import BackfillRefused
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
 from tests.suites.local_shuffle import LocalTasks
+from tests.suites.seeds import run_seed
 
 GROUPS = "SELECT k, COUNT(*) AS c, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi FROM t GROUP BY k"
 QUERIES = {
@@ -30,9 +31,7 @@ QUERIES = {
 
 @pytest.fixture
 def rng():
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    return random.Random(seed)
+    return random.Random(run_seed())
 
 
 @pytest.fixture

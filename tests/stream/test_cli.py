@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 
@@ -63,6 +64,20 @@ def test_a_file_of_statements(hummock, url, tmp_path):
     script = tmp_path / "script.sql"
     script.write_text("CREATE TABLE t (v VARCHAR); INSERT INTO t VALUES ('a;b'); FLUSH;\nSELECT v FROM t")
     assert "a;b" in hummock("sql", url, "-f", str(script)).output
+
+
+def test_an_older_copy_is_refused_until_it_is_accepted(hummock, url, tmp_path):
+    directory, backup = tmp_path / "store", tmp_path / "backup"
+    hummock("sql", url, "-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (1); FLUSH")
+    shutil.copytree(directory, backup)
+    hummock("sql", url, "-c", "INSERT INTO t VALUES (2); FLUSH")
+    shutil.copytree(backup, directory, dirs_exist_ok=True)
+    for command in (("sql", url, "-c", "SELECT a FROM t"), ("version", url), ("verify", url)):
+        refused = hummock(*command)
+        shown = " ".join(refused.output.split())
+        assert refused.exit_code == 1 and "--accept-rollback" in shown and "witness" in shown
+    assert "committed epoch" in hummock("version", url, "--accept-rollback").output
+    assert "1 row" in hummock("sql", url, "-c", "SELECT a FROM t").output
 
 
 def test_storage_commands_are_there_too(hummock, url):

@@ -3,13 +3,14 @@ import numpy as np
 import pytest
 
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.expr.expression import Call, InputRef, Literal
 from relational.types import DataType, Schema
 from stream.executor.base import ExecutorInfo
 from stream.executor.filter import FilterExecutor
 from stream.executor.project import ProjectExecutor
-from tests.suites.call_count import calls_of
 from tests.suites.executor_suite import ExecutorSuite
+from tests.suites.interpreter_work import assert_no_work_per_row, work_of
 from tests.suites.stream_driver import ScriptedExecutor, barrier
 
 PAIR = Schema.of(id="bigint", amount="bigint")
@@ -29,12 +30,12 @@ def half_of_amount():
 
 
 def filtered(source, predicate):
-    return FilterExecutor(ExecutorInfo(PAIR, (0,), "Filter"), source, predicate)
+    return FilterExecutor(ExecutorInfo(PAIR, (0,), "Filter"), source, predicate, ErrorCounts())
 
 
 def projected(source, *expressions):
     schema = Schema.of(**{f"c{i}": each.data_type for i, each in enumerate(expressions)})
-    return ProjectExecutor(ExecutorInfo(schema, (0,), "Project"), source, expressions)
+    return ProjectExecutor(ExecutorInfo(schema, (0,), "Project"), source, expressions, ErrorCounts())
 
 
 def outputs(build, *texts):
@@ -107,13 +108,13 @@ def test_a_row_whose_expression_fails_gets_null_in_a_stream():
     assert outputs(lambda source: projected(source, *refs), "+ 1 0\n+ 2 3") == ["+ 1 .\n+ 2 2"]
 
 
-def python_calls(build, rows):
-    """Python and C calls for one chunk of `rows` rows, after one chunk of warm-up."""
+def work_of_a_chunk(build, rows):
+    """Of the interpreter, for one chunk of `rows` rows, after one chunk of warm-up."""
     ids = np.arange(rows)
     chunk = StreamChunk.from_rows(PAIR, [(0, (int(key), int(key) % 7)) for key in ids])
     messages = build(ScriptedExecutor(PAIR, (0,), [barrier(1), chunk, chunk])).execute()
     next(messages), next(messages)
-    return calls_of(lambda: next(messages))
+    return work_of(lambda: next(messages))
 
 
 @pytest.mark.parametrize(
@@ -124,5 +125,6 @@ def python_calls(build, rows):
     ],
     ids=["filter", "project"],
 )
-def test_python_calls_do_not_grow_with_the_rows_of_a_chunk(build):
-    assert python_calls(build, 4096) <= python_calls(build, 1024)
+def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk(build):
+    work_of_a_chunk(build, 10)      # what is done once
+    assert_no_work_per_row(work_of_a_chunk(build, 1_024), work_of_a_chunk(build, 10_240), 9_216)

@@ -8,6 +8,7 @@ import pytest
 import hummock
 from hummock.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
 from relational.plan.logical import Aggregate, Scan
@@ -18,9 +19,9 @@ from stream.executor.base import ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier
 from stream.plan.planner import plan_view
-from tests.suites.call_count import calls_of
 from tests.suites.catalogs import table_catalog
 from tests.suites.executor_suite import ExecutorSuite
+from tests.suites.interpreter_work import assert_no_work_per_row, work_of
 from tests.suites.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 
 INPUT = Schema.of(id="bigint", k="varchar", v="int", x="double")
@@ -68,6 +69,7 @@ def hash_agg(
         node.calls,
         StateTable(node.state_table, store),
         kept,
+        ErrorCounts(),
         cache_bytes=cache_bytes,
         flush_groups=flush_groups,
         chunk_rows=chunk_rows,
@@ -301,8 +303,8 @@ def test_floating_sums_stay_within_the_bound_under_retraction():
     assert total == pytest.approx(sum(values[390:]), abs=1e-9 * sum(map(abs, values)))
 
 
-def python_calls(rows):
-    """Calls for one chunk of `rows` changes over 50 groups that are in memory."""
+def work_of_a_chunk(rows):
+    """Of the interpreter, for one chunk of `rows` changes over 50 groups that are in memory."""
     keys = [(0, (int(i), f"k{i % 50}", int(i) % 7, 0.0)) for i in np.arange(rows)]
     chunk = StreamChunk.from_rows(INPUT, keys)
     again = StreamChunk.from_rows(INPUT, [(0, (row[0] + rows, *row[1:])) for _, row in keys])
@@ -313,8 +315,9 @@ def python_calls(rows):
     messages = hash_agg(source, store, (1,), calls, flush_groups=1).execute()
     while not (isinstance(message := next(messages), Barrier) and message == barrier(2)):
         pass
-    return calls_of(lambda: next(messages))
+    return work_of(lambda: next(messages))
 
 
-def test_python_calls_do_not_grow_with_the_rows_of_a_chunk():
-    assert python_calls(4096) <= python_calls(1024)
+def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
+    work_of_a_chunk(10)     # what is done once
+    assert_no_work_per_row(work_of_a_chunk(1_024), work_of_a_chunk(10_240), 9_216)

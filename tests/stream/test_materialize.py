@@ -1,5 +1,4 @@
 import random
-from concurrent.futures import Future
 
 import pytest
 
@@ -13,9 +12,9 @@ from stream.errors import AppendOnlyViolation, DuplicateKey, InvalidStatement
 from stream.executor.base import ExecutorInfo
 from stream.executor.materialize import MaterializeExecutor
 from stream.message import DeleteRows, InsertRows, UpdateRows
-from tests.suites.call_count import calls_of
 from tests.suites.catalogs import table_catalog
 from tests.suites.executor_suite import ExecutorSuite
+from tests.suites.interpreter_work import assert_no_work_per_row, work_of
 from tests.suites.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
 
 SCHEMA = Schema.of(id="bigint", v="bigint")
@@ -199,7 +198,7 @@ def test_a_table_that_trusts_its_connector_takes_no_statements():
 
 def test_a_statement_that_nobody_waits_for_any_more_is_skipped():
     table = Table()
-    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA), None, Future())
+    statement = InsertRows(1, StreamChunk.from_pretty("+ 1 1", SCHEMA))
     statement.result.cancel()
     assert table.send(statement) == ""
 
@@ -274,13 +273,14 @@ class TestCheckedMaterialize(TestTrustedMaterialize):
     conflict = OVERWRITE
 
 
-def python_calls(rows, conflict):
+def work_of_a_chunk(rows, conflict):
     chunk = StreamChunk.from_rows(SCHEMA, [(0, (key, key)) for key in range(rows)])
     store = MemoryStateStore()
     messages = materialize(ScriptedExecutor(SCHEMA, (0,), [barrier(1), chunk]), store, conflict).execute()
     next(messages)
-    return calls_of(lambda: next(messages))
+    return work_of(lambda: next(messages))
 
 
-def test_python_calls_do_not_grow_with_the_rows_of_a_chunk():
-    assert python_calls(4096, None) <= python_calls(1024, None)
+def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
+    work_of_a_chunk(10, None)   # what is done once
+    assert_no_work_per_row(work_of_a_chunk(1_024, None), work_of_a_chunk(10_240, None), 9_216)

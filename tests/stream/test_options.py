@@ -1,6 +1,10 @@
+from dataclasses import fields
+
 import pytest
 
-from stream.options import StreamOptions
+import stream
+from hummock.errors import InvalidOption
+from stream.options import RANGES, StreamOptions
 
 
 def test_defaults_are_valid():
@@ -11,6 +15,41 @@ def test_defaults_are_valid():
 def test_zero_is_refused_and_the_field_is_named(field):
     with pytest.raises(ValueError, match=field):
         StreamOptions(**{field: 0})
+
+
+NUMBERS = [name for name, default in ((each.name, each.default) for each in fields(StreamOptions))
+           if type(default) is int]
+
+
+def test_every_number_has_a_range():
+    assert list(RANGES) == NUMBERS
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1, 1 << 70, 1.5, "7", None, True, False])
+@pytest.mark.parametrize("name", [each.name for each in fields(StreamOptions)])
+def test_a_value_is_refused_by_name_or_a_session_works_with_it(name, value):
+    try:
+        session = stream.connect("memory://", **{name: value})
+    except InvalidOption as error:
+        assert error.name == name and name in str(error)
+        return
+    with session as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v")
+        table = db.table("t")
+        for first in range(0, 5, 1 if name == "statement_rows" else 5):
+            table.insert([(number, 0) for number in range(first, first + (1 if name == "statement_rows" else 5))])
+        assert db.sql("UPDATE t SET v = id % 2") == 5
+        db.flush()
+        assert db.sql("SELECT v, n FROM m ORDER BY v").to_arrow().to_pylist() == [{"v": 0, "n": 3}, {"v": 1, "n": 2}]
+
+
+def test_a_chunk_that_holds_no_update_is_refused():
+    with pytest.raises(InvalidOption, match="chunk_rows is 1: must be an integer between 2 and"):
+        StreamOptions(chunk_rows=1)
+    with stream.connect("memory://", chunk_rows=2) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+        assert db.sql("UPDATE t SET v = v + 1") == 3
 
 
 def test_zero_checkpoint_rows_means_never():

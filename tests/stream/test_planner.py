@@ -55,6 +55,7 @@ def test_a_grouped_view_explains_its_executors_and_its_tables():
             "value [row_count, state_0_0, state_0_1, state_1_0, state_1_1]",
             "table 101 mv.agg0.call1: "
             "key [region ASC NULLS LAST, amount DESC NULLS FIRST, id ASC NULLS LAST] value []",
+            "table 102 mv.errors: key [reason ASC NULLS LAST] value [rows]",
         ]
     )
 
@@ -140,5 +141,5 @@ def test_a_connector_that_promises_a_legal_stream_is_trusted(is_consistent, rule
     )
     assert isinstance(plan.root, MaterializeNode) and plan.root.conflict is rule
     assert isinstance(plan.root.input, SourceNode)
-    assert [each.name for each in plan.state_tables] == ["t.offsets"]
+    assert [each.name for each in plan.state_tables] == ["t.offsets", "t.errors"]
     assert plan.state_tables[0].dependencies == (1,)

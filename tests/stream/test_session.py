@@ -6,19 +6,22 @@ import pyarrow as pa
 import pytest
 
 import stream
-from hummock.errors import InvalidOption
+from hummock.compactor import Compactor
+from hummock.errors import EpochTooOld, InvalidOption
+from hummock.key import KeyRange
 from relational.errors import BindError, DependencyError, Duplicate, NotFound, ParseError
 from relational.relation import Relation
 from stream import col
 from stream import functions as f
-from stream.errors import DuplicateKey, InvalidStatement, SessionClosed, StatementsLost
+from stream.errors import DuplicateKey, InvalidStatement, SessionClosed
 
 NEVER_MS = 3_600_000
+HISTORY_MS = 600_000      # old epochs are read
 
 
 @pytest.fixture
 def db():
-    session = stream.connect("memory://", barrier_interval_ms=NEVER_MS)
+    session = stream.connect("memory://", barrier_interval_ms=NEVER_MS, history_ms=HISTORY_MS)
     yield session
     session.abandon()
 
@@ -155,7 +158,7 @@ def test_show_describe_and_explain_answer_in_arrow(db):
     shop(db)
     assert db.sql("SHOW TABLES")["name"].to_pylist() == ["orders"]
     assert db.sql("SHOW MATERIALIZED VIEWS")["name"].to_pylist() == ["revenue"]
-    assert db.sql("SHOW INTERNAL TABLES").num_rows == 1
+    assert db.sql("SHOW INTERNAL TABLES").num_rows == 2
     assert db.sql("DESCRIBE orders")["name"].to_pylist() == ["id", "region", "amount"]
     plan = "\n".join(db.sql("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT region FROM orders")["plan"].to_pylist())
     assert "StreamScan orders" in plan and "Materialize v" in plan
@@ -193,6 +196,64 @@ def test_a_snapshot_stays_at_its_epoch(db):
     with db.at(first) as then, db.at(second) as now:
         assert rows(then.table("revenue")) == [("ASIA", 1, 1)]
         assert rows(now.table("revenue")) == rows(revenue) == [("ASIA", 6, 2)]
+
+
+def commits(db, numbers):
+    """Commits that update every row of `t`; their epochs."""
+    ids = pa.array(range(500))
+    made = []
+    for number in numbers:
+        db.table("t").insert(pa.table({"id": ids, "v": pa.array([number] * 500)}))
+        made.append(db.flush())
+    return made
+
+
+def stored_rows(db):
+    """Rows of the table in files, each version counted, once nothing is left to compact."""
+    playground = db._playground
+    with Compactor(playground.manager, objects_of(playground), playground.options.compaction) as compactor:
+        assert compactor.wait_idle(60)
+    whole = KeyRange.table(playground.catalog.resolve("t").id)
+    return sum(part.rows for run in playground.manager.refresh().overlapping(whole) for part in run)
+
+
+def objects_of(playground):
+    return playground.storage._sstable_store.object_store
+
+
+def versions_session(**options):
+    db = stream.connect("memory://", barrier_interval_ms=NEVER_MS, l0_runs=2, **options)
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT) ON CONFLICT OVERWRITE")
+    return db
+
+
+def test_a_session_keeps_no_history_that_nothing_pins():
+    with versions_session() as db:
+        first, *_, newest = commits(db, range(40))
+        assert stored_rows(db) <= 3 * 500
+        with db.at() as now:
+            assert now.epoch == newest
+        with pytest.raises(EpochTooOld):
+            db.at(first)
+
+
+def test_a_snapshot_of_a_session_keeps_its_rows_and_the_option_keeps_all():
+    with versions_session() as db:
+        _, old = commits(db, range(2))
+        with db.at(old) as then:
+            commits(db, range(2, 30))
+            assert stored_rows(db) > 20 * 500
+            assert set(then.table("t").to_arrow()["v"].to_pylist()) == {1}
+        commits(db, range(30, 34))
+        assert stored_rows(db) <= 3 * 500
+        with pytest.raises(EpochTooOld):
+            db.at(old)
+    with versions_session(history_ms=600_000) as db:
+        epochs = commits(db, range(20))
+        stored_rows(db)
+        for number, epoch in enumerate(epochs):
+            with db.at(epoch) as then:
+                assert set(then.table("t").to_arrow()["v"].to_pylist()) == {number}
 
 
 def test_a_store_on_disk_is_there_again(tmp_path):
@@ -235,21 +296,19 @@ def test_options_are_checked_by_name():
         stream.connect("ftp://host/shop")
 
 
-def test_lost_statements_are_named_by_the_next_flush_only(db):
+def test_a_recovery_undoes_no_acknowledged_statement(db):
     orders, revenue = shop(db)
     orders.insert([(1, "ASIA", 1)])
     db.flush()
     orders.insert([(2, "ASIA", 2)])
+    db.sql("UPDATE orders SET amount = 5 WHERE id = 1")
+    orders.delete(id=2)
     orders.insert([(3, "ASIA", 3)])
     db._playground.meta.fail(RuntimeError("pulled the plug"))
-    while db._playground.node.ledger._uncommitted:
-        threading.Event().wait(0.002)
-    with pytest.raises(StatementsLost) as raised:
-        db.flush()
-    assert len(raised.value.statement_ids) == 2
-    orders.insert([(2, "ASIA", 2)])
+    orders.insert([(4, "EUROPE", 4)])
     db.flush()
-    assert rows(revenue) == [("ASIA", 3, 2)]
+    assert sorted(row["id"] for row in orders.rows()) == [1, 3, 4]
+    assert revenue.get("ASIA")["revenue"] == 8
 
 
 def test_statements_from_many_threads_all_count(db):

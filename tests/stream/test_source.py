@@ -1,10 +1,12 @@
+import pyarrow as pa
 import pytest
 
 from hummock.memory_store import MemoryStateStore
-from relational.chunk import StreamChunk
+from relational.chunk import Column, StreamChunk
 from relational.table.state_table import StateTable
 from relational.types import Schema
 from stream.connector import SplitReader
+from stream.errors import MalformedRows
 from stream.exchange.channel import Channel
 from stream.executor.base import ExecutorInfo
 from stream.executor.source import SourceExecutor
@@ -127,6 +129,23 @@ def test_a_reader_that_has_nothing_now_is_asked_again():
     messages = source(MemoryStateStore(), control, {"a": reader}).execute()
     assert rows_of(take(messages, 2)) == [0, 1]
     assert reader.calls == 3
+
+
+def test_a_malformed_chunk_is_refused_by_split_column_and_row():
+    class Careless(CountingReader):
+        def next_chunk(self, max_rows):
+            chunk = super().next_chunk(max_rows)
+            texts = pa.Array.from_buffers(pa.utf8(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
+            return chunk.with_columns([Column(texts)])
+
+    control, schema = Channel(100), Schema.of(name="varchar")
+    control.send(barrier(1))
+    table = StateTable(offset_table(9, "t.offsets", 1), MemoryStateStore())
+    info = ExecutorInfo(schema, (0,), "Source")
+    messages = SourceExecutor(info, control, {"a": Careless(0, 2)}, table, chunk_rows=2).execute()
+    next(messages)
+    with pytest.raises(MalformedRows, match=r"split 'a', column 'name', row 1: .*UTF-8"):
+        next(messages)
 
 
 def test_paused_it_hands_on_barriers_and_statements_but_no_rows():

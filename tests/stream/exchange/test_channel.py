@@ -8,7 +8,7 @@ from stream.errors import ChannelClosed
 from stream.exchange.channel import Channel, select
 from stream.message import Barrier, DeleteRows, InsertRows, Watermark
 
-SOON = 5.0
+SOON = 30.0
 AT_ONCE = 0.02
 
 

@@ -7,7 +7,7 @@ from stream.exchange.channel import Channel
 from stream.exchange.turns import Turns
 from stream.message import DeleteRows
 
-SOON = 5.0
+SOON = 30.0
 
 
 def in_thread(function):

@@ -13,9 +13,10 @@ from stream.message import Add, Stop
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command
 from stream.meta.barrier_stats import BarrierStats
+from stream.meta.recovery import RecoveryPolicy
 from stream.options import StreamOptions
 
-SOON = 5.0
+SOON = 30.0
 NEVER_MS = 10_000_000
 STOPPING = Stop(frozenset({1}))
 
@@ -86,12 +87,19 @@ def parts():
             steps.append((step, epoch))
             stats.observe(step, epoch)
 
-        def rebuild():
+        def rebuild(cause):
             rebuilds.append(committer.committed_epoch)
             return Add(frozenset({1, 2}))
 
         manager = BarrierManager(
-            worker, committer, EpochGenerator(), rebuild, StreamOptions(**options), stats, observe
+            worker,
+            committer,
+            EpochGenerator(),
+            rebuild,
+            StreamOptions(**options),
+            stats,
+            RecoveryPolicy(StreamOptions(**options)),
+            observe,
         )
         manager.steps, manager.stats, manager.rebuilds = steps, stats, rebuilds
         made.append(manager)
@@ -215,20 +223,43 @@ def test_a_failure_resets_the_worker_and_goes_on_from_the_committed_epoch(parts)
     assert initial.epoch.curr > worker.barriers[1].epoch.curr
 
 
-@pytest.mark.parametrize("is_applied", [True, False])
-def test_a_ddl_of_unknown_outcome_is_looked_up_after_recovery(parts, is_applied):
+def test_a_ddl_of_unknown_outcome_is_looked_up_after_recovery(parts):
     manager, _, committer = parts()
     manager.start()
-    error = ConnectionError("the answer never came")
-    committer.errors = [error]
-    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: is_applied)
+    committer.errors = [ConnectionError("the answer never came")]
+    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: True)
+    assert manager.schedule(command).result(SOON) == committer.committed_epoch
+    assert committer.commits == []
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_ddl_that_a_recovery_undid_is_tried_once_more(parts, failures):
+    manager, _, committer = parts()
+    manager.start()
+    committer.errors = [ConnectionError("lost")] * failures
+    command = Command(lambda: STOPPING, "catalog", in_new_epoch=False, is_applied=lambda: False)
     result = manager.schedule(command)
-    if is_applied:
+    if failures == 1:
         assert result.result(SOON) == committer.committed_epoch
+        assert [changes for _, _, changes in committer.commits] == [("catalog",)]
     else:
         with pytest.raises(ConnectionError):
             result.result(SOON)
     manager.check_alive()
+
+
+def test_a_ddl_that_waits_for_its_barrier_is_not_touched_by_a_recovery(parts):
+    manager, worker, committer = parts(in_flight_barriers=1)
+    manager.start()
+    worker.holds = True
+    first = manager.schedule(Command(lambda: STOPPING, "first", in_new_epoch=False, is_applied=lambda: True))
+    wait_until(lambda: worker.held)
+    second = manager.schedule(Command(lambda: STOPPING, "second", in_new_epoch=False, is_applied=lambda: False))
+    worker.holds = False
+    manager.fail(RuntimeError("somebody else's"))
+    assert first.result(SOON) is not None
+    assert second.result(SOON) == committer.committed_epoch
+    assert [changes for _, _, changes in committer.commits] == [("second",)]
 
 
 def test_recovery_gives_up_after_its_limit(parts):

@@ -13,7 +13,7 @@ class FakeWorker:
 
 
 def job(job_id, *reads, splits=()):
-    scans = tuple(SimpleNamespace(table=SimpleNamespace(id=each)) for each in reads)
+    scans = tuple(SimpleNamespace(table=SimpleNamespace(id=each, name=f"table {each}")) for each in reads)
     return Job(job_id, SimpleNamespace(root=f"plan of {job_id}", scans=scans), splits)
 
 
@@ -41,7 +41,7 @@ def test_rebuilding_uses_new_actors_that_are_not_new_jobs():
     manager.prepare_create(job(10))
     manager.prepare_create(job(20, 10))
     worker.built.clear()
-    assert manager.rebuild([job(10), job(30, 10)]) == Add(frozenset({3, 4}))
+    assert manager.rebuild([job(10), job(30, 10)], {}) == Add(frozenset({3, 4}))
     assert [(spec.job_id, spec.upstreams, spec.is_new) for spec in worker.built] == [
         (10, (), False),
         (30, (3,), False),

@@ -10,7 +10,7 @@ from stream.exchange.channel import Channel
 from stream.message import Barrier
 from stream.worker.barrier_worker import LocalBarrierManager
 
-SOON = 5.0
+SOON = 30.0
 
 
 class FakeStore:

@@ -1,6 +1,5 @@
 """The node with executors of its own kind, so that only actors, channels and barriers are under test."""
 
-import contextlib
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,25 +10,26 @@ from hummock.epoch import EpochPair
 from relational.types import Schema
 from stream.actor import Actor
 from stream.control import ActorSpec
-from stream.errors import ActorFailed, InvalidStatement, SessionClosed, StatementsLost
+from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
 from stream.exchange.dispatch import BroadcastDispatcher
 from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.receive import received
-from stream.message import Add, Barrier, InsertRows, Stop
+from stream.message import Add, Barrier, EvaluatedChanges, InsertRows, Replayed, Stop
 from stream.options import StreamOptions
 from stream.worker.compute_node import ComputeNode
 from tests.suites.catalogs import table_catalog
 
 CATALOG = table_catalog("t", Schema.of(k="bigint"), (0,))
-SOON = 5.0
+SOON = 30.0
 
 
 @dataclass(frozen=True)
 class Rows:
     capacity: int
     value: object = 0
+    nbytes: int = 8
 
 
 class FakeStore:
@@ -48,18 +48,24 @@ class FakeStore:
 
 
 class Table(Executor):
-    """Answers each statement with its rows and emits them; the value 'poison' is a bug."""
+    """Answers each statement with its rows and emits them; a certain value is a bug."""
 
-    def __init__(self, input):
-        self.info, self.input = ExecutorInfo(None, (), "Table"), input
+    def __init__(self, input, poison):
+        self.info, self.input, self.poison = ExecutorInfo(None, (), "Table"), input, poison
 
     def execute(self):
         for message in self.input.execute():
             if isinstance(message, InsertRows):
-                if message.chunk.value == "poison":
+                assert message.result.begin()
+                if message.chunk.value == self.poison:
                     raise ZeroDivisionError("a bug")
+                message.result.evaluation = EvaluatedChanges(message.chunk, message.chunk.capacity, ())
                 yield message.chunk
                 message.result.set_result(message.chunk.capacity)
+            elif isinstance(message, Replayed):
+                yield message.evaluation.changes
+                if not message.result.done():
+                    message.result.set_result(message.evaluation.rows)
             else:
                 yield message
 
@@ -79,10 +85,11 @@ class View(Executor):
 class Builder:
     def __init__(self):
         self.seen = {}
+        self.poison = "poison"
 
     def build(self, spec, control, upstreams, observer, turns):
         if control is not None:
-            executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control, CATALOG))
+            executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control, CATALOG), self.poison)
         else:
             executor = View(upstreams[0], self.seen.setdefault(spec.actor_id, []))
         return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
@@ -103,8 +110,16 @@ class Node:
         self.node.build(specs)
         self.barrier(Add(frozenset(spec.actor_id for spec in specs)))
 
+    def recover(self, *specs, failed=None):
+        """Begin again from epoch 0, the last that was committed."""
+        self.node.reset(self.failures[0])
+        self.node.build(specs)
+        self.epoch += 1
+        add = Add(frozenset(spec.actor_id for spec in specs), failed=failed or {})
+        self.node.inject(Barrier(EpochPair(self.epoch << 16, 0), False, add)).result(SOON)
+
     def insert(self, value, rows=1, table=1):
-        statement = InsertRows(self.node.ledger.next_id(), Rows(rows, value))
+        statement = InsertRows(self.node.pending.next_id(), Rows(rows, value))
         return self.node.execute(table, "t", statement)
 
 
@@ -156,42 +171,57 @@ def test_statements_of_a_dropped_table_are_refused(parts):
         parts.insert("late")
 
 
-def test_a_failure_reports_once_and_a_reset_ends_every_actor(parts):
-    parts.begin(TABLE, VIEW)
-    assert parts.insert("kept in doubt") == 1
+def poisoned(parts):
+    """Answers of a thread that inserts "poison", after the failure of its table's actor."""
+    answers = []
 
-    def poison():
-        with contextlib.suppress(StatementsLost):
-            parts.insert("poison")
+    def insert():
+        try:
+            answers.append(parts.insert("poison"))
+        except StatementsLost as error:
+            answers.append(error)
 
-    threading.Thread(target=poison, daemon=True).start()
+    thread = threading.Thread(target=insert, daemon=True)
+    thread.start()
     while not parts.failures:
         threading.Event().wait(0.002)
+    return thread, answers
+
+
+def test_a_failure_reports_once_and_a_reset_ends_every_actor(parts):
+    parts.begin(TABLE, VIEW)
+    assert parts.insert("acknowledged") == 1
+    poisoned(parts)
     assert isinstance(parts.failures[0], ActorFailed)
     parts.node.reset(parts.failures[0])
     assert parts.store.log[-1] == ("clear", None)
     assert not any(thread.name.startswith("actor-") for thread in threading.enumerate())
-    assert parts.node.ledger.take_lost() == (1,)
     assert len(parts.failures) == 1
+    assert parts.node.pending.uncommitted == 2
 
 
-def test_who_waits_for_an_answer_is_told_of_the_reset(parts):
+def test_after_a_recovery_undone_statements_come_before_new_ones(parts):
+    parts.begin(TABLE, VIEW)
+    assert parts.insert("acknowledged") == 1
+    thread, answers = poisoned(parts)
+    parts.builder.poison = None
+    parts.recover(ActorSpec(3, 1, None), ActorSpec(4, 2, None, upstreams=(3,)))
+    thread.join(SOON)
+    assert answers == [1] and parts.insert("new") == 1
+    parts.barrier()
+    assert [each for each in parts.builder.seen[4] if isinstance(each, str)] == ["acknowledged", "poison", "new"]
+
+
+def test_a_statement_whose_table_does_not_come_back_is_lost_to_who_waits_for_it(parts):
     parts.begin(TABLE)
-    caught = []
-
-    def insert():
-        try:
-            parts.insert("poison")
-        except StatementsLost as error:
-            caught.append(error.statement_ids)
-
-    waiting = threading.Thread(target=insert, daemon=True)
-    waiting.start()
-    while not parts.failures:
-        threading.Event().wait(0.002)
-    parts.node.reset(parts.failures[0])
-    waiting.join(SOON)
-    assert caught == [(1,)]
+    thread, answers = poisoned(parts)
+    failed = JobFailed("t", 0, "a bug")
+    parts.recover(failed={1: failed})
+    thread.join(SOON)
+    (lost,) = answers
+    assert isinstance(lost, StatementsLost) and lost.__cause__ is failed
+    with pytest.raises(JobFailed, match="a bug"):
+        parts.insert("late")
 
 
 def test_statements_wait_out_a_recovery(parts):

@@ -1,0 +1,91 @@
+"""A call of a kernel whose rows do not depend on each other, whatever the kernel raises.
+
+A kernel reports the rows that have no value. Where it raises instead, it is called again for fewer and fewer of the
+rows that count, until those for which it raises are alone: they have no value either. So a row's value is the same in
+any chunk, and one row never takes the value from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from relational.expr.evaluation import Attempt, Evaluation, Value
+from relational.types.data_type import DataType
+
+Compute: TypeAlias = Callable[[Evaluation, list[Value]], Value]
+FATAL = (MemoryError, AssertionError)
+"""What a kernel raises that says nothing of the rows."""
+
+
+def computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, what: str) -> Value:
+    """`compute` of `args`, which are columns of the evaluation's rows or constants; what fails goes to `evaluation`.
+
+    `what` names the kernel in the reason for rows of which it says none.
+    """
+    attempt = Attempt(evaluation.rows)
+    try:
+        value = compute(attempt, args)
+    except FATAL:
+        raise
+    except Exception:  # whatever it is, it is about some of the rows
+        return _computed_by_parts(compute, evaluation, args, data_type, f"no value of {what}")
+    for rows, reason in attempt.failures:
+        evaluation.fail(rows, reason)
+    return value
+
+
+def _computed_by_parts(
+    compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, reason: str
+) -> pa.Array:
+    """The same for the rows that count, halved until no half raises or it is one row."""
+    counted = np.arange(evaluation.rows)
+    if evaluation.selection is not None:
+        counted = counted[evaluation.selection]
+    parts, values = [counted] if len(counted) else [], []
+    order: list[np.ndarray] = []
+    failures: list[tuple[np.ndarray, str]] = []
+    while parts:
+        part = parts.pop()
+        attempt = Attempt(len(part))
+        try:
+            value = attempt.column(compute(attempt, [_taken(arg, part) for arg in args]))
+        except FATAL:
+            raise
+        except Exception:
+            if len(part) == 1:
+                failures.append((part, reason))
+            else:
+                parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+            continue
+        failures += [(part[rows], why) for rows, why in attempt.failures]
+        order.append(part)
+        values.append(value)
+    _report(evaluation, failures)
+    return _scattered(values, order, evaluation.rows, data_type)
+
+
+def _taken(arg: Value, rows: np.ndarray) -> Value:
+    return arg if isinstance(arg, pa.Scalar) else arg.take(pa.array(rows))
+
+
+def _report(evaluation: Evaluation, failures: Sequence[tuple[np.ndarray, str]]) -> None:
+    """Each reason once, with all its rows (row numbers)."""
+    for reason in dict.fromkeys(why for _, why in failures):
+        failed = np.zeros(evaluation.rows, np.bool_)
+        for rows, why in failures:
+            failed[rows] |= why == reason
+        evaluation.fail(failed, reason)
+
+
+def _scattered(values: list[pa.Array], order: list[np.ndarray], rows: int, data_type: DataType) -> pa.Array:
+    """The values at their rows, NULL elsewhere."""
+    if not values:
+        return pa.nulls(rows, data_type.arrow)
+    at = np.concatenate(order)
+    source, missing = np.zeros(rows, np.int64), np.ones(rows, np.bool_)
+    source[at], missing[at] = np.arange(len(at)), False
+    return pa.concat_arrays(values).take(pa.array(source, mask=missing))

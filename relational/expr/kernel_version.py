@@ -1,0 +1,83 @@
+"""The version of the kernels that compute expressions, and what a later one computes otherwise than an earlier.
+
+A view keeps what the kernels of its time made of its rows. Taken away later, a row must give the same results again,
+else its group is never found; so a view remembers the version, and one whose results may differ has to be built anew.
+
+    0  until catalogs of format 2
+    1  a cast of text is decided by the text alone, whatever stands beside it: '0x10' is no integer, a number of any
+       digits is read exactly, a moment lies in the years 1 to 9999, an interval fits its 16 bytes; REAL and DOUBLE
+       become NUMERIC by their shortest text at any scale; + - % of NUMERIC are exact where an operand needs more than
+       38 digits at the common scale (they were NULL); seconds of an interval and products of intervals that do not fit
+       are NULL. Sums of NUMERIC in 192 bits read the state of before, and need no new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relational.expr.aggregates import MAX_PRECISION
+from relational.expr.expression import Call, Cast, Expression, Literal
+from relational.types.data_type import DataType, TypeKind
+
+KERNEL_VERSION = 1
+_TEXT_FORMS = (
+    TypeKind.SMALLINT,
+    TypeKind.INT,
+    TypeKind.BIGINT,
+    TypeKind.NUMERIC,
+    TypeKind.REAL,
+    TypeKind.DOUBLE,
+    TypeKind.TIMESTAMP,
+    TypeKind.TIMESTAMPTZ,
+    TypeKind.INTERVAL,
+    TypeKind.BYTEA,
+)
+_INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
+
+
+def change_of(expression: Expression, version: int) -> str | None:
+    """The cast or call of this node, its operands left out, if it may give another result than with the kernels of
+    `version`; None if it gives the same.
+    """
+    if version >= KERNEL_VERSION:
+        return None
+    if isinstance(expression, Cast):
+        source, target = expression.operand.data_type, expression.data_type
+        is_changed = any(_is_changed_cast(part, wanted) for part, wanted in _parts(source, target))
+        return f"CAST({source} AS {target})" if is_changed else None
+    if isinstance(expression, Call) and _is_changed_call(expression):
+        return f"{expression.function}({', '.join(str(arg.data_type) for arg in expression.args)})"
+    return None
+
+
+def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataType]]:
+    """The types inside `source` and `target` that a cast converts into each other."""
+    if not target.is_nested:
+        yield source, target
+        return
+    inner = source.children if source.is_nested else (source,) * len(target.children)
+    for part, wanted in zip(inner, target.children, strict=True):
+        yield from _parts(part, wanted)
+
+
+def _is_changed_cast(source: DataType, target: DataType) -> bool:
+    if source.kind is TypeKind.VARCHAR:
+        return target.kind in _TEXT_FORMS
+    return source.is_float and target.kind is TypeKind.NUMERIC
+
+
+def _is_changed_call(call: Call) -> bool:
+    types = [arg.data_type for arg in call.args]
+    if call.function in ("multiply", "extract_epoch"):
+        return any(each.kind is TypeKind.INTERVAL for each in types)
+    if call.function not in ("add", "subtract", "modulo") or call.data_type.kind is not TypeKind.NUMERIC:
+        return False
+    scale = max(each.scale or 0 for each in types)
+    return any(_precision(arg) + scale - (arg.data_type.scale or 0) > MAX_PRECISION for arg in call.args)
+
+
+def _precision(operand: Expression) -> int:
+    """The digits that an exact number has at most."""
+    if isinstance(operand, Literal) and operand.data_type.is_integer:
+        return len(str(operand.value))
+    return operand.data_type.precision or _INTEGER_DIGITS[operand.data_type.kind]

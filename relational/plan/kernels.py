@@ -1,0 +1,29 @@
+"""Which expressions of a stored plan today's kernels may compute otherwise than those that made its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relational.expr.expression import Expression, walk
+from relational.expr.kernel_version import change_of
+from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Values
+from relational.plan.view import nodes
+
+
+def kernels_changed(plan: LogicalPlan, version: int) -> tuple[str, ...]:
+    """The casts and calls of `plan` with the types of their operands, none twice, whose results may differ between the
+    kernels of `version` and KERNEL_VERSION. Empty: what was made with those goes on with these.
+    """
+    found = (change_of(part, version) for node in nodes(plan) for root in _expressions(node) for part in walk(root))
+    return tuple(dict.fromkeys(text for text in found if text is not None))
+
+
+def _expressions(node: LogicalPlan) -> Iterator[Expression]:
+    if isinstance(node, Filter):
+        yield node.predicate
+    elif isinstance(node, Project):
+        yield from node.expressions
+    elif isinstance(node, Aggregate):
+        yield from (call.filter for call in node.calls if call.filter is not None)
+    elif isinstance(node, Values):
+        yield from (cell for row in node.rows for cell in row)

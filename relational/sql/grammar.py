@@ -1,0 +1,251 @@
+"""sqlglot's parser for PostgreSQL, cut down to what keeps the text as it is written.
+
+sqlglot turns functions into nodes of their own, with arguments renamed, moved or left out, and normalises intervals and
+types, because it translates between dialects. Here every function is its name with its arguments in the order of the
+text; types and intervals keep the span of text that they were read from. Nothing here looks ahead further than a few
+tokens, so that the time is linear in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.risingwave import RisingWave
+from sqlglot.errors import ParseError
+from sqlglot.parsers.risingwave import RisingWaveParser
+from sqlglot.tokens import Token, TokenType
+
+OWN = "own"
+"""Key in a node's `meta`: (start, end) of the words that belong to it and not to its parts."""
+_INTERVAL_UNITS = frozenset(
+    unit + plural
+    for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
+    for plural in ("", "S")
+)
+
+
+class Plus(exp.Unary):
+    """+x"""
+
+
+class TextParser(RisingWaveParser):
+    """A tree whose leaves know their position in the text."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
+        "CAST": RisingWaveParser.FUNCTION_PARSERS["CAST"],
+        "EXTRACT": lambda self: self._parse_extract(),
+        "SUBSTRING": lambda self: self._parse_substring(),
+        "TRIM": lambda self: self._parse_trim(),
+    }
+    STATEMENT_PARSERS: ClassVar = {
+        kind: RisingWaveParser.STATEMENT_PARSERS[kind] for kind in (TokenType.DELETE, TokenType.UPDATE)
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": RisingWaveParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+    NO_PAREN_FUNCTIONS: ClassVar = {
+        TokenType.CURRENT_DATE: exp.CurrentDate,
+        TokenType.CURRENT_TIME: exp.CurrentTime,
+        TokenType.CURRENT_TIMESTAMP: exp.CurrentTimestamp,
+        TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
+    }
+    TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable]] = {}
+    UNARY_PARSERS: ClassVar = {
+        **RisingWaveParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """The error with its position: that of the token it is about, else the current or the last one."""
+        at = token or self._curr or self._prev
+        span = {"start": at.start, "end": at.end} if at else {"start": 0, "end": 0}
+        raise ParseError(message, errors=[span])
+
+    def reset(self) -> None:
+        """Ready for other tokens."""
+        super().reset()
+        self._joins: dict[tuple[int, bool, bool], tuple[exp.Join | None, int]] = {}
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """The join at a token, which is read once: sqlglot reads what follows a JOIN without ON as part of it, then,
+        if no ON comes after that, once more, at every JOIN of a row of them.
+        """
+        first = self._index
+        key = first, skip_join_token, parse_bracket
+        if key not in self._joins:
+            self._joins[key] = super()._parse_join(skip_join_token, parse_bracket, alias_tokens), self._index
+        join, after = self._joins[key]
+        self._retreat(after)
+        return join
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        """A type with the span of its text. A name before a parenthesis is one only with digits in it, ARRAY[ is
+        none: sqlglot would read what is inside as a type, then again as a value, at every depth.
+        """
+        if not self._curr or self._is_call():
+            return None
+        first = self._index
+        node = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        if isinstance(node, exp.DataType):
+            node.meta["start"], node.meta["end"] = self._tokens[first].start, self._prev.end
+        return node
+
+    def _is_call(self) -> bool:
+        """Whether a word is followed by values, as no type is."""
+        following = self._tokens[self._index + 1 : self._index + 6]
+        kinds = [token.token_type for token in following]
+        if kinds[:1] == [TokenType.L_BRACKET]:
+            return self._curr.token_type in (TokenType.ARRAY, TokenType.MAP)
+        number, comma, close = TokenType.NUMBER, TokenType.COMMA, TokenType.R_PAREN
+        is_sized = kinds[1:3] == [number, close] or kinds[1:5] == [number, comma, number, close]
+        return kinds[:1] == [TokenType.L_PAREN] and not is_sized
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        """INTERVAL 'text' [unit], the text as it is."""
+        if not (self._is_next(TokenType.INTERVAL) and self._next and self._next.token_type is TokenType.STRING):
+            return None
+        self._advance()
+        text = self._parse_string()
+        unit = None
+        if self._curr and self._curr.text.upper() in _INTERVAL_UNITS:
+            unit = exp.Var(this=self._curr.text.upper())
+            unit.update_positions(self._curr)
+            self._advance()
+        return self.expression(exp.Interval(this=text, unit=unit))
+
+    def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
+        """x [ASC | DESC] [NULLS FIRST | NULLS LAST]; what is not written is None."""
+        this = parse_method() if parse_method else self._parse_disjunction()
+        if this is None:
+            return None
+        first, descending, nulls_first = self._index, None, None
+        if self._match(TokenType.ASC):
+            descending = False
+        elif self._match(TokenType.DESC):
+            descending = True
+        for word, is_first in (("FIRST", True), ("LAST", False)):
+            if self._match_text_seq("NULLS", word):
+                nulls_first = is_first
+                break
+        node = exp.Ordered(this=this, desc=descending, nulls_first=nulls_first)
+        return self._owning(node, self._tokens[first : self._index])
+
+    def _parse_limit(self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False) -> Any:
+        """LIMIT, or FETCH FIRST … ROWS ONLY with its words."""
+        first = self._index
+        node = super()._parse_limit(this, top, skip_limit_token)
+        return self._owning(node, self._tokens[first : self._index]) if isinstance(node, exp.Fetch) else node
+
+    def _parse_offset(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        first = self._index
+        node = super()._parse_offset(this)
+        if isinstance(node, exp.Offset) and node is not this and self._prev.text.upper() in ("ROW", "ROWS"):
+            return self._owning(node, self._tokens[max(first, self._index - 1) : self._index])
+        return node
+
+    def _parse_primary(self) -> exp.Expr | None:
+        """A number that begins with its point too, as one literal."""
+        if self._is_next(TokenType.DOT) and self._next and self._next.token_type is TokenType.NUMBER:
+            point = self._curr
+            self._advance(2)
+            return self._spanning(exp.Literal.number(f".{self._prev.text}"), point)
+        return super()._parse_primary()
+
+    def _parse_extract(self) -> Any:
+        """EXTRACT(field FROM x) as a function of the field's name and x."""
+        word = self._function_word()
+        field = self._parse_word()
+        if not self._is_next(TokenType.FROM):
+            self.raise_error("Expected FROM")
+        return self._call(word, "extract", [self._taken()], [field, self._parse_bitwise()])
+
+    def _parse_substring(self) -> Any:
+        """SUBSTRING(x [FROM start] [FOR length]) as one of two or three arguments, or these parted by commas."""
+        word = self._function_word()
+        parting: list[Token] = []
+        args: list[exp.Expr | None] = list(self._parse_csv(self._parse_bitwise))
+        for kind in (TokenType.FROM, TokenType.FOR):
+            if len(args) == len(parting) + 1 and self._is_next(kind):
+                parting.append(self._taken())
+                args.append(self._parse_bitwise())
+        return self._call(word, "substring", parting, args)
+
+    def _parse_trim(self) -> Any:
+        """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x) as trim, ltrim or rtrim of x and characters."""
+        word, side, words = self._function_word(), "BOTH", []
+        if self._curr and self._curr.text.upper() in ("LEADING", "TRAILING", "BOTH") and self._is_word():
+            side = self._curr.text.upper()
+            words.append(self._taken())
+        args: list[exp.Expr | None] = []
+        if not self._is_next(TokenType.FROM):
+            args += self._parse_csv(self._parse_bitwise)
+        if self._is_next(TokenType.FROM) and len(args) < 2:
+            words.append(self._taken())
+            args.insert(0, self._parse_bitwise())
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim"}[side]
+        return self._call(word, name, words, args)
+
+    def _parse_word(self) -> exp.Expr | None:
+        """A bare or quoted word as a text."""
+        if self._is_next(TokenType.STRING):
+            return self._parse_string()
+        token = self._curr
+        if not token or not self._is_word():
+            self.raise_error("Expected a field")
+        self._advance()
+        return self._spanning(exp.Literal.string(token.text.lower()), token)
+
+    def _function_word(self) -> Token:
+        """The name of the function whose arguments begin here."""
+        return self._tokens[self._index - 2]
+
+    def _call(self, word: Token, name: str, words: list[Token], args: list[exp.Expr | None]) -> exp.Anonymous:
+        """The function `name` at its `word`, with the `words` that part its arguments."""
+        node = exp.Anonymous(this=name, expressions=[arg for arg in args if arg is not None])
+        node.update_positions(word)
+        return self._owning(node, words)
+
+    def _is_next(self, kind: TokenType) -> bool:
+        return bool(self._curr) and self._curr.token_type is kind
+
+    def _is_word(self) -> bool:
+        return self._curr.text.isidentifier() and self._curr.token_type is not TokenType.IDENTIFIER
+
+    def _taken(self) -> Token:
+        self._advance()
+        return self._prev
+
+    def _owning(self, node: Any, words: Collection[Token]) -> Any:
+        """The node, to which these words belong."""
+        if words:
+            node.meta[OWN] = [*node.meta.get(OWN, ()), *((word.start, word.end) for word in words)]
+        return node
+
+    def _spanning(self, node: exp.Expr, first: Token) -> exp.Expr:
+        """The node at the text from `first` to the last token read."""
+        node.meta["start"], node.meta["end"] = first.start, self._prev.end
+        return node
+
+
+class Text(RisingWave):
+    """The dialect of statements; its tokens end at no command, all words are words."""
+
+    class Tokenizer(RisingWave.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = TextParser
+
+
+DIALECT = Text()

@@ -1,0 +1,224 @@
+"""Every node of sqlglot's tree that a statement may have: the arguments of it that we use, and the words of the text
+that it accounts for.
+
+Whatever is not in this table is refused: a node, an argument that is set, a word that no node accounts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from relational.sql.grammar import Plus
+
+Key = str | TokenType
+"""A word in upper case, or the kind of a symbol."""
+Words = tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`args`: the arguments that are used; `settled`: those that the dialect sets whatever the text says; `words`: what
+    it accounts for in the text, beside its parts.
+    """
+
+    args: frozenset[str]
+    words: Words | Callable[[Any], Iterable[Key]] = ()
+    settled: frozenset[str] = frozenset()
+
+    def words_of(self, node: exp.Expr) -> Iterable[Key]:
+        """The words that this node accounts for."""
+        return self.words(node) if callable(self.words) else self.words
+
+
+def _known(args: str, words: Words | Callable[[Any], Iterable[Key]] = (), settled: str = "") -> Known:
+    return Known(frozenset(args.split()), words, frozenset(settled.split()))
+
+
+def _pair(*words: Key, settled: str = "") -> Known:
+    return _known("this expression", words, settled)
+
+
+def _case(node: exp.Case) -> Iterable[Key]:
+    return ("CASE", "END") if node.args.get("default") is None else ("CASE", "ELSE", "END")
+
+
+def _like(word: str) -> Callable[[exp.Expr], Words]:
+    return lambda node: ("NOT", word) if node.args.get("negate") else (word,)
+
+
+def _word(node: exp.Expr) -> Words:
+    word = str(node.this).upper()
+    return () if "start" in node.meta or word in SILENT else (word,)
+
+
+KNOWN: dict[type[exp.Expr], Known] = {
+    exp.Add: _pair(TokenType.PLUS),
+    exp.Sub: _pair(TokenType.DASH),
+    exp.Mul: _pair(TokenType.STAR),
+    exp.Div: _pair(TokenType.SLASH, settled="typed safe"),
+    exp.Mod: _pair(TokenType.MOD),
+    exp.EQ: _pair(TokenType.EQ),
+    exp.NEQ: _pair(TokenType.NEQ),
+    exp.LT: _pair(TokenType.LT),
+    exp.LTE: _pair(TokenType.LTE),
+    exp.GT: _pair(TokenType.GT),
+    exp.GTE: _pair(TokenType.GTE),
+    exp.And: _pair("AND"),
+    exp.Or: _pair("OR"),
+    exp.DPipe: _pair(TokenType.DPIPE, settled="safe"),
+    exp.NullSafeEQ: _pair("IS", "NOT", "DISTINCT", "FROM"),
+    exp.NullSafeNEQ: _pair("IS", "DISTINCT", "FROM"),
+    exp.Is: _pair("IS"),
+    exp.Like: _known("this expression negate", _like("LIKE")),
+    exp.ILike: _known("this expression negate", _like("ILIKE")),
+    exp.Between: _known("this low high", ("BETWEEN", "AND")),
+    exp.In: _known("this expressions", ("IN",)),
+    exp.Not: _known("this", ("NOT",)),
+    exp.Neg: _known("this", (TokenType.DASH,)),
+    Plus: _known("this", (TokenType.PLUS,)),
+    exp.Paren: _known("this"),
+    exp.Tuple: _known("expressions"),
+    exp.Array: _known("expressions", ("ARRAY", TokenType.L_BRACKET, TokenType.R_BRACKET)),
+    exp.Anonymous: _known("this expressions", lambda node: () if "start" in node.meta else (node.name.upper(),)),
+    exp.Cast: _known("this to", ("CAST",)),
+    exp.Case: _known("this ifs default", _case),
+    exp.If: _known("this true", ("WHEN", "THEN")),
+    exp.Interval: _known("this unit", ("INTERVAL",)),
+    exp.Filter: _known("this expression", ("FILTER",)),
+    exp.Distinct: _known("expressions", ("DISTINCT",)),
+    exp.CurrentDate: _known("", ("CURRENT_DATE",)),
+    exp.CurrentTime: _known("", ("CURRENT_TIME",)),
+    exp.CurrentTimestamp: _known("", ("CURRENT_TIMESTAMP",)),
+    exp.Localtimestamp: _known("", ("LOCALTIMESTAMP",)),
+    exp.Null: _known("", ("NULL",)),
+    exp.Boolean: _known("this", lambda node: ("TRUE" if node.this else "FALSE",)),
+    exp.Literal: _known("this is_string"),
+    exp.ByteString: _known("this"),
+    exp.Column: _known("this table db catalog"),
+    exp.Dot: _known("this expression"),
+    exp.Identifier: _known("this quoted"),
+    exp.Star: _known(""),
+    exp.Var: _known("this", _word),
+    exp.Alias: _known("this alias"),
+    exp.TableAlias: _known("this"),
+    exp.Table: _known("this db catalog alias"),
+    exp.Subquery: _known("this alias"),
+    exp.Select: _known("expressions from_ where group having distinct order limit offset", ("SELECT",)),
+    exp.From: _known("this", ("FROM",)),
+    exp.Where: _known("this", ("WHERE",)),
+    exp.Group: _known("expressions", ("GROUP BY",)),
+    exp.Having: _known("this", ("HAVING",)),
+    exp.Order: _known("expressions", ("ORDER BY",)),
+    exp.Ordered: _known("this desc nulls_first"),
+    exp.Limit: _known("expression", ("LIMIT",)),
+    exp.LimitOptions: _known("rows"),
+    exp.Offset: _known("expression", ("OFFSET",)),
+    exp.Fetch: _known("count direction limit_options"),
+    exp.Values: _known("expressions alias", ("VALUES",)),
+    exp.Update: _known("this expressions where", ("UPDATE", "SET")),
+    exp.Delete: _known("this where", ("DELETE", "FROM")),
+}
+"""exp.DataType is a leaf: `relational.types` reads its text."""
+
+SYNONYMS: dict[Key, Words] = {
+    TokenType.DCOLON: ("CAST",),
+    TokenType.LIKE: ("LIKE",),
+    TokenType.ILIKE: ("ILIKE",),
+    "ISNULL": ("IS", "NULL"),
+    "NOTNULL": ("IS", "NOT", "NULL"),
+}
+"""Words of the text that mean others; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
+
+SILENT = frozenset(
+    (
+        "AS",
+        "ALL",
+        TokenType.L_PAREN,
+        TokenType.R_PAREN,
+        TokenType.COMMA,
+        TokenType.DOT,
+    )
+)
+"""What changes nothing, or is there in the tree as its form: which names belong together, what is inside."""
+
+CHAINS = (exp.And, exp.Or, exp.DPipe)
+"""Operators of which any number may follow each other: they are a list, whatever parentheses part them."""
+
+UNWEIGHTED = (
+    exp.Paren,
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Alias,
+    exp.If,
+    exp.Ordered,
+    exp.Order,
+    exp.From,
+    exp.Where,
+    exp.Group,
+    exp.Having,
+    exp.Tuple,
+)
+"""Nodes that make a tree no deeper."""
+
+NAMES: dict[type[exp.Expr], str] = {
+    exp.Window: "a window function (OVER)",
+    exp.Select: "a subquery",
+    exp.Exists: "EXISTS",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Escape: "LIKE … ESCAPE",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Bracket: "an array subscript",
+    exp.Parameter: "a parameter",
+    exp.Placeholder: "a parameter",
+    exp.Union: "UNION",
+    exp.Except: "EXCEPT",
+    exp.Intersect: "INTERSECT",
+    exp.With: "WITH",
+    exp.Join: "JOIN",
+    exp.Lateral: "LATERAL",
+    exp.Rollup: "ROLLUP",
+    exp.Cube: "CUBE",
+    exp.GroupingSets: "GROUPING SETS",
+    exp.In: "IN",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.Star: "*",
+    exp.Update: "UPDATE",
+    exp.Delete: "DELETE",
+    exp.Tuple: "a row of values",
+    exp.TableAlias: "a relation's alias",
+    exp.Subquery: "a subquery",
+    exp.Group: "GROUP BY",
+    exp.Distinct: "DISTINCT",
+    exp.Order: "ORDER BY",
+    exp.Ordered: "ORDER BY",
+    exp.Limit: "LIMIT",
+    exp.Offset: "OFFSET",
+    exp.Fetch: "FETCH",
+    exp.Values: "VALUES",
+    exp.Table: "a table",
+    exp.Concat: "a text in pieces",
+    exp.Kwarg: "an argument by name",
+    exp.Lambda: "a lambda",
+}
+"""Nodes as messages call them."""
+
+CLAUSES = {
+    "joins": "JOIN",
+    "with_": "WITH",
+    "windows": "WINDOW",
+    "laterals": "LATERAL",
+    "locks": "FOR UPDATE",
+    "columns": "a list of columns",
+    "query": "a subquery",
+    "limit_options": "WITH TIES or PERCENT",
+    "this": "what is before it",
+}
+"""Arguments as messages call them, where not by their own name."""

@@ -1,0 +1,134 @@
+"""What a row must keep to enter a table, whoever brings it: no NULL in a primary key or NOT NULL column, no text longer
+than its column, dates and times of the years 1 to 9999, a key and a value that the store takes.
+
+Checked for whole chunks, before anything is written. Nothing is encoded for it unless a row may come near a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hummock.binary_column import BinaryColumn
+from relational.catalog.objects import ColumnCatalog, TableCatalog
+from relational.chunk.arrow_import import check_ranges
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import Op, StreamChunk
+from relational.encoding.memcomparable import MOST_KEY_BYTES
+from relational.encoding.value import MOST_VALUE_BYTES
+from relational.errors import InvalidValue
+from relational.table.row_serde import RowSerde
+from relational.types.data_type import DataType, TypeKind
+
+LONG_KEY = "a derived key takes more than the 1 MiB that the store holds"
+TEXTS = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB)
+FIXED_BYTES = 32  # no encoded value of fixed width is longer
+TEXT_GROWTH = 4  # nor is an encoded text longer than so many times its bytes
+NESTED_GROWTH = 64  # nor a list or a struct than so many times its bytes in memory
+
+
+def check_rows(table: TableCatalog, rows: DataChunk) -> None:
+    """InvalidValue names a column and the first of the visible rows that `table` cannot hold: its position in `rows`.
+
+    `rows` has the table's columns; a generated key is not looked at.
+    """
+    try:
+        _check_dense(table, rows.compact())
+    except InvalidValue as error:
+        if rows.visibility is None or error.row is None:
+            raise
+        row = int(np.flatnonzero(rows.visibility)[error.row])
+        raise InvalidValue(error.reason, column_name=error.column_name, row=row) from None
+
+
+def _check_dense(table: TableCatalog, rows: DataChunk) -> None:
+    for index, column in enumerate(table.columns):
+        if index != table.row_id_index:
+            _check_column(column, rows.columns[index].array, index in table.pk_indices)
+    arrays, types = rows.arrays, table.schema.types
+    for indices, most, encode in (
+        (table.pk_indices, MOST_KEY_BYTES, lambda: RowSerde(table).keys_of(rows)[0]),
+        (table.value_indices, MOST_VALUE_BYTES, lambda: RowSerde(table).values_of(rows)),
+    ):
+        beyond = rows_beyond([arrays[index] for index in indices], [types[index] for index in indices], most, encode)
+        if beyond is not None:
+            row = int(np.argmax(beyond))
+            largest = max(indices, key=lambda index: arrays[index].slice(row, 1).nbytes)
+            what = "key" if most == MOST_KEY_BYTES else "row"
+            reason = f"the {what} takes more than the {most:,} bytes that the store holds"
+            raise InvalidValue(reason, column_name=table.columns[largest].name, row=row)
+
+
+def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
+    """(`chunk` without the rows whose `columns`, as the key of `table`, are longer than the store takes; how many more
+    of them there are now): a row that goes is left out as the row that came was, and takes one from the count.
+    """
+    key = [chunk.columns[index] for index in columns]
+    beyond = rows_beyond(
+        [column.array for column in key],
+        [column.data_type for column in key],
+        MOST_KEY_BYTES,
+        lambda: RowSerde(table).keys_of_pks(key, chunk.capacity)[0],
+    )
+    if beyond is None:
+        return chunk, 0
+    lost = chunk.filter(beyond).compact()
+    gone = np.isin(lost.ops, (Op.DELETE, Op.UPDATE_DELETE)).sum()
+    return chunk.filter(~beyond), int(lost.visible_rows - 2 * gone)
+
+
+def rows_beyond(
+    arrays: Sequence[pa.Array], types: Sequence[DataType], most: int, encode: Callable[[], BinaryColumn]
+) -> np.ndarray | None:
+    """bool[rows]: the rows whose encoded columns take more than `most` bytes; None where none does.
+
+    `encode` encodes all rows and is called only where one may be too long. InvalidValue where that takes 2 GiB.
+    """
+    if sum(_bound(array, data_type) for array, data_type in zip(arrays, types, strict=True)) <= most:
+        return None
+    try:
+        beyond = _sizes(encode().to_arrow()) > most
+    except OverflowError as error:
+        raise InvalidValue(f"send fewer rows at once: {error}") from None
+    return beyond if beyond.any() else None
+
+
+def _check_column(column: ColumnCatalog, array: pa.Array, is_in_key: bool) -> None:
+    if array.null_count and (is_in_key or column.not_null):
+        row = pc.index(array.is_null(), True).as_py()
+        kind = "part of the primary key" if is_in_key else "NOT NULL"
+        raise InvalidValue(f"the column is {kind}, and this is NULL", column_name=column.name, row=row)
+    if column.max_length is not None and _longest(array) > column.max_length:
+        lengths = pc.utf8_length(array)
+        row = pc.index(pc.greater(lengths, column.max_length), True).as_py()
+        if row >= 0:
+            reason = f"a text of {lengths[row]} characters, the column holds at most {column.max_length}"
+            raise InvalidValue(reason, column_name=column.name, row=row)
+    try:
+        check_ranges(array, column.data_type)
+    except InvalidValue as error:
+        raise error.named(column.name) from None
+
+
+def _bound(array: pa.Array, data_type: DataType) -> int:
+    """What no encoded value of the column is longer than."""
+    if data_type.is_nested:
+        return FIXED_BYTES + NESTED_GROWTH * array.nbytes
+    return FIXED_BYTES + (TEXT_GROWTH * _longest(array) if data_type.kind in TEXTS else 0)
+
+
+def _longest(array: pa.Array) -> int:
+    """The bytes of the longest text of a column."""
+    return int(_sizes(array).max(initial=0))
+
+
+def _sizes(array: pa.Array) -> np.ndarray:
+    """int32[rows]: the bytes of each text of a column in its own layout."""
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    rows = len(storage)
+    if not rows:
+        return np.empty(0, np.int32)
+    return np.diff(np.frombuffer(storage.buffers()[1], np.int32, rows + 1, 4 * storage.offset))

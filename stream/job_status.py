@@ -1,0 +1,71 @@
+"""SHOW JOBS: what runs, what was set aside and why, and how far sources have been read.
+
+    name      the table, view or index that the job writes
+    kind      table, materialized view or index
+    state     RUNNING; PAUSED, a source that reads nothing now; FAILED, set aside
+    since     when it was set aside
+    epoch     the last epoch that was committed with it
+    reason    the error, or the job whose failure took this one along
+    position  where the source was when it failed: split and offset
+    offsets   how far each split was read as of the last commit, as JSON; NULL without a source
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from relational.catalog.job_failure import JobFailure
+from relational.catalog.objects import TableCatalog
+from relational.catalog.snapshot import CatalogSnapshot
+
+RUNNING, PAUSED, FAILED = "RUNNING", "PAUSED", "FAILED"
+SCHEMA = pa.schema(
+    {
+        "name": pa.string(),
+        "kind": pa.string(),
+        "state": pa.string(),
+        "since": pa.timestamp("ms", "UTC"),
+        "epoch": pa.int64(),
+        "reason": pa.string(),
+        "position": pa.string(),
+        "offsets": pa.string(),
+    }
+)
+
+
+def jobs_table(
+    known: CatalogSnapshot,
+    failed: Mapping[int, JobFailure],
+    offsets: Mapping[int, Mapping[str, str]],
+    *,
+    sources_paused: bool,
+) -> pa.Table:
+    """One row per job by name. `offsets`: split -> offset, by the id of the table that has a source."""
+    jobs = sorted(known.jobs(), key=lambda table: str(known.name_of(table)))
+    rows = [_row(known, table, failed.get(table.id), offsets, sources_paused) for table in jobs]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _row(
+    known: CatalogSnapshot,
+    table: TableCatalog,
+    failure: JobFailure | None,
+    offsets: Mapping[int, Mapping[str, str]],
+    sources_paused: bool,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": str(known.name_of(table)), "kind": str(table.kind), "state": RUNNING}
+    if table.connector is not None:
+        row["state"] = PAUSED if sources_paused else RUNNING
+        row["offsets"] = json.dumps(dict(offsets.get(table.id, {})), sort_keys=True)
+    if failure is not None:
+        row["state"] = FAILED
+        row["since"] = datetime.fromtimestamp(failure.failed_at_ms / 1_000, UTC)
+        row["epoch"] = failure.since
+        row["reason"] = failure.reason
+        row["position"] = None if failure.split is None else f"{failure.split} at {failure.offset}"
+    return row

@@ -1,0 +1,144 @@
+"""JobFailures: which jobs are set aside because they fail, so that the others go on (ruling R22).
+
+A job whose actor fails is tried again once, by a recovery. Where it fails a second time at the same place it is set
+aside with everything that reads it: with the same error (of a source: an error of the same kind in the same split, as
+its chunks are cut anew) within FORGOTTEN_AFTER_SECONDS, or with any error while nothing was committed in between.
+Errors of the store and of memory say nothing of a job: they count as attempts of the recovery (`RecoveryPolicy`). A job
+that cannot even be planned or built is set aside at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from hummock.epoch import monotonic_seconds, wall_clock_ms
+from hummock.errors import HummockError
+from relational.catalog.job_failure import JobFailure
+from relational.errors import shortened
+from stream.errors import (
+    REASON_BYTES,
+    ActorFailed,
+    ChannelClosed,
+    ConnectorError,
+    JobFailed,
+    KernelsChanged,
+    MalformedRows,
+    SourcePosition,
+)
+
+if TYPE_CHECKING:
+    from relational.catalog.snapshot import CatalogSnapshot
+    from stream.meta.recovery import RecoveryPolicy
+
+FORGOTTEN_AFTER_SECONDS = 600.0
+"""How long a job that failed once must run before the same failure is a first one again."""
+NOT_OF_A_JOB = (HummockError, MemoryError, ChannelClosed)
+"""Errors of what all jobs share: the store, the machine, the other end of a channel."""
+
+
+class JobFailures:
+    """Thread safe. What is set aside is kept here until the catalog is seen to have it."""
+
+    def __init__(
+        self,
+        policy: RecoveryPolicy,
+        job_of: Callable[[int], int | None],
+        clock: Callable[[], float] = monotonic_seconds,
+    ) -> None:
+        self._policy = policy
+        self._job_of = job_of
+        self._clock = clock
+        self._last: dict[int, tuple[str, float]] = {}  # job id -> where it failed last, and when
+        self._new: dict[int, JobFailure] = {}  # not yet in the catalog
+        self._lock = threading.RLock()
+
+    def failed(self, known: CatalogSnapshot) -> dict[int, JobFailure]:
+        """All jobs that are set aside, by id."""
+        with self._lock:
+            for job_id in self._new.keys() & known.failed.keys() | self._new.keys() - known.tables.keys():
+                del self._new[job_id]
+            return {**self._new, **known.failed}
+
+    def unrecorded(self, known: CatalogSnapshot) -> list[JobFailure]:
+        """Those that the catalog does not have yet."""
+        return [failure for job_id, failure in self.failed(known).items() if job_id not in known.failed]
+
+    def blame(self, cause: BaseException | None, known: CatalogSnapshot, committed_epoch: int) -> None:
+        """A recovery for `cause` begins: the job that failed is set aside if it is its second time."""
+        if not isinstance(cause, ActorFailed) or isinstance(cause.__cause__, NOT_OF_A_JOB):
+            return
+        job_id = self._job_of(cause.actor_id)
+        if job_id is None or job_id not in known.tables or job_id in self.failed(known):
+            return
+        error = cause.__cause__
+        reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
+        place = reason if cause.position is None else f"{type(error).__name__} {cause.position.split}"
+        last, self._last[job_id] = self._last.get(job_id), (place, self._clock())
+        if last is None:
+            return
+        is_same = last[0] == place and self._clock() - last[1] < FORGOTTEN_AFTER_SECONDS
+        if is_same or not self._policy.has_committed:
+            is_malformed = isinstance(error, MalformedRows)
+            self._set_aside(
+                job_id,
+                reason,
+                known,
+                committed_epoch,
+                cause.position,
+                is_malformed=is_malformed,
+                is_retried=isinstance(error, ConnectorError) and not is_malformed,
+            )
+
+    def refuse(self, errors: Mapping[int, Exception], known: CatalogSnapshot, committed_epoch: int) -> None:
+        """Jobs that could not be planned are set aside, with those that read them."""
+        for job_id, error in errors.items():
+            if job_id not in self.failed(known):
+                reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
+                is_retried = isinstance(error, ConnectorError | KernelsChanged)
+                self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
+
+    def resumed(self, job_ids: Iterable[int]) -> None:
+        """These jobs are to run again: what was held against them is forgotten."""
+        with self._lock:
+            for job_id in job_ids:
+                self._new.pop(job_id, None)
+                self._last.pop(job_id, None)
+
+    def errors(self, known: CatalogSnapshot) -> dict[int, Exception]:
+        """What to raise where one of them is used, by job id."""
+        return {job_id: job_error(failure, known) for job_id, failure in self.failed(known).items()}
+
+    def _set_aside(
+        self,
+        job_id: int,
+        reason: str,
+        known: CatalogSnapshot,
+        committed_epoch: int,
+        position: SourcePosition | None = None,
+        *,
+        is_malformed: bool = False,
+        is_retried: bool = False,
+    ) -> None:
+        now, failed = wall_clock_ms(), self.failed(known)
+        name = known.tables[job_id].name
+        split, offset = position or (None, None)
+        new = {
+            job_id: JobFailure(job_id, committed_epoch, now, reason, None, split, offset, is_retried, is_malformed)
+        }
+        for table in known.with_dependents((known.tables[job_id],)):
+            if table.kind.is_job and table.id != job_id and table.id not in failed:
+                follows = f"it reads {name!r}, which was set aside"
+                new[table.id] = JobFailure(
+                    table.id, committed_epoch, now, follows, job_id, is_retried=is_retried
+                )
+        with self._lock:
+            self._new.update(new)
+            self._last.pop(job_id, None)
+        self._policy.progressed()
+
+
+def job_error(failure: JobFailure, known: CatalogSnapshot) -> JobFailed:
+    """The error that a use of a job which was set aside raises."""
+    return JobFailed(str(known.name_of(known.tables[failure.job_id])), failure.since, failure.reason)

@@ -1,0 +1,135 @@
+"""JobRevival: jobs that were set aside run again, from where they stopped or, where that is no longer known, anew.
+
+A job goes on from its own state at the epoch at which it stopped. A table with a source reads on at its stored offset,
+less the rows that it is told to skip. A view whose upstream went on meanwhile takes the upstream's changes since then
+before those that follow, as a view does whose history was loaded [C14]. Where these can no longer be read the view is
+built anew, with everything that reads it, under ids that nobody had. What was set aside because it reads the job runs
+again in the same commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from hummock.epoch import Epoch
+from hummock.errors import HummockError
+from relational.catalog.job_failure import JobFailure
+from relational.catalog.manager import CatalogManager
+from relational.catalog.objects import TableCatalog
+from relational.catalog.snapshot import CatalogSnapshot
+from stream.errors import InvalidStatement, JobNotRunning, StreamError
+from stream.message import SkippedRows
+from stream.meta.ddl import Ddl
+from stream.meta.job_failures import JobFailures
+from stream.meta.job_planner import JobPlanner
+from stream.meta.kept_history import KeptHistory
+from stream.meta.stream_manager import Beginning, StreamManager
+
+log = logging.getLogger("hummock.stream")
+
+
+class JobRevival:
+    """Thread safe: a DDL at a time."""
+
+    def __init__(
+        self,
+        ddl: Ddl,
+        catalog: CatalogManager,
+        planner: JobPlanner,
+        streams: StreamManager,
+        failures: JobFailures,
+        history: KeptHistory,
+    ) -> None:
+        self._ddl = ddl
+        self._catalog = catalog
+        self._planner = planner
+        self._streams = streams
+        self._failures = failures
+        self._history = history
+
+    def resume(self, table: TableCatalog, skip: int = 0) -> bool:
+        """Run the job of `table` again, with those that were set aside because they read it; whether it was built
+        anew. `skip`: how many rows its source passes over; the next ones after its last commit, or the next malformed
+        ones where such a record failed it. InvalidStatement for a job that runs, JobNotRunning
+        where it reads one that does not."""
+        with self._ddl.one:
+            known = self._catalog.snapshot
+            failures = self._failures.failed(known)
+            failure = failures.get(table.id)
+            if failure is None:
+                raise InvalidStatement(table.name, "its job was not set aside: there is nothing to resume")
+            upstream = [known.tables[each].name for each in table.dependencies if each in failures]
+            if upstream:
+                raise JobNotRunning(upstream[0])
+            skipped = _skipped(table, failure, skip)
+            jobs = _with_followers(known, failures, table)
+            rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
+            going = [each for each in jobs if each not in rebuilt]
+            if going:
+                self._go_on(going, failures, skipped)
+            if rebuilt:
+                self._ddl.rebuild(rebuilt)
+            return bool(rebuilt)
+
+    def retry(self) -> None:
+        """Run what was set aside for a cause outside the store, as a connector that was not there. What still cannot
+        run stays set aside."""
+        known = self._catalog.snapshot
+        failed = self._failures.failed(known)
+        for failure in sorted(failed.values(), key=lambda each: each.job_id):
+            if failure.is_retried and failure.follows not in failed:
+                with suppress(StreamError, HummockError):
+                    self.resume(known.tables[failure.job_id])
+
+    def _to_rebuild(
+        self, table: TableCatalog, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]
+    ) -> list[TableCatalog]:
+        """The jobs that cannot go on from what they hold."""
+        found = []
+        for each in jobs:
+            changed = self._planner.changed_kernels(each)
+            if changed:
+                log.warning("%r is built anew: an older release computed %s otherwise", each.name, ", ".join(changed))
+                found.append(each)
+        if not found and self._needs_history(table, failures) and not self._history.is_kept(table.id):
+            log.warning("the changes since %r was set aside are gone: it is built anew", table.name)
+            found.append(table)
+        return found
+
+    def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
+        """Whether what the job reads has changed since: its upstream went on."""
+        return bool(table.plan) and any(each not in failures for each in table.dependencies)
+
+    def _go_on(
+        self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure], skipped: SkippedRows | None
+    ) -> None:
+        paused = self._streams.is_paused
+        beginnings: list[Beginning] = []
+        for table in jobs:
+            job = self._planner.known_job(table, may_lack_connector=paused)
+            needs_history = self._needs_history(table, failures)
+            since = Epoch(failures[table.id].since) if needs_history else None
+            is_first = not beginnings
+            beginnings.append(Beginning(job, needs_history, since, skipped if is_first else None))
+        self._ddl.begin(beginnings)
+
+
+def _skipped(table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows | None:
+    """Which rows the source passes over. InvalidStatement where there is no source, or no split is known."""
+    if not rows:
+        return None
+    if table.connector is None:
+        raise InvalidStatement(table.name, "SKIP is for tables that a connector feeds: this one has none")
+    if failure.split is None:
+        raise InvalidStatement(table.name, "it did not fail at a row of its source: there is none to skip")
+    return SkippedRows(failure.split, rows, failure.is_malformed)
+
+
+def _with_followers(
+    known: CatalogSnapshot, failures: dict[int, JobFailure], table: TableCatalog
+) -> list[TableCatalog]:
+    """The job and those that were set aside because they read it, each after what it reads."""
+    followers = [known.tables[each.job_id] for each in failures.values() if each.follows == table.id]
+    return sorted([table, *followers], key=lambda each: each.id)

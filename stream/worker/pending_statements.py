@@ -1,0 +1,229 @@
+"""PendingStatements: the DML statements that are not committed yet, so that a recovery undoes none of them (R14, R22).
+
+A statement lies in some epoch; until that epoch is committed a recovery discards what it wrote. Each statement is
+therefore kept until then, as the changes that it was evaluated to, which share the memory of the chunk that its table
+wrote. After a recovery the statements of discarded epochs are sent again to the tables' new actors, before anything
+else: those that were evaluated as their changes, in the order of their evaluation, then those that were not, in the
+order they were sent. So a statement that was acknowledged stays true whoever failed, and one that waits for its answer
+gets it later.
+
+What cannot be sent again is lost: its table was set aside, or its evaluation was interrupted twice. Whoever waits for
+it gets StatementsLost as the answer; what was acknowledged is named by the next `take_lost()`.
+
+Which epochs were committed is known only when the recovery has asked the meta store, as the answer to the last commit
+may be missing: between `suspend` and `resume` nothing is decided, and who has just sent a statement waits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stream.errors import LostStatement, StatementsLost
+from stream.message import InsertRows, Replayed, Statement
+
+MAX_UNCOMMITTED = 100_000
+"""Statements that may wait for their commit; the next one waits until an epoch is committed."""
+MAX_BYTES = 256 << 20
+"""Bytes of changes that may wait for their commit, beyond which the next statement waits too."""
+MAX_INTERRUPTIONS = 2
+"""Recoveries that may interrupt one statement's evaluation before it is held to be their cause."""
+REMEMBERED_RECOVERIES = 64
+"""Discarded intervals kept for statements that were being sent while a recovery ran."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A statement with the table that it goes to. `epoch` is None until it has been sent."""
+
+    statement: Statement
+    table_id: int
+    table: str
+    epoch: int | None = None
+    interruptions: int = 0
+
+    @property
+    def lost(self) -> LostStatement:
+        return LostStatement(self.statement.statement_id, self.table)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are kept until its commit."""
+        evaluation = self.statement.result.evaluation
+        if evaluation is not None:
+            return evaluation.nbytes
+        return self.statement.chunk.nbytes if isinstance(self.statement, InsertRows) else 0
+
+
+class PendingStatements:
+    """Thread safe."""
+
+    def __init__(self, max_uncommitted: int = MAX_UNCOMMITTED, max_bytes: int = MAX_BYTES) -> None:
+        self._max_uncommitted = max_uncommitted
+        self._max_bytes = max_bytes
+        self._ids = itertools.count(1)
+        self._pending: dict[int, Pending] = {}
+        self._bytes = 0  # of acknowledged ones
+        self._acknowledged: dict[int, int] = {}  # statement id -> bytes
+        self._discarded: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_RECOVERIES)
+        self._committed_epoch = 0
+        self._is_suspended = False
+        self._closed_by: BaseException | None = None
+        self._lost: list[LostStatement] = []
+        self._changed = threading.Condition()
+
+    def next_id(self) -> int:
+        """An id that no statement of this session has."""
+        return next(self._ids)
+
+    # -- one statement ---------------------------------------------------------------------------------
+
+    def add(self, statement: Statement, table_id: int, table: str, request_commit: Callable[[], None]) -> None:
+        """A statement is about to be sent. Waits while too much is uncommitted, after asking for a commit."""
+        with self._changed:
+            if not self._has_room():
+                request_commit()
+                self._changed.wait_for(lambda: self._has_room() or self._closed_by is not None)
+            self._pending[statement.statement_id] = Pending(statement, table_id, table)
+
+    def sent(self, statement_id: int, epoch: int) -> Statement | Replayed | None:
+        """The statement was sent and lies in `epoch`; None if it does. Otherwise a recovery has discarded that epoch
+        meanwhile, and this is what has to be sent instead."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_suspended or self._closed_by is not None)
+            pending = self._pending.get(statement_id)
+            if pending is None or self._closed_by is not None:
+                return None
+            if self._is_discarded(epoch):
+                return self.again(pending)
+            pending.epoch = epoch
+            if epoch <= self._committed_epoch:
+                self._forget(statement_id)
+            return None
+
+    def acknowledged(self, statement_id: int) -> None:
+        """The statement has its answer: what it changed is kept until its commit."""
+        with self._changed:
+            pending = self._pending.get(statement_id)
+            if pending is not None and statement_id not in self._acknowledged:
+                self._acknowledged[statement_id] = pending.waiting_bytes
+                self._bytes += pending.waiting_bytes
+
+    def forget(self, statement_id: int) -> None:
+        """The statement was refused or failed: nothing of it has to be kept."""
+        with self._changed:
+            self._forget(statement_id)
+
+    # -- epochs ----------------------------------------------------------------------------------------
+
+    def committed(self, epoch: int) -> None:
+        """Everything up to `epoch` is durable."""
+        with self._changed:
+            self._commit(epoch)
+
+    def suspend(self) -> None:
+        """A recovery has begun; which epochs it discards is said by `resume`."""
+        with self._changed:
+            self._is_suspended = True
+            for pending in self._pending.values():
+                result = pending.statement.result
+                pending.interruptions += result.evaluation is None and result.running()
+
+    def resume(self, committed: int, upto: int) -> list[Pending]:
+        """Epochs in (committed, upto] will never be committed: the statements that lay in them, in the order in
+        which they are to be sent again, each followed by `sent`. REQUIRES that no actor of those epochs runs."""
+        with self._changed:
+            self._discarded.append((committed, upto))
+            self._commit(committed)
+            undone = [each for each in self._pending.values() if each.epoch is not None and each.epoch > committed]
+            again = []
+            for pending in undone:
+                result = pending.statement.result
+                if result.done() and result.exception() is not None:
+                    self._forget(pending.statement.statement_id)
+                elif pending.interruptions >= MAX_INTERRUPTIONS and result.evaluation is None:
+                    self._lose(pending)
+                else:
+                    again.append(pending)
+            self._is_suspended = False
+            self._changed.notify_all()
+            return sorted(again, key=_order)
+
+    def again(self, pending: Pending) -> Statement | Replayed:
+        """What is sent to the table's next actor: the changes if the statement was evaluated, else itself."""
+        result = pending.statement.result
+        if result.evaluation is None:
+            return pending.statement
+        return Replayed(pending.statement.statement_id, result.evaluation, result, lambda: self.lose(pending))
+
+    def lose(self, pending: Pending, cause: BaseException | None = None) -> None:
+        """The statement has no table to go to any more."""
+        with self._changed:
+            self._lose(pending, cause)
+
+    def close(self, error: BaseException) -> None:
+        """No epoch will be committed any more: who waits for an answer gets the loss."""
+        with self._changed:
+            self._closed_by = error
+            self._is_suspended = False
+            for pending in list(self._pending.values()):
+                if not pending.statement.result.done():
+                    self._lose(pending, error)
+            self._changed.notify_all()
+
+    def take_lost(self) -> tuple[LostStatement, ...]:
+        """Acknowledged statements that were lost since the last call, in the order sent."""
+        if not self._lost:
+            return ()
+        with self._changed:
+            lost, self._lost = tuple(sorted(self._lost)), []
+            return lost
+
+    @property
+    def uncommitted(self) -> int:
+        """How many statements wait for their commit."""
+        return len(self._pending)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        return len(self._pending) < self._max_uncommitted and self._bytes < self._max_bytes
+
+    def _commit(self, epoch: int) -> None:
+        self._committed_epoch = max(self._committed_epoch, epoch)
+        durable = [
+            number
+            for number, each in self._pending.items()
+            if each.epoch is not None and each.epoch <= self._committed_epoch
+        ]
+        for statement_id in durable:
+            self._forget(statement_id)
+        self._changed.notify_all()
+
+    def _forget(self, statement_id: int) -> None:
+        self._pending.pop(statement_id, None)
+        self._bytes -= self._acknowledged.pop(statement_id, 0)
+
+    def _lose(self, pending: Pending, cause: BaseException | None = None) -> None:
+        result = pending.statement.result
+        if not result.done():
+            error = StatementsLost((pending.lost,))
+            error.__cause__ = cause
+            result.set_exception(error)
+        elif result.exception() is None:
+            self._lost.append(pending.lost)
+        self._forget(pending.statement.statement_id)
+
+    def _is_discarded(self, epoch: int) -> bool:
+        return any(after < epoch <= upto for after, upto in self._discarded)
+
+
+def _order(pending: Pending) -> tuple[bool, int]:
+    """Evaluated statements by their evaluation, then the others by their number."""
+    evaluation = pending.statement.result.evaluation
+    if evaluation is not None:
+        return False, evaluation.number
+    return True, pending.statement.statement_id

@@ -1,0 +1,42 @@
+"""What becomes of calls that a forked child makes on what its parent opened."""
+
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping
+
+CHILD_SECONDS = 30
+
+
+def outcomes_in_a_child(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:
+    """By name what each call raised in a forked child, "" where it returned. The child ends as processes do.
+
+    AssertionError where it did not end in time: the name of the call that hung is the first that is missing.
+    """
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for name, call in calls.items():
+            try:
+                call()
+                said = ""
+            except BaseException as error:
+                said = f"{type(error).__name__}: {error}"
+            os.write(write_end, f"{name}\0{said}\n".encode())
+        os.write(write_end, b"end\n")
+        os._exit(0)
+    os.close(write_end)
+    data = b""
+    while not data.endswith(b"end\n") and select.select([read_end], [], [], CHILD_SECONDS)[0]:
+        part = os.read(read_end, 1 << 16)
+        if not part:
+            break
+        data += part
+    os.close(read_end)
+    has_ended = data.endswith(b"end\n")
+    if not has_ended:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    outcomes = dict(line.split("\0") for line in data.decode().splitlines() if "\0" in line)
+    assert has_ended, f"the child hung after {list(outcomes)}"
+    return outcomes
