@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relational.catalog.objects import TableCatalog
 from relational.expr.expression import Expression, walk
-from relational.expr.kernel_version import change_of
+from relational.expr.kernel_version import KERNEL_VERSION, change_of
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Values
+from relational.plan.serialize import TableOfId, plan_from_text
 from relational.plan.view import nodes
 
 
@@ -16,6 +18,13 @@ def kernels_changed(plan: LogicalPlan, version: int) -> tuple[str, ...]:
     """
     found = (change_of(part, version) for node in nodes(plan) for root in _expressions(node) for part in walk(root))
     return tuple(dict.fromkeys(text for text in found if text is not None))
+
+
+def view_kernels_changed(view: TableCatalog, table_of_id: TableOfId) -> tuple[str, ...]:
+    """`kernels_changed` of a view or index with the rows that it has; () for a table."""
+    if not view.plan or view.kernel_version >= KERNEL_VERSION:
+        return ()
+    return kernels_changed(plan_from_text(view.plan, table_of_id), view.kernel_version)
 
 
 def _expressions(node: LogicalPlan) -> Iterator[Expression]:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.errors import RelationalError
-from relational.expr.kernel_version import KERNEL_VERSION
-from relational.plan.kernels import kernels_changed
-from relational.plan.serialize import plan_from_text
+from relational.plan.kernels import view_kernels_changed
 from relational.plan.view import renewed_view
 from stream.errors import ConnectorError, KernelsChanged, StreamError
 from stream.meta.source_manager import SourceManager
@@ -86,9 +84,7 @@ class JobPlanner:
 
     def changed_kernels(self, table: TableCatalog) -> tuple[str, ...]:
         """The expressions of a view for which today's kernels may give other results than those that its rows have."""
-        if not table.plan or table.kernel_version >= KERNEL_VERSION:
-            return ()
-        return kernels_changed(plan_from_text(table.plan, self._catalog.get), table.kernel_version)
+        return view_kernels_changed(table, self._catalog.get)
 
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
         """What a new view would run; its state tables have the ids 0, -1, ..., as none is allocated."""
