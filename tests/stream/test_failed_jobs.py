@@ -1,0 +1,231 @@
+"""A job that fails is set aside alone: the others go on, and it can be resumed, read as it was, and dropped."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+
+import stream
+from relational.errors import CatalogError
+from stream.errors import ActorFailed, InvalidStatement, JobFailed, JobNotRunning
+from stream.executor.hash_agg import HashAggExecutor
+from tests.suites import feed
+
+SOON_SECONDS = 30.0
+DIGESTIBLE = [each for each in feed.KINDS if each != feed.BROKEN]
+
+
+def eventually(holds, what=""):
+    deadline = time.monotonic() + SOON_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what or "it did not come true"
+        time.sleep(0.005)
+
+
+def connected(url, **options):
+    return stream.connect(url, **{"barrier_interval_ms": 10, "recovery_backoff_ms": 1, **options})
+
+
+@pytest.fixture
+def db(tmp_path):
+    with connected(f"file://{tmp_path / 'store'}") as session:
+        yield session
+
+
+def states(db):
+    return {row["name"]: row["state"] for row in db.sql("SHOW JOBS").to_pylist()}
+
+
+def job(db, name):
+    (row,) = [row for row in db.jobs().to_pylist() if row["name"] == name]
+    return row
+
+
+def count_of(db, name):
+    return db.sql(f"SELECT COUNT(*) AS n FROM {name}").rows()[0]["n"]
+
+
+def poisoned(db, record, **options):
+    """A table `t` of five rows before `record` and five after it, and the view `v` of it; they were set aside."""
+    made = feed.feeds(["t"])["t"]
+    feed.create(db, "t", **options)
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT name, COUNT(*) AS n FROM t GROUP BY name")
+    db.sql("CREATE TABLE other (id BIGINT PRIMARY KEY, v BIGINT)")
+    db.sql("CREATE MATERIALIZED VIEW beside AS SELECT COUNT(*) AS n FROM other")
+    made.add(*range(5))
+    eventually(lambda: count_of(db, "t") == 5)
+    made.add(5, 6, record, *range(7, 10))
+    return made
+
+
+def failed(db, record, **options):
+    made = poisoned(db, record, **options)
+    eventually(lambda: states(db).get("t") == "FAILED")
+    return made
+
+
+def test_the_others_go_on_and_everybody_is_told(db):
+    failed(db, feed.UNDECODABLE)
+    assert states(db) == {"t": "FAILED", "v": "FAILED", "other": "RUNNING", "beside": "RUNNING"}
+    table, view = job(db, "t"), job(db, "v")
+    assert "these bytes are no record" in table["reason"] and "reads 't'" in view["reason"]
+    assert table["position"] is not None and table["epoch"] == view["epoch"] and table["since"] is not None
+    assert [each.job_id for each in db.failed_jobs] == sorted(each.job_id for each in db.failed_jobs)
+    db.sql("INSERT INTO other VALUES (1, 1)")
+    db.flush()
+    assert count_of(db, "other") == 1 and db.sql("SELECT n FROM beside").rows() == [{"n": 1}]
+    for statement in ("SELECT * FROM t", "SELECT * FROM v", "CREATE MATERIALIZED VIEW w AS SELECT id FROM t",
+                      "INSERT INTO other SELECT id, 1 FROM t"):
+        with pytest.raises(JobFailed, match="was set aside") as caught:
+            answer = db.sql(statement)
+            answer.to_arrow()
+        assert caught.value.since == table["epoch"]
+    with db.at(table["epoch"]) as then:
+        assert 5 <= then.sql("SELECT COUNT(*) AS n FROM t")["n"][0].as_py() <= 7
+
+
+@pytest.mark.parametrize("record", DIGESTIBLE)
+def test_skip_leaves_out_the_malformed_record_alone(db, record):
+    failed(db, record)
+    db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
+    eventually(lambda: count_of(db, "t") == 10)
+    assert states(db) == dict.fromkeys(("t", "v", "other", "beside"), "RUNNING")
+    assert sum(row["n"] for row in db.sql("SELECT n FROM v").rows()) == 10
+    (counted,) = db.errors().to_pylist()
+    assert counted["job"] == "t" and counted["rows"] == 1 and "malformed" in counted["reason"]
+
+
+@pytest.mark.parametrize("record", DIGESTIBLE)
+def test_malformed_records_are_skipped_and_counted_where_the_table_says_so(db, record):
+    poisoned(db, record, malformed="skip").add(record, 10)
+    eventually(lambda: count_of(db, "t") == 11)
+    assert set(states(db).values()) == {"RUNNING"}
+    eventually(lambda: [row["rows"] for row in db.sql("SHOW ERRORS").to_pylist()] == [2])
+
+
+def test_resume_without_a_cure_fails_again_at_the_same_place(db):
+    failed(db, feed.UNDECODABLE)
+    with suppress(ActorFailed):     # where it fails before it is committed that it runs
+        db.sql("ALTER TABLE t RESUME")
+    eventually(lambda: states(db)["t"] == "FAILED")
+    db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
+    eventually(lambda: count_of(db, "t") == 10)
+
+
+def test_a_reader_that_was_mended_goes_on_without_loss(db):
+    made = failed(db, feed.BROKEN)
+    assert "cannot go on" in job(db, "t")["reason"]
+    made.mend()
+    db.resume_job("t")
+    eventually(lambda: count_of(db, "t") == 10)
+
+
+def test_skip_passes_over_the_next_rows_where_no_record_is_to_blame(db):
+    made = failed(db, feed.BROKEN)
+    committed = int(json.loads(job(db, "t")["offsets"])[feed.SPLIT])
+    made.mend()
+    db.sql("ALTER TABLE t RESUME SKIP 2 ROWS")
+    eventually(lambda: db.source_offsets("t") == {feed.SPLIT: "11"})
+    left_out = {committed, committed + 1} - {7}
+    assert count_of(db, "t") == 10 - len(left_out)
+
+
+def test_a_failed_job_can_be_dropped(db):
+    failed(db, feed.UNDECODABLE)
+    with pytest.raises(CatalogError, match="v"):
+        db.sql("DROP TABLE t")
+    db.sql("DROP TABLE t CASCADE")
+    assert states(db) == {"other": "RUNNING", "beside": "RUNNING"}
+    db.sql("INSERT INTO other VALUES (1, 1)")
+    db.flush()
+    assert count_of(db, "other") == 1
+
+
+def test_what_can_be_resumed_is_said(db):
+    failed(db, feed.UNDECODABLE)
+    with pytest.raises(InvalidStatement, match="nothing to resume"):
+        db.sql("ALTER TABLE other RESUME")
+    with pytest.raises(JobNotRunning):
+        db.sql("ALTER MATERIALIZED VIEW v RESUME")
+
+
+@contextmanager
+def broken_view(name):
+    """The aggregation of the view of that name fails at whatever it is given."""
+    original = HashAggExecutor._apply
+
+    def broken(self, chunk):
+        if self._state_table.catalog.name.startswith(f"{name}."):
+            raise ZeroDivisionError("injected")
+        original(self, chunk)
+
+    HashAggExecutor._apply = broken
+    try:
+        yield
+    finally:
+        HashAggExecutor._apply = original
+
+
+def break_view(db, number):
+    """The view `v` of the table `s` is set aside, with what reads it; the row `number` of `s` is one that it misses."""
+    with broken_view("v"):
+        db.sql(f"INSERT INTO s VALUES ({number}, 'broken')")
+        eventually(lambda: states(db)["v"] == "FAILED")
+    assert states(db) == {"s": "RUNNING", "v": "FAILED", "upon": "FAILED"}
+
+
+def with_views(db):
+    db.sql("CREATE TABLE s (id BIGINT PRIMARY KEY, name VARCHAR)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT name, COUNT(*) AS n FROM s GROUP BY name")
+    db.sql("CREATE MATERIALIZED VIEW upon AS SELECT n, COUNT(*) AS names FROM v GROUP BY n")
+    rows = ", ".join(f"({number}, 'name {number % 5}')" for number in range(10))
+    db.sql(f"INSERT INTO s VALUES {rows}")
+    db.flush()
+
+
+def check_resumed(db):
+    db.sql("ALTER MATERIALIZED VIEW v RESUME")
+    assert set(states(db).values()) == {"RUNNING"}
+    db.flush()
+    wanted = db.sql("SELECT name, COUNT(*) AS n FROM s GROUP BY name ORDER BY name").rows()
+    assert db.sql("SELECT name, n FROM v ORDER BY name").rows() == wanted
+    upon = db.sql("SELECT SUM(names) AS n FROM upon").rows()[0]["n"]
+    assert int(upon or 0) == len(wanted)
+
+
+def test_skip_is_for_what_has_a_source(db):
+    with_views(db)
+    break_view(db, 100)
+    with pytest.raises(InvalidStatement, match="has none"):
+        db.sql("ALTER MATERIALIZED VIEW v RESUME SKIP 1 ROWS")
+    with pytest.raises(JobNotRunning):
+        db.sql("ALTER MATERIALIZED VIEW upon RESUME")
+    check_resumed(db)
+
+
+@pytest.mark.parametrize("history_ms", [3_600_000, 0])
+def test_a_view_catches_up_with_what_its_table_did_meanwhile(tmp_path, history_ms, caplog):
+    """From the changes since it stopped where they are kept, else it is built anew; after reopening too."""
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url, failed_job_history_ms=history_ms) as db:
+        with_views(db)
+        break_view(db, 100)
+        db.sql("DELETE FROM s WHERE id < 5")
+        db.sql("INSERT INTO s VALUES (101, 'later')")
+        db.flush()
+        check_resumed(db)
+        break_view(db, 102)
+        db.sql("DELETE FROM s WHERE id >= 100")
+        db.sql("UPDATE s SET name = 'other' WHERE id = 7")
+        db.flush()
+    with connected(url, failed_job_history_ms=history_ms) as db:
+        assert states(db) == {"s": "RUNNING", "v": "FAILED", "upon": "FAILED"}
+        check_resumed(db)
+        db.sql("DELETE FROM s")
+        db.flush()
+        assert count_of(db, "v") == 0 and count_of(db, "upon") == 0
+    built_anew = [record for record in caplog.records if "built anew" in record.getMessage()]
+    assert bool(built_anew) == (history_ms == 0)
