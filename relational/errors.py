@@ -110,6 +110,25 @@ class InvalidValue(EncodingError):
         return InvalidValue(self.reason, column_name=column_name, row=self.row)
 
 
+class DamagedRow(EncodingError):
+    """Stored bytes of `table` that are no row of it; `key` are the values of its primary key, None where those cannot
+    be read either, `column_name` is the column that cannot, None where it is not known.
+    """
+
+    def __init__(self, table: str, key: tuple[object, ...] | None, column_name: str | None, reason: str):
+        super().__init__(reason)
+        self.table, self.key, self.column_name = table, key, column_name
+        places = [f"table {shortened(table)!r}"]
+        if key is not None:
+            places.append(f"the row with the key {shortened(', '.join(map(repr, key)))}")
+        if column_name is not None:
+            places.append(f"column {shortened(column_name)!r}")
+        self.args = (f"{', '.join(places)}: the stored bytes are damaged: {reason}",)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DamagedRow, (self.table, self.key, self.column_name, self.reason)
+
+
 class EvaluationError(RelationalError, ArithmeticError):
     """An expression has no value for a row; `row` is its position in the chunk where it is known."""
 

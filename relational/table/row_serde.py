@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from hummock.binary_column import BinaryColumn
 from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.state_store import StateStore
 from relational.catalog.objects import RowFormat, TableCatalog
+from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.vnode import vnodes_of
 from relational.encoding.cells import CellEncoder
 from relational.encoding.memcomparable import KeyEncoder
 from relational.encoding.value import ValueEncoder
+from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
 from relational.table.row_store import RowStore, WholeRows
 
@@ -98,12 +101,19 @@ class RowSerde:
         return DataChunk.from_rows(schema, pks)
 
     def decode(self, keys: BinaryColumn, values: BinaryColumn) -> DataChunk:
-        """The rows stored under `keys`. EncodingError where bytes are no row of this table."""
-        in_key = self.key_encoder.decode(keys, USER_KEY_PREFIX_BYTES) if self._reads_key else []
-        return self._rows(in_key, values, "error")
+        """The rows stored under `keys`. DamagedRow where bytes are no row of this table."""
+        return self._rows(self._keys_in(keys) if self._reads_key else [], values, "error", keys)
+
+    def decode_keys(self, keys: BinaryColumn) -> DataChunk:
+        """The rows stored under `keys` as far as the keys say it: all other columns are NULL. DamagedRow."""
+        in_key = dict(zip(self.pk, self._keys_in(keys), strict=True))
+        columns = [in_key.get(at) for at in self.columns]
+        nulls = [pa.nulls(len(keys), self.types[at].arrow) for at in self.columns]
+        return DataChunk([array if found is None else found for found, array in zip(columns, nulls, strict=True)],
+                         capacity=len(keys))
 
     def decode_found(self, pk_columns: Sequence, values: BinaryColumn) -> DataChunk:
-        """The rows of asked keys; where a value is null the columns that are not in the key are NULL."""
+        """The rows of asked keys; where a value is null the columns that are not in the key are NULL. DamagedRow."""
         return self._rows(pk_columns, values, "null")
 
     def show_key(self, key: bytes) -> Row:
@@ -143,12 +153,36 @@ class RowSerde:
             )
         return True, self.pk.index(column)
 
-    def _rows(self, in_key: Sequence, values: BinaryColumn, absent: str) -> DataChunk:
+    def _keys_in(self, keys: BinaryColumn) -> list:
+        try:
+            return self.key_encoder.decode(keys, USER_KEY_PREFIX_BYTES)
+        except EncodingError as error:
+            name = None if error.column is None else self.catalog.columns[self.pk[error.column]].name
+            raise DamagedRow(self.catalog.name, None, name, error.reason) from error
+
+    def _rows(
+        self, in_key: Sequence, values: BinaryColumn, absent: str, keys: BinaryColumn | None = None
+    ) -> DataChunk:
         wanted = [place for is_in_key, place in self._places if not is_in_key]
-        in_value = self.value_encoder.decode(values, wanted, absent=absent) if wanted else []
+        try:
+            in_value = self.value_encoder.decode(values, wanted, absent=absent) if wanted else []
+        except EncodingError as error:
+            raise self._damaged(error, in_key, keys) from error
         taken = iter(in_value)
         columns = [in_key[place] if is_in_key else next(taken) for is_in_key, place in self._places]
         return DataChunk(columns, capacity=len(values))
+
+
+    def _damaged(self, error: EncodingError, in_key: Sequence, keys: BinaryColumn | None) -> DamagedRow:
+        """What an error of the value encoding means for the rows of `keys`, or of the asked keys `in_key`."""
+        key = name = None
+        if error.row is not None:
+            pks = in_key if keys is None else self._keys_in(keys)
+            columns = [Column(pa.array(each), self.types[at]) for each, at in zip(pks, self.pk, strict=True)]
+            key = tuple(column[error.row] for column in columns)
+        if error.column is not None:
+            name = self.catalog.columns[self.catalog.value_indices[error.column]].name
+        return DamagedRow(self.catalog.name, key, name, error.reason)
 
 
 def present_in(values: BinaryColumn) -> np.ndarray:

@@ -9,7 +9,7 @@ epoch are. One thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -201,6 +201,11 @@ class StateTable:
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges(columns)]
         return self._opened(self._chunks(parts, self._read_epoch))
 
+    def scan_keys(self) -> Iterator[DataChunk]:
+        """The keys of all rows as `scan_chunks` gives rows; the columns that are not in the key are NULL."""
+        parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges([])]
+        return self._opened(self._chunks(parts, self._read_epoch, lambda batch: self.serde.decode_keys(batch.keys)))
+
     def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
         """All rows under each visible row of leading pk columns, as `first_rows` gives them but in key order within
         each vnode, some of the prefixes at a time: what a join reads for a chunk of keys. Writes between two parts
@@ -302,11 +307,16 @@ class StateTable:
     def _write_rows(self, changes: Sequence[tuple[Op, Row]]) -> None:
         self.write_chunk(StreamChunk.from_rows(self.catalog.schema, changes))
 
-    def _chunks(self, parts: Sequence[tuple[KeyRange, KvBatch]], epoch: Epoch) -> Iterator[DataChunk]:
-        """Each range as it is in the store at `epoch`, changed."""
+    def _chunks(
+        self,
+        parts: Sequence[tuple[KeyRange, KvBatch]],
+        epoch: Epoch,
+        decode: Callable[[KvBatch], DataChunk] | None = None,
+    ) -> Iterator[DataChunk]:
+        """Each range as it is in the store at `epoch`, changed; `decode` None: whole rows."""
         for part, changes in parts:
             for batch in laid_over(concatenated(self._stored, [part], epoch), changes, 0, False):
-                yield self.serde.decode(batch.keys, batch.values)
+                yield self.serde.decode(batch.keys, batch.values) if decode is None else decode(batch)
 
     def _ranges(self, columns: Sequence) -> list[KeyRange]:
         """The ranges that a scan in any order reads: as few as there can be."""

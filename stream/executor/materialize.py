@@ -8,7 +8,7 @@ table's history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
@@ -34,7 +34,7 @@ class MaterializeExecutor(Executor):
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
     table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored.
     Rows of a view or index that were left out because their key is too long for the store are counted in `counts`
-    (ruling R55)."""
+    (ruling R55). `has_readers`: whether other jobs read what is handed on."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class MaterializeExecutor(Executor):
         chunk_rows: int,
         errors: StoredErrorCounts | None = None,
         counts: ErrorCounts | None = None,
+        has_readers: Callable[[], bool] = lambda: True,
     ) -> None:
         self.info = info
         self._input = input
@@ -53,6 +54,7 @@ class MaterializeExecutor(Executor):
         self._conflict = conflict
         self._errors = errors
         self._is_loading = False
+        self._has_readers = has_readers
         self._counts = ErrorCounts() if counts is None else counts
         self._read_catalog()
         catalog = table.catalog
@@ -87,7 +89,7 @@ class MaterializeExecutor(Executor):
     def _read_catalog(self) -> None:
         """What knows the columns of the table."""
         self._resolver = None if self._conflict is None else ConflictResolver(self._table, self._conflict)
-        self._statements = StatementEvaluator(self._table)
+        self._statements = StatementEvaluator(self._table, self._has_readers)
 
     def _follow(self, barrier: Barrier) -> None:
         """From an Alter of this table on its rows have the columns of the next version; while it is loaded it takes

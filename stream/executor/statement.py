@@ -7,15 +7,16 @@ of changes with the rows it affected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.errors import EncodingError, EvaluationError, InvalidValue, shortened
+from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
 from relational.expr.evaluate import evaluate
-from relational.expr.expression import Expression
+from relational.expr.expression import Expression, input_columns
 from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable
 from stream.errors import AppendOnlyViolation, InvalidStatement
@@ -26,10 +27,12 @@ NOTHING = Resolved(None, 0)
 
 
 class StatementEvaluator:
-    """Evaluates statements against `table` and writes what those that succeed change into its mem table."""
+    """Evaluates statements against `table` and writes what those that succeed change into its mem table. `has_readers`:
+    whether other jobs get the changes."""
 
-    def __init__(self, table: StateTable) -> None:
+    def __init__(self, table: StateTable, has_readers: Callable[[], bool]) -> None:
         self._table = table
+        self._has_readers = has_readers
         self._resolver = ConflictResolver(table, table.catalog.conflict)
         self._has_row_ids = table.catalog.row_id_index is not None
         self._name = table.catalog.name
@@ -59,7 +62,11 @@ class StatementEvaluator:
         return resolved
 
     def _delete(self, statement: DeleteRows) -> Resolved:
-        old = self._matching(statement.predicate)
+        try:
+            old = self._matching(statement.predicate)
+        except DamagedRow as error:
+            self._check_deletes_by_key(statement.predicate, error)
+            old = self._matching(statement.predicate, self._table.scan_keys())
         if old is None:
             return NOTHING
         chunk = _changes(old, Op.DELETE)
@@ -94,13 +101,27 @@ class StatementEvaluator:
         chunks = [deleted] if inserted.chunk is None else [deleted, inserted.chunk]
         return Resolved(StreamChunk.concat(chunks), old.capacity)
 
-    def _matching(self, predicate: Expression | None) -> DataChunk | None:
+    def _check_deletes_by_key(self, predicate: Expression | None, error: DamagedRow) -> None:
+        """InvalidStatement unless rows whose values cannot be read may go by a condition over their keys: nobody needs
+        the values. A table of one entry per value finds those by what the row was."""
+        if predicate is not None and not input_columns(predicate) <= set(self._pk):
+            cure = "DELETE with a condition over the primary key alone needs no other column"
+        elif self._has_readers() or self._table.catalog.row_format is not RowFormat.ROW:
+            cure = "it can be deleted by its key where no view or index reads the table: drop those first"
+        else:
+            return
+        raise InvalidStatement(self._name, f"{shortened(str(error), 1_000)}; {cure}") from error
+
+    def _matching(
+        self, predicate: Expression | None, chunks: Iterable[DataChunk] | None = None
+    ) -> DataChunk | None:
         """All rows for which `predicate` is true, in one chunk; None where there is none."""
-        found = [rows for rows in self._matches(predicate) if rows.capacity]
+        rows = self._table.scan_chunks() if chunks is None else chunks
+        found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
         return DataChunk.concat(found) if found else None
 
-    def _matches(self, predicate: Expression | None) -> Iterator[DataChunk]:
-        for rows in self._table.scan_chunks():
+    def _matches(self, predicate: Expression | None, chunks: Iterable[DataChunk]) -> Iterator[DataChunk]:
+        for rows in chunks:
             if predicate is None:
                 yield rows.compact()
             else:

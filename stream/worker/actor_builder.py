@@ -67,8 +67,9 @@ class ActorBuilder:
         upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
         errors = self.errors.open(spec.root.table)
         chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
-        executor = chain.build(spec.root)
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns, chain.position)
+        dispatcher = BroadcastDispatcher(spec.actor_id)
+        chain.has_readers = lambda: bool(dispatcher.targets)
+        return Actor(spec.actor_id, chain.build(spec.root), dispatcher, observer, turns, chain.position)
 
 
 class ExecutorChain:
@@ -79,6 +80,7 @@ class ExecutorChain:
         self.store = store
         self.options = options
         self.errors = errors
+        self.has_readers: Callable[[], bool] = lambda: True
 
     def build(self, node: StreamNode) -> Executor:
         """The executor of `node`, with those below it."""
@@ -116,7 +118,9 @@ class ExecutorChain:
     def materialize(self, node: MaterializeNode, info: ExecutorInfo) -> Executor:
         table = self.state_table(node.table)
         input, rows = self.build(node.input), self.options.chunk_rows
-        return MaterializeExecutor(info, input, table, node.conflict, rows, self.stored_errors(node), self.errors)
+        return MaterializeExecutor(
+            info, input, table, node.conflict, rows, self.stored_errors(node), self.errors, self.has_readers
+        )
 
     def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
         """The counts of the chain in their table, where the job has one."""
