@@ -304,9 +304,9 @@ class Session:
         return tuple(failed[job_id] for job_id in sorted(failed))
 
     def resume_job(self, name: str, *, skip: int = 0) -> Table:
-        """Let the job of a table, view or index run again that was set aside, with those that read it; `skip`: rows
-        that its source passes over first. InvalidStatement where it runs, JobNotRunning where it reads one that does
-        not."""
+        """Let the job of a table, view or index run again that was set aside, with those that read it; `skip`: how many
+        malformed records its source leaves out, or rows where no record was to blame. InvalidStatement where it runs,
+        JobNotRunning where it reads one that does not."""
         self._check_open()
         self._playground.meta.revival.resume(self._playground.catalog.resolve(ObjectName.parse(name)), skip)
         return self.table(name)

@@ -22,7 +22,8 @@ def schema_of(case):
 
 
 def values(column):
-    """Its values as text, so that NaN equals itself and -0.0 differs from 0.0."""
+    """Its values as text, so that NaN equals itself and -0.0 differs from 0.0. It is a sound Arrow array."""
+    column.array.validate(full=True)
     return [repr(value) for value in column.to_pylist()]
 
 
