@@ -31,6 +31,10 @@ MALFORMED_OPTION = "malformed"
 REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
+ROWS_AFTER_FAULT = 16
+"""Rows validated at once behind one that is malformed, doubled with each part that is not: many cost no squares."""
+
+
 class SplitReader(ABC):
     """Reads one split in order. Used by one thread; the same offset always leads to the same rows."""
 
@@ -147,12 +151,14 @@ def without_malformed(
     """(`chunk` validated, without the rows that are wrong; why each of them is): an update goes with either half. None
     where no row is left. MalformedRows where the chunk as a whole is wrong.
     """
-    parts, faults, start = [], [], 0
+    parts, faults, start, rows = [], [], 0, chunk.capacity
     while start < chunk.capacity:
-        rest = chunk.slice(start, chunk.capacity - start)
+        end = min(start + rows, chunk.capacity)
+        end += end < chunk.capacity and chunk.ops[end - 1] == Op.UPDATE_DELETE  # a pair is not parted
+        rest = chunk.slice(start, end - start)
         try:
             parts.append(validated(rest, schema, split, connector=connector, table=table))
-            break
+            start, rows = end, 2 * rows
         except MalformedRows as fault:
             if fault.row is None:
                 raise
@@ -162,5 +168,5 @@ def without_malformed(
             if first:
                 before = rest.slice(0, first)
                 parts.append(validated(before, schema, split, connector=connector, table=table))
-            start += last + 1
+            start, rows = start + last + 1, ROWS_AFTER_FAULT
     return (StreamChunk.concat(parts) if parts else None), faults

@@ -1,6 +1,7 @@
 """Constraints and limits of a table's rows: for statements, whoever sends them, and for what a connector hands over."""
 
 import datetime as dt
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from stream.connector import validated, without_malformed
 from stream.errors import InvalidStatement, MalformedRows
 from stream.statements import table_draft
 from tests.suites.catalogs import table_catalog
+from tests.suites.seeds import run_seed
 
 SCHEMA = Schema.of(id="bigint", name="varchar", at="timestamp", doc="jsonb")
 LONG = "x" * (1 << 20)
@@ -206,3 +208,22 @@ def test_malformed_rows_can_be_left_out_updates_as_a_whole():
     assert kept is None and len(faults) == 2
     kept, faults = without_malformed(changes(GOOD), SCHEMA, "s")
     assert kept.visible_rows == 1 and not faults
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_many_malformed_rows_are_left_out_as_one_by_one(share):
+    """Inserts and update pairs of which `share` have a wrong half."""
+    rng = random.Random(run_seed())
+    rows, ops, kept_ids, wrong_rows = [], [], [], []
+    for number in range(1_000):
+        halves = [Op.UPDATE_DELETE, Op.UPDATE_INSERT] if rng.random() < 0.4 else [Op.INSERT]
+        wrong = rng.randrange(len(halves)) if rng.random() < share else None
+        if wrong is None:
+            kept_ids += [number] * len(halves)
+        else:
+            wrong_rows.append(len(rows) + wrong)
+        rows += [(number, *(WRONG["doc"] if at == wrong else GOOD)[1:]) for at in range(len(halves))]
+        ops += halves
+    kept, faults = without_malformed(changes(*rows, ops=ops), SCHEMA, "s")
+    assert [fault.row for fault in faults] == wrong_rows
+    assert ([] if kept is None else [row[0] for row in kept.rows()]) == kept_ids
