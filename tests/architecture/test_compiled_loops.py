@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ def courtesies() -> dict[str, set[str]]:
 
 
 def annotated(folder: Path) -> dict[Path, Path]:
-    """The annotated page of each room: what the build left, where it is newer than all that the room depends on, else
-    one made in `folder`.
+    """The annotated page of each room: what the build left, where it is newer than all of ours that the room depends
+    on, else one made in `folder`.
     """
     tree = create_dependency_tree(quiet=True)
     pages = {}
@@ -54,7 +55,9 @@ def annotated(folder: Path) -> dict[Path, Path]:
         for room in ROOMS:
             source = room.relative_to(ROOT)
             page = (BUILT / source).with_suffix(".html")
-            if page.exists() and page.stat().st_mtime > tree.newest_dependency(str(source))[0]:
+            ours = [Path(name) for name in tree.all_dependencies(str(source)) if Path(name).exists()]
+            changed = max(path.stat().st_mtime for path in ours if not path.is_relative_to(sys.prefix))
+            if page.exists() and page.stat().st_mtime > changed:
                 pages[room] = page
         missing = [str(room.relative_to(ROOT)) for room in ROOMS if room not in pages]
         if missing:
