@@ -80,6 +80,8 @@ def parse(piece: Piece) -> Tree:
         raise _located(error, piece) from None
     except RecursionError:
         raise piece.error("the statement is nested too deeply for the stack that is left") from None
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # its grammar's own faults
+        raise piece.error("this statement is not understood") from error
     if len(trees) != 1 or trees[0] is None:
         raise piece.error("this statement is not understood")
     root = trees[0]

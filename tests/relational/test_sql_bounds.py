@@ -134,6 +134,13 @@ def test_an_in_list_of_ten_thousand_is_one_lookup(column, catalog):
     assert len(statement.plan.explain()) < 500
 
 
+def test_a_fault_of_the_grammar_is_an_error_of_the_statement(catalog):
+    text = "SELECT 1; SELECT * FROM FROM t % at WHERE x"
+    with pytest.raises(ParseError, match="not understood") as caught:
+        list(bind_sql(text, catalog))
+    assert caught.value.start == text.rindex("SELECT")
+
+
 @pytest.mark.parametrize("join", [" JOIN pairs", " LEFT JOIN pairs", ", pairs", " CROSS JOIN pairs"])
 def test_a_row_of_joins_is_read_once(join, catalog):
     """Tried again at each JOIN without ON, forty of them would not end."""
