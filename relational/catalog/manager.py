@@ -171,9 +171,15 @@ class CatalogManager:
         gone = sum((planning.forget_loaded(table_id) for table_id in table_ids), NONE)
         return self._as_next(snapshot, gone)
 
-    def plan_failures(self, failures: Iterable[JobFailure], resumed: Iterable[int] = ()) -> MetaOperations:
-        """What sets jobs aside and takes others back. It joins whatever DDL comes: it is no version of its own."""
-        return planning.note_failures(failures, resumed)
+    def plan_failures(
+        self, failures: Iterable[JobFailure], beside: Iterable[MetaOperations] = ()
+    ) -> MetaOperations:
+        """What sets jobs aside in the transaction that also carries out `beside`: it is no version of its own."""
+        return planning.note_failures(failures, beside)
+
+    def plan_resume(self, job_ids: Iterable[int]) -> MetaOperations:
+        """What takes jobs back that were set aside: no version of its own either."""
+        return planning.forget_failures(job_ids)
 
     def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:
         """What goes where jobs are built anew: `jobs` are tables by the ids that they have, each as it comes, with the

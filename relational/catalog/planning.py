@@ -79,12 +79,19 @@ def forget_loaded(table_id: int) -> MetaOperations:
     return MetaOperations(delete=(loaded_key(table_id),))
 
 
-def note_failures(failures: Iterable[JobFailure], resumed: Iterable[int] = ()) -> MetaOperations:
-    """Jobs are set aside, others run again. It requires nothing, so that a DDL that was planned before a job failed
-    can be committed after it: the one process that has the writer role decides both.
+def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperations] = ()) -> MetaOperations:
+    """Jobs are set aside, but for those that the changes `beside` in the same transaction drop. It requires nothing,
+    so that a DDL that was planned before a job failed can be committed after it: the one process that has the writer
+    role decides both.
     """
-    put = {failed_key(failure.job_id): encode(failure) for failure in failures}
-    return MetaOperations(put=put, delete=tuple(failed_key(job_id) for job_id in resumed))
+    deleted = {key for operations in beside for key in operations.delete}
+    rows = {failed_key(failure.job_id): encode(failure) for failure in failures}
+    return MetaOperations(put={key: row for key, row in rows.items() if key not in deleted})
+
+
+def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
+    """Jobs that were set aside run again."""
+    return MetaOperations(delete=tuple(failed_key(job_id) for job_id in job_ids))
 
 
 def rebuild_jobs(
@@ -179,7 +186,7 @@ def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> Dro
     states = tuple(state for table in dropped for state in snapshot.internal_tables(table.id))
     keys = [table_key(table.id) for table in (*dropped, *states)]
     names = [table_name_key(table.schema_id, table.name) for table in dropped]
-    failures = [failed_key(table.id) for table in dropped if table.id in snapshot.failed]
+    failures = [failed_key(table.id) for table in dropped if table.kind.is_job]
     require = {key: snapshot.rows[key] for key in keys}
     return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names, *failures)))
 

@@ -224,15 +224,13 @@ class Ddl:
     def begin(self, beginnings: Sequence[Beginning]) -> None:
         """Jobs that were set aside run again, and the catalog no longer says that they do not."""
         resumed = frozenset(beginning.job.job_id for beginning in beginnings)
-        change = JobChange(self._catalog.plan_failures((), resumed))
         command = Command(
-            lambda: self._streams.prepare_all(beginnings),
-            change,
+            lambda: self._prepare_resumed(beginnings),
+            JobChange(self._catalog.plan_resume(resumed)),
             True,
-            lambda: resumed.isdisjoint(self._catalog.snapshot.failed),
+            lambda: resumed.isdisjoint(self._failures.failed(self._catalog.snapshot)),
         )
         self._barriers.schedule(command).result()
-        self._failures.resumed(resumed)
 
     def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
         """Views and indexes, given with all that reads them, are built anew from what they read; they are under other
@@ -244,11 +242,16 @@ class Ddl:
         plan = self._catalog.plan_rebuild(views, states)
         beginnings = [Beginning(job, is_new=True) for job in jobs]
         change = JobChange(plan.operations, plan.stored)
-        self._carry_out(lambda: self._streams.prepare_all(beginnings), change, in_new_epoch=True)
-        self._failures.resumed(table.id for table in ordered)
+        self._carry_out(lambda: self._prepare_resumed(beginnings), change, in_new_epoch=True)
         return views
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _prepare_resumed(self, beginnings: Sequence[Beginning]) -> Mutation:
+        """Before the jobs run what was held against them is forgotten: what comes is a failure of its own."""
+        mutation = self._streams.prepare_all(beginnings)
+        self._failures.forget_attempts(beginning.job.job_id for beginning in beginnings)
+        return mutation
 
     def _check_usable(self, table_ids: Iterable[int]) -> None:
         """TableLoading, JobFailed: a job cannot begin over these tables."""

@@ -1,4 +1,4 @@
-"""JobFailures: which jobs are set aside because they fail, so that the others go on (ruling R22).
+"""JobFailures: which jobs are set aside because they fail, so that the others go on [R22].
 
 A job whose actor fails is tried again once, by a recovery. Where it fails a second time at the same place it is set
 aside with everything that reads it: with the same error (of a source: an error of the same kind in the same split, as
@@ -39,7 +39,8 @@ NOT_OF_A_JOB = (HummockError, MemoryError, ChannelClosed)
 
 
 class JobFailures:
-    """Thread safe. What is set aside is kept here until the catalog is seen to have it."""
+    """Thread safe. What is set aside is kept here until a commit has put it into the catalog, which the next one does,
+    before any that takes the job back."""
 
     def __init__(
         self,
@@ -99,11 +100,10 @@ class JobFailures:
                 is_retried = isinstance(error, ConnectorError | KernelsChanged)
                 self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
 
-    def resumed(self, job_ids: Iterable[int]) -> None:
+    def forget_attempts(self, job_ids: Iterable[int]) -> None:
         """These jobs are to run again: what was held against them is forgotten."""
         with self._lock:
             for job_id in job_ids:
-                self._new.pop(job_id, None)
                 self._last.pop(job_id, None)
 
     def errors(self, known: CatalogSnapshot) -> dict[int, Exception]:

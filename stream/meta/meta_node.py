@@ -88,7 +88,7 @@ class MetaNode:
         self._history = KeptHistory(pins, options.failed_job_history_ms)
         self._barriers = BarrierManager(
             worker,
-            _Refreshing(committer, catalog, self._history),
+            _CatalogCommitter(committer, catalog, self.failures, self._history),
             epochs,
             self._rebuild,
             options,
@@ -153,19 +153,21 @@ class MetaNode:
         failed = self.failures.errors(known)
         for failure in self.failures.failed(known).values():
             self._history.keep(failure.job_id, failure.since)
-        unrecorded = self.failures.unrecorded(known)
-        if unrecorded:
-            change = JobChange(self.catalog.plan_failures(unrecorded))
-            self._barriers.schedule(Command(lambda: None, change, False, lambda: True))
+        if self.failures.unrecorded(known):  # a commit at once, which records them
+            self._barriers.schedule(Command(lambda: None, JobChange(NONE), False, lambda: True))
         return self._streams.rebuild([job for job in jobs if job.job_id not in failed], failed)
 
 
-class _Refreshing:
-    """A committer after whose commit of a DDL the catalog in memory is the committed one [C8]."""
+class _CatalogCommitter:
+    """A committer whose commits also record the jobs that were set aside, and after whose commit of any change the
+    catalog in memory is the committed one [C8]."""
 
-    def __init__(self, committer: Committer, catalog: CatalogManager, history: KeptHistory) -> None:
+    def __init__(
+        self, committer: Committer, catalog: CatalogManager, failures: JobFailures, history: KeptHistory
+    ) -> None:
         self._committer = committer
         self._catalog = catalog
+        self._failures = failures
         self._history = history
 
     @property
@@ -173,7 +175,11 @@ class _Refreshing:
         return self._committer.committed_epoch
 
     def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
+        unrecorded = self._failures.unrecorded(self._catalog.snapshot)
+        if unrecorded:
+            beside = [change.operations for change in changes]
+            changes = [*changes, JobChange(self._catalog.plan_failures(unrecorded, beside))]
         self._committer.commit(epoch, sstables, changes)
         if changes:
-            self._history.keep_only(self._catalog.refresh().failed)
+            self._history.keep_only(self._failures.failed(self._catalog.refresh()))
         self._history.expire()
