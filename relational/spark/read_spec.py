@@ -42,7 +42,6 @@ from relational.types import Schema
 FORMAT = 1
 OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=32_768)
 KEPT_READERS = 1_024
-OP_NAMES = pa.array([str(op) for op in Op])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> p
 def _batch(rows: DataChunk, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in rows.arrays]
     if isinstance(rows, StreamChunk):
-        arrays = [OP_NAMES.take(pa.array(rows.ops)), *arrays]
+        arrays = [pa.array([str(op) for op in Op]).take(pa.array(rows.ops)), *arrays]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
