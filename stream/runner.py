@@ -1,7 +1,7 @@
 """SessionRunner: the reads and data changes of a session, whichever face they come from.
 
-A read is at one committed epoch, none older than the read before it (R15). A change returns when the
-table's own actor has evaluated it on the table's current state (R14): then it is known to have succeeded,
+A read is at one committed epoch, none older than the read before it [R15]. A change returns when the
+table's own actor has evaluated it on the table's current state [R14]: then it is known to have succeeded,
 and which rows it met."""
 
 from __future__ import annotations

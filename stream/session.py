@@ -1,7 +1,7 @@
 """Session: what a user holds. SQL and the fluent face on one store.
 
 Statements are carried out in the order they are given. A read sees one committed epoch for all its
-tables, and no read sees an older one than the read before it (R15). What a statement changed is readable
+tables, and no read sees an older one than the read before it [R15]. What a statement changed is readable
 after `flush()`, or after the next barrier. Errors of a statement are typed and leave the session as it
 was. A statement that was acknowledged is undone by nobody else's failure; where a recovery could not keep
 one, StatementsLost names it at the next call of any kind. Thread safe."""

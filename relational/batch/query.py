@@ -2,7 +2,7 @@
 that streams use.
 
 All tables of a query are read at the same epoch. Order is that of memcomparable keys and grouping that
-of encoded keys, so a batch answer and a view of the same query agree (rulings R4, R15). A row without a
+of encoded keys, so a batch answer and a view of the same query agree [R4, R15]. A row without a
 value is an EvaluationError. Sort and aggregation hold their rows in memory. Any thread; a query has no
 state of its own.
 """

@@ -28,7 +28,7 @@ READABLE_VERSIONS = (1, 2, 3)
 """The first had neither defaults nor versions of a schema, the second neither constraints nor a kernel version."""
 DEFAULT_VNODE_COUNT = 256
 KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
-"""Types whose key decodes to an SQL-equal value that need not be the same one (ruling R4), so also what holds one."""
+"""Types whose key decodes to an SQL-equal value that need not be the same one [R4], so also what holds one."""
 
 
 class TableKind(StrEnum):

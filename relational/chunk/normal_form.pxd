@@ -1,4 +1,4 @@
-"""Values as numbers that are equal exactly where SQL calls the values equal (R4).
+"""Values as numbers that are equal exactly where SQL calls the values equal [R4].
 
 -0.0 is 0.0, every NaN is one, and intervals are their length. For hashing and comparing, never for storing.
 """

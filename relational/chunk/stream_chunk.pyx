@@ -2,7 +2,7 @@
 
 Every row has an op. An update is two rows, U- with the old values and right after it U+ with the new ones;
 a pair is never parted by a chunk's border. Where its halves come to differ (one hidden, sent to another
-place, of another key) they become a plain delete and a plain insert, in that order (R7).
+place, of another key) they become a plain delete and a plain insert, in that order [R7].
 """
 
 from enum import IntEnum

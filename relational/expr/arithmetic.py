@@ -1,8 +1,8 @@
 """Kernels of + - * / % and the rounding functions, per family of types.
 
 Integers and NUMERIC are checked: what does not fit is a failed row, never a wrapped number. Integer
-division truncates towards zero. Results of NUMERIC are rounded half away from zero at the scale of
-their type. Floating numbers follow IEEE 754 except that division by zero, and infinity out of finite
+division truncates towards zero. Results of NUMERIC have the precision and scale of [R54] and are rounded
+half away from zero. Floating numbers follow IEEE 754 except that division by zero, and infinity out of finite
 operands, are failed rows as in SQL.
 """
 

@@ -1,4 +1,4 @@
-"""Comparison, equality and membership in SQL's own order, whatever Arrow thinks of it (ruling R4).
+"""Comparison, equality and membership in SQL's own order, whatever Arrow thinks of it [R4].
 
 NaN equals NaN and stands above every number, -0.0 equals 0.0, NUMERIC compares by value across scales,
 an interval by its length with months of 30 days. Text compares by its bytes, composed values as their parts do. Both

@@ -1,7 +1,7 @@
 """Computes an expression over a chunk, column at a time.
 
-A branch (of CASE, AND, OR, COALESCE) counts only the rows that take it, hidden rows never count (ruling
-R6). In a stream a row without a value is NULL and counted; where the evaluation is strict (DML, batch
+A branch (of CASE, AND, OR, COALESCE) counts only the rows that take it, hidden rows never count
+[R6]. In a stream a row without a value is NULL and counted; where the evaluation is strict (DML, batch
 queries) it is an EvaluationError.
 """
 

@@ -1,7 +1,7 @@
 """Rows of user-key ranges of one table, as batches.
 
 One vnode's rows lie together in key order; a scan over several vnodes either takes one range after the other
-or merges them by what follows the vnode (ruling R5). Neither holds more than a bounded number of rows.
+or merges them by what follows the vnode [R5]. Neither holds more than a bounded number of rows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A connector describes one external stream as a table's options name it. It is cut into splits; a split is
 read in order by one SplitReader, whose offset says where the next chunk begins. The offset is state of the
-table (R13): after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
+table [R13]: after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
 again.
 
 What a reader hands over is from outside: `validated` checks it, once, before it enters the stream.

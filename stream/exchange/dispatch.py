@@ -67,7 +67,7 @@ class BroadcastDispatcher(Dispatcher):
 
 class HashDispatcher(Dispatcher):
     """A row goes to the one output that owns the vnode of its key. An update whose halves part becomes a
-    delete and an insert (R7, done where the chunk is split)."""
+    delete and an insert [R7], done where the chunk is split."""
 
     def __init__(self, actor_id: int, outputs: Iterable[Output], key_columns: Sequence[int],
                  vnode_map: VnodeMap) -> None:

@@ -1,4 +1,4 @@
-"""Turns: at most so many actors of a process run at once (ruling R12).
+"""Turns: at most so many actors of a process run at once [R12].
 
 Threads that all have work pass the interpreter's lock back and forth: each return from a call that gave
 it up waits for its turn there, a switch interval at a time. So actors take turns of their own. One runs

@@ -23,7 +23,7 @@ class MaterializedInput:
 
     `columns` are the input columns that make a row of `table`, in its order; the argument stands at
     `argument` among them, right after the group columns. Only rows that pass the call's FILTER and have an
-    argument that is not NULL are kept (ruling R9).
+    argument that is not NULL are kept [R9].
     """
 
     def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:

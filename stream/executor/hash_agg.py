@@ -34,7 +34,7 @@ class HashAggExecutor(Executor):
     `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
     the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
     `errors` counts rows whose FILTER failed, those left out because a key made of them is too long for the store
-    (ruling R55), and groups whose sum or average leaves its type.
+    [R55], and groups whose sum or average leaves its type.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class MaterializeExecutor(Executor):
     already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
     table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored.
     Rows of a view or index that were left out because their key is too long for the store are counted in `counts`
-    (ruling R55). `has_readers`: whether other jobs read what is handed on."""
+    [R55]. `has_readers`: whether other jobs read what is handed on."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ The milliseconds are those of the epoch the row is inserted in (since 2021-04-01
 epoch that was committed before, whatever the machine's clock says, and a recovery never hands out an id
 again. They run ahead of the epoch by one for each 4,096 rows times the vnodes of the generator, which is
 two orders beyond what a barrier interval can bring. The vnode is one of the actor's own, so that parallel
-actors never meet (ruling R5).
+actors never meet [R5].
 """
 
 from __future__ import annotations

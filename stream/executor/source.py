@@ -2,7 +2,7 @@
 channel.
 
 How far each split has been read is a row (split, offset) of the source's own state table, committed at the
-same barrier as the rows themselves (ruling R13): after a recovery the readers seek there and nothing is
+same barrier as the rows themselves [R13, C13]: after a recovery the readers seek there and nothing is
 lost or doubled. The channel has precedence over the readers, so a barrier waits for one chunk at most.
 
 A record that is no row of the table is refused with its split and row, which fails the job, or skipped and counted, as

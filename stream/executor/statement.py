@@ -1,4 +1,4 @@
-"""DML statements, evaluated on a table's own current state (ruling R14).
+"""DML statements, evaluated on a table's own current state [R14].
 
 A statement sees everything that came before it. It is computed whole, and its rows are checked against the table's
 constraints and limits, before it writes anything, so a statement that fails has changed nothing. Its result is a chunk

@@ -1,4 +1,5 @@
-"""KeptHistory: the epochs at which failed jobs stopped stay readable for a while, so that RESUME goes on from there.
+"""KeptHistory: the epochs at which failed jobs stopped stay readable for a while [C16], so that RESUME goes on from
+there.
 
 Each is pinned in this process; a store that is opened again pins them anew where they are still readable. After
 `limit_ms` they are given back: tables that go on would keep every version of their rows.

@@ -20,7 +20,7 @@ class SourceDescription:
 
 
 class SourceManager:
-    """Asks connectors; keeps nothing, since their offsets are state of the tables they feed (R13)."""
+    """Asks connectors; keeps nothing, since their offsets are state of the tables they feed [R13]."""
 
     def describe(self, table: TableCatalog) -> SourceDescription | None:
         """The connector of `table` as it is now, None for a table without one. UnknownConnector,

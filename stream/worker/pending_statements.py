@@ -1,4 +1,4 @@
-"""PendingStatements: the DML statements that are not committed yet, so that a recovery undoes none of them (R14, R22).
+"""PendingStatements: the DML statements that are not committed yet, so that a recovery undoes none of them [R14, R22].
 
 A statement lies in some epoch; until that epoch is committed a recovery discards what it wrote. Each statement is
 therefore kept until then, as the changes that it was evaluated to, which share the memory of the chunk that its table
@@ -11,7 +11,7 @@ What cannot be sent again is lost: its table was set aside, or its evaluation wa
 it gets StatementsLost as the answer; what was acknowledged is named by the next `take_lost()`.
 
 Which epochs were committed is known only when the recovery has asked the meta store, as the answer to the last commit
-may be missing: between `suspend` and `resume` nothing is decided, and who has just sent a statement waits.
+may be missing [C11]: between `suspend` and `resume` nothing is decided, and who has just sent a statement waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""P10: writes that outrun a slow or absent store slow down; memory does not grow, and nothing is lost."""
+"""[P10]: writes that outrun a slow or absent store slow down; memory does not grow, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P12: what may not be done is refused by name, and nothing has changed: one table, every StateStore."""
+"""[P12]: what may not be done is refused by name, and nothing has changed: one table, every StateStore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P5 at the object store's own level: a real S3 server behind a proxy that fails, repeats, delays and lies."""
+"""[P5] at the object store's own level: a real S3 server behind a proxy that fails, repeats, delays and lies."""
 
 import random
 import time

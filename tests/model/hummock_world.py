@@ -189,7 +189,7 @@ class World(Reads):
         version = self.pinner.refresh()
         assert all(number << 16 >= version.safe_epoch for number in self.pinned), (version, self.pinned)
 
-    # -- what must not be done (P12) -----------------------------------------------------------------------
+    # -- what must not be done [P12] -----------------------------------------------------------------------
 
     def misuse(self) -> None:
         """One call that is refused by its name. That it changed nothing is seen by the steps that follow."""

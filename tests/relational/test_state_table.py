@@ -161,7 +161,7 @@ def test_lossy_key_columns_come_back_as_they_were(store, epochs):
 
 
 def test_scan_of_a_prefix_merges_all_vnodes(store, epochs):
-    """Ruling R5: the distribution key lies behind the prefix, so rows come from every vnode, in key order."""
+    """[R5]: the distribution key lies behind the prefix, so rows come from every vnode, in key order."""
     table = opened(table_of(THREE, [(0, ASC), (1, DESCENDING)], [1]), store, epochs)
     for group in (1, 2):
         for number in range(0, 60, 2):

@@ -1,4 +1,4 @@
-"""P10 with compaction and vacuum beside the writers: memory stays within what was configured, and all ends well."""
+"""[P10] with compaction and vacuum beside the writers: memory stays within what was configured, and all ends well."""
 
 import json
 import subprocess

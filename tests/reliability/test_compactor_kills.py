@@ -1,4 +1,4 @@
-"""P1, P4: a compactor killed at any file call harms nobody: the writer goes on, reads are right, no garbage stays."""
+"""[P1, P4]: a compactor killed at any file call harms nobody: the writer goes on, reads are right, no garbage stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P3: a file in which any single bit was flipped is refused by the object's name, never read."""
+"""[P3]: a file in which any single bit was flipped is refused by the object's name, never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P5: writers that are killed while their server fails in every honest way leave each acknowledged epoch whole."""
+"""[P5]: writers that are killed while their server fails in every honest way leave each acknowledged epoch whole."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""P5: a whole store over a real S3 server behind a proxy that fails, repeats, delays and lies."""
+"""[P5]: a whole store over a real S3 server behind a proxy that fails, repeats, delays and lies."""
 
 import time
 

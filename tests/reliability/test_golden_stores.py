@@ -1,4 +1,4 @@
-"""P13: a store of every released format opens, and answers as it did when it was written.
+"""[P13]: a store of every released format opens, and answers as it did when it was written.
 
 `tests/golden_stores/<format>` holds the store's directory and `answers.json`. A new format gets a store of its own by
 

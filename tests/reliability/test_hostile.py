@@ -1,4 +1,4 @@
-"""P11: hostile input is refused by name, runs nothing, reaches nowhere and ends no process.
+"""[P11]: hostile input is refused by name, runs nothing, reaches nowhere and ends no process.
 
 Damage without agreeing checksums is tests/hummock/test_damage; here the checksums agree, or there are none."""
 

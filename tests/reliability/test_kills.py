@@ -1,4 +1,4 @@
-"""P1: a process killed at any file call leaves every acknowledged epoch whole and nothing of the others."""
+"""[P1]: a process killed at any file call leaves every acknowledged epoch whole and nothing of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One test for each ruling of the storage engine, S1 to S20, told in the ruling's own words.
+"""One test for each rule of the storage engine, [S1] to [S20], told in the rule's own words.
 
 Each is the shortest program that would fail if the ruling did not hold; the sweeps behind it are named where they are.
 """
@@ -194,7 +194,7 @@ def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(co
     few, few_takings = work_of_sync_and_scan(codec, blocks)
     many, many_takings = work_of_sync_and_scan(codec, more_blocks)
     for less, more in zip(few, many, strict=True):
-        assert_no_work_per_row(less, more, more_blocks - blocks, 0.1)
+        assert_no_work_per_row(less, more, more_blocks - blocks, 0.25)
     for less, more in zip(few_takings, many_takings, strict=True):
         assert less < 16 and more - less <= 9, (few_takings, many_takings)       # three for a megabyte
 

@@ -1,5 +1,5 @@
 """Every row of a view can be identified: key columns that a projection drops are carried along, hidden
-(ruling R8).
+[R8].
 
 The root of a plan needs its stream key, and so does the input of an aggregation that holds its rows.
 Hidden columns are appended, so the numbers of all others stay. A group's key is its group columns,
