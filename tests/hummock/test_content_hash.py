@@ -83,7 +83,7 @@ def test_other_rows_have_another_number_and_the_same_in_another_order_the_same()
     rng, seen = random.Random(11), set()
     for _ in range(40):
         rows = random_rows(rng)
-        for _ in range(200):
+        for _ in range(40):
             what, others = changed(rng, rows)
             is_same = sorted(rows, key=repr) == sorted(others, key=repr)
             assert (content_hash(others) == content_hash(rows)) == is_same, what

@@ -104,10 +104,12 @@ def test_data_that_could_not_be_synced_ahead_are_lost_for_good(tmp_path, monkeyp
     store = InstrumentedObjectStore(LocalObjectStore(tmp_path), Metrics(), RetryOptions(first_delay_ms=1),
                                     Pacing(random.Random(1)))
     store.put("sst/other", b"its directory is there")
-    with Disk(0, errno.EIO, only="fsync").inserted(monkeypatch) as disk, pytest.raises(UploadLost):
+    with Disk(0, errno.EIO, only="fsync").inserted(monkeypatch) as disk, pytest.raises(UploadLost) as caught:
         build(store, is_served=True, threads=1)
     assert disk.hit == 1
-    assert not [found.path for found in store.list("sst/") if found.path.endswith(".meta")]
+    lost = caught.value.path
+    assert lost.endswith(".data")
+    assert lost.replace(".data", ".meta") not in {found.path for found in store.list("sst/")}
 
 
 def test_what_is_appended_to_files_is_counted_as_what_is_written(tmp_path):

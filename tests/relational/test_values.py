@@ -83,7 +83,7 @@ def random_insert(rng) -> str:
 
 
 def test_both_ways_give_the_same_rows_or_the_same_error(rng, catalog, monkeypatch):
-    texts = [random_insert(rng) for _ in range(600)]
+    texts = [random_insert(rng) for _ in range(300)]
     columns = [outcome(text, catalog) for text in texts]
     monkeypatch.setattr(dml, "scanned", lambda text: None)
     trees = [outcome(text, catalog) for text in texts]
