@@ -341,11 +341,16 @@ class CompactionManager:
         return read_answers(self._meta_store)
 
     def debt(self) -> int:
-        board = read_board(self._meta_store)
-        version = self._keeper.refresh()        # behind the board: every task that had ended is in it, and delivered
-        due = pick_compaction(version, [row.task for row in board.running], self.options,
-                              self._watermark(version)[0])
-        return len(board.running) + len(board.wanted) + (due is not None)
+        left = 0
+        for _ in range(self._keeper.options.transaction_attempts):
+            board = read_board(self._meta_store)
+            version = self._keeper.refresh()    # behind the board: every task that had ended is in it, and delivered
+            due = pick_compaction(version, [row.task for row in board.running], self.options,
+                                  self._watermark(version)[0])
+            left = len(board.running) + len(board.wanted) + (due is not None)
+            if self._meta_store.get(TASKS) == board.counter_bytes:
+                return left
+        return max(left, 1)     # tasks come and go faster than their rows can be read
 
 
 def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,

@@ -113,7 +113,8 @@ class WantedRange:
 
 @dataclass(frozen=True, slots=True)
 class TaskBoard:
-    """All rows of tasks as of one moment; a change that requires `counter_bytes` overtakes no other."""
+    """All rows of tasks, as of one moment where the counter still is `counter_bytes`; a change that requires it
+    overtakes no other."""
 
     counter_bytes: bytes | None
     counter: TaskCounter
@@ -130,7 +131,8 @@ class TaskBoard:
 
 
 def read_board(meta_store: MetaStore) -> TaskBoard:
-    """The rows. Where tasks change meanwhile, a transaction with the counter read first will not succeed."""
+    """The rows. Where tasks change meanwhile they are of several moments, and the counter, which is read first, is
+    another by then: a transaction that requires it will not succeed."""
     counter_bytes = meta_store.get(TASKS)
     counter = TaskCounter() if counter_bytes is None else decode(TaskCounter, TASKS, counter_bytes)
     return TaskBoard(counter_bytes, counter, tuple(read_running(meta_store)),

@@ -8,7 +8,7 @@ from hummock.compaction.task import RangeResult, TaskKind
 from hummock.errors import EpochTooOld, TaskRefused
 from hummock.key import KeyRange
 from hummock.meta.memory import MemoryMetaStore
-from hummock.meta.records import REPORTS, STALE, TASK, vacuumed_key
+from hummock.meta.records import REPORTS, STALE, TASK, WANTED, vacuumed_key
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.options import CompactionOptions
@@ -302,3 +302,19 @@ class TestManualRanges:
         filled.compact_range(KeyRange(b"zz", None))
         task, _ = filled.get_compact_task("c")
         assert task.kind != TaskKind.MANUAL and filled.compaction_debt() == 1
+
+    def test_a_request_that_becomes_a_task_while_tasks_are_counted_is_counted(self, manager, files, meta_store,
+                                                                              monkeypatch):
+        manager.commit_epoch(manager.claim_writer(), epoch_of(1), [files.make(1)])
+        manager.compact_range(KeyRange())
+        read, taken = meta_store.list, []
+
+        def read_and_take(prefix):
+            if prefix == WANTED and not taken:
+                taken.append(None)
+                taken.append(manager.get_compact_task("c"))
+            return read(prefix)
+
+        monkeypatch.setattr(meta_store, "list", read_and_take)
+        assert manager.compaction_debt() == 1
+        assert taken[1] is not None
