@@ -24,7 +24,7 @@ import pytest
 from bench.cpus import confined
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Engine, LevelDb, RocksDb
-from hummock.byte_buffer import set_pool_limit
+from hummock.columnar.buffer_pool import set_pool_limit
 from hummock.compaction.pipeline import run_pipeline
 from hummock.compaction.runner import ThreadRunner
 from hummock.compaction.split import cuts_of
@@ -38,7 +38,7 @@ from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIter
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.split_builder import SplitSstableBuilder
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 ROWS, BATCH_ROWS, MERGE_ROWS = 1_000_000, 10_000, 1 << 20
 ROUNDS = 5

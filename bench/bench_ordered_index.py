@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk.column import Column
 from relational.encoding import KeyEncoder
 from relational.state.order_window import update_window

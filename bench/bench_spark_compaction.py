@@ -42,7 +42,7 @@ from hummock.sstable.info import SstableInfo
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 GIGABYTES = float(os.environ.get("HUMMOCK_BENCH_GB", "1"))
 CHUNK_ROWS = 1 << 20

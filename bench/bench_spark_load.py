@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import stream
 from bench.datasets import SEED, values
 from bench.tree_cpu import measured
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.spark import spark_session
 
 INPUT_FILES = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
-from hummock.table_rules import TableRules
+from hummock.base.key import KeyRange
+from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 
 

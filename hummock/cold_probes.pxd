@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.sstable.cold_block cimport ColdBlock
 
 

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 from hummock.errors import Corruption
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.object_store.open_files cimport OpenFile
 from hummock.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from hummock.compactor import Compactor
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store import MetaStore
 from hummock.meta.vacuum import Vacuum

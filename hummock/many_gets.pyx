@@ -7,7 +7,7 @@ that need a file or a block wait for one round of reads.
 from libc.stdint cimport INT32_MAX
 from libc.stdlib cimport free, malloc
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.point_read cimport DONE, PointReader, Probe
 from hummock.read_view cimport ReadView
 

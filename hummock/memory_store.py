@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
 from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.state_store import (
     DEFAULT,
     ChangeBatch,
@@ -25,7 +25,7 @@ from hummock.state_store import (
     StateStoreIterator,
     SyncResult,
 )
-from hummock.write_batch import KvBatch, WriteBatch
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 
 DEFAULT_WAIT_MS = 10_000
 SCAN_BATCH_ROWS = 8192

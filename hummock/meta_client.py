@@ -14,7 +14,7 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.load import LoadAnswer, LoadedFiles
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 
 NO_RULE_CHANGES: Mapping[int, TableRules | None] = {}

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from hummock.errors import HummockError, InvalidOption
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager

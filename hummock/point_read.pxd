@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from hummock.cold_probes cimport ColdProbes
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.reader cimport OpenedSstable

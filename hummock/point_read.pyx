@@ -12,10 +12,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 
-from hummock.checksum cimport hash64
+from hummock.base.checksum cimport hash64
 from hummock.cold_probes cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
-from hummock.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
 from hummock.likely_probes cimport answer_likely
 from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch

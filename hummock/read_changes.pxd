@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
 from hummock.iterator.changes cimport ChangeWalk
 from hummock.read_view cimport ReadView, SortedRun

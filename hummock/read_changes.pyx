@@ -9,12 +9,12 @@ for in the files that are as old as that.
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator
 from hummock.iterator.changes cimport ChangeWalk, merged_values
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_rules cimport VnodeRule
-from hummock.key cimport SPILL_MASK, Slice, compare_bytes
+from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.concat_iterator cimport ConcatIterator

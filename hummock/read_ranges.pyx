@@ -8,12 +8,12 @@ import numpy as np
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.prefixes cimport RangeCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport SPILL_MASK
+from hummock.base.key cimport SPILL_MASK
 from hummock.read_view cimport ReadView, SortedRun
 from hummock.run_cursor cimport RunCursor
 

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
 from hummock.iterator.row_rules cimport RowRules
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef enum:                              # of a run's `found`

@@ -8,14 +8,14 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from hummock.arrow_columns import table_of
+from hummock.columnar.arrow_export import table_of
 from hummock.errors import HummockError, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.options import StorageOptions
 from hummock.read_changes import ChangeReader
 from hummock.read_view import ReadView
 from hummock.state_store import TABLE_BATCH_ROWS, ChangeBatch, StateStoreChanges, StateStoreIterator
-from hummock.write_batch import KvBatch
+from hummock.columnar.write_batch import KvBatch
 
 NO_LIMIT = 1 << 62  # rows
 

@@ -12,9 +12,9 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.checksum cimport hash64
+from hummock.base.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
-from hummock.key cimport SPILL_MASK, Slice, begins_with, head_of
+from hummock.base.key cimport SPILL_MASK, Slice, begins_with, head_of
 from hummock.point_read cimport PointReader, Probe
 from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch

@@ -16,7 +16,7 @@ from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 
 class SnapshotStore(ViewReads):

@@ -27,7 +27,7 @@ from hummock.errors import (
     StoreForked,
     WaitEpochTimeout,
 )
-from hummock.forked import watch
+from hummock.base.forked import watch
 from hummock.load import LoadedFiles
 from hummock.local_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
@@ -43,10 +43,10 @@ from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
 from hummock.stats import StorageStats, stats_of
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from hummock.write_path import WritePath
 
 PIN_TRIES = 8

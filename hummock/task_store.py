@@ -29,10 +29,10 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.table_rules import NO_RULES, Tables
+from hummock.base.table_rules import NO_RULES, Tables
 from hummock.version import HummockVersion
 from hummock.view_reads import ViewReads
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 
 class TaskStore(ViewReads):

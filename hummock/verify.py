@@ -47,7 +47,7 @@ from hummock.meta.stale import StaleFiles
 from hummock.meta.store import MetaStore
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
-from hummock.record import U64
+from hummock.base.json_fields import U64
 from hummock.sstable.block import Block
 from hummock.sstable.block_hash import content_hash_of
 from hummock.sstable.info import SstableInfo

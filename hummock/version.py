@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
-from hummock.record import check_format, natural
+from hummock.base.json_fields import check_format, natural
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 
 if TYPE_CHECKING:
-    from hummock.key import KeyRange
+    from hummock.base.key import KeyRange
 
 FORMAT = 1
 LEVELS_LIMIT = 64

@@ -9,11 +9,11 @@ from weakref import WeakSet
 
 import numpy as np
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
 from hummock.iterator.collect import BatchCollector
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.many_gets import read_many
 from hummock.options import StorageOptions
 from hummock.read_changes import ChangeReader
@@ -23,7 +23,7 @@ from hummock.scan import HummockChanges, HummockScan
 from hummock.single_get import read_one
 from hummock.state_store import DEFAULT, ReadOptions
 from hummock.stats import ReadCounts
-from hummock.write_batch import KvBatch
+from hummock.columnar.write_batch import KvBatch
 
 Read = TypeVar("Read", HummockScan, HummockChanges)
 

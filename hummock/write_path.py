@@ -33,7 +33,7 @@ from hummock.shared_buffer.uploader import UploadCancelled, Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from hummock.writer_gate import Place, WriterGate
 
 ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hummock.errors import SparkJobCancelled
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.load import LoadAnswer, LoadedFiles
-from hummock.record import NAME_RULE, is_name
+from hummock.base.json_fields import NAME_RULE, is_name
 from hummock.spark.worker import shared_url
 from hummock.version import HummockVersion
 from relational.catalog.names import ObjectName

@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from hummock.__main__ import main as storage_commands
 from hummock.errors import HummockError
-from hummock.process import installed_version, prepare_process
+from hummock.base.process import installed_version, prepare_process
 from relational.errors import RelationalError
 from relational.relation import Relation
 from stream.errors import StreamError

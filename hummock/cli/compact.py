@@ -14,7 +14,7 @@ from hummock.cli.store import OpenStore, interrupted, port_option, served, store
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.task import CompactTask
 from hummock.compactor import Compactor
-from hummock.key import MAX_TABLE_ID, KeyRange
+from hummock.base.key import MAX_TABLE_ID, KeyRange
 from hummock.meta.hummock_manager import HummockManager
 from hummock.options import MIB, CompactionOptions
 from hummock.spark import check_executors, slots, spark_session

@@ -16,7 +16,7 @@ from hummock.meta.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.options import VacuumOptions
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import PrefixRule, tables_to_json
+from hummock.base.table_rules import PrefixRule, tables_to_json
 from hummock.version import HummockVersion, Level, Run
 
 

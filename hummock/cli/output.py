@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hummock.epoch import SPILL_MASK, to_unix_ms
-from hummock.key import USER_KEY_PREFIX_BYTES, table_id_of, vnode_of
+from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, vnode_of
 
 PIPE_COLUMNS = 240          # width of tables that no terminal limits
 SHOWN_KEY_BYTES = 16

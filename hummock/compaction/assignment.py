@@ -17,7 +17,7 @@ from hummock.compaction.journal import write_result
 from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import InvalidTask
 from hummock.object_store.base import mint_sstable_name
-from hummock.record import MALFORMED, check_format, natural
+from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.spark.worker import deadline, task_memory, task_store
 
 FORMAT = 1

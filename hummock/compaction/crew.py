@@ -6,7 +6,7 @@ import _thread
 import threading
 from collections.abc import Callable
 
-from hummock.thread_name import name_thread
+from hummock.base.thread_name import name_thread
 
 
 class Crew:

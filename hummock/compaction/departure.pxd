@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t
 
 from hummock.object_store.file_writer cimport FileWriter
-from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
 from hummock.sstable.builder cimport PieceSink
 
 cdef struct Piece:

@@ -10,8 +10,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
-from hummock.byte_buffer cimport ByteBuffer, pool_give
-from hummock.pthread cimport (
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_give
+from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
     pthread_cond_init,

@@ -26,7 +26,7 @@ from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import RowsUnaccounted, TaskCancelled
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
-from hummock.record import U64
+from hummock.base.json_fields import U64
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder

@@ -16,7 +16,7 @@ from hummock.compaction.picker_trivial import pick_dead_files, pick_moves
 from hummock.compaction.situation import Situation
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion
 

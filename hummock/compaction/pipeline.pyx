@@ -7,7 +7,7 @@ iterator they give and in what it retains. The GIL is taken where a file ends an
 from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
-from hummock.key cimport SPILL_MASK
+from hummock.base.key cimport SPILL_MASK
 from hummock.sstable.split_builder cimport SplitSstableBuilder
 
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from hummock.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
 
 cdef enum:
     SLOTS = 4                           # of a run: one consumed, the others ready or being fetched

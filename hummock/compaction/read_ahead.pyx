@@ -14,10 +14,10 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_give, pool_take
-from hummock.key cimport MAX_EPOCH, slice_of
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
+from hummock.base.key cimport MAX_EPOCH, slice_of
 from hummock.object_store.open_files cimport OpenFile
-from hummock.pthread cimport (
+from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
     pthread_cond_init,

@@ -15,9 +15,9 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.record import MALFORMED, U64, check_format, natural
+from hummock.base.json_fields import MALFORMED, U64, check_format, natural
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules, tables_from_json, tables_to_json
+from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.version import LEVELS_LIMIT
 
 FORMAT = 1

@@ -17,7 +17,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
-from hummock.table_rules import Tables
+from hummock.base.table_rules import Tables
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
 

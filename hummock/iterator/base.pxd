@@ -8,7 +8,7 @@ entry at or beyond the target, my way. Nothing here takes the GIL except to fetc
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from hummock.key cimport Slice, compare_bytes
+from hummock.base.key cimport Slice, compare_bytes
 
 cpdef enum Direction:
     FORWARD = 1

@@ -6,7 +6,7 @@ for tests and for looking at files, not for reading.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from hummock.key cimport Slice, head_of
+from hummock.base.key cimport Slice, head_of
 
 
 cdef class HummockIterator:

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport HummockIterator, Span
 from hummock.iterator.row_rules cimport RowRules, RuleHold
 from hummock.iterator.saved cimport Saved
 from hummock.iterator.user cimport UserIterator
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef class ChangeWalk:

@@ -7,10 +7,10 @@ as a span, they are copied column by column: one copy for all values, a few inst
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from hummock.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.iterator.base cimport Span
 from hummock.iterator.user cimport UserIterator
-from hummock.write_batch cimport KvBatch
+from hummock.columnar.write_batch cimport KvBatch
 
 cdef extern from * nogil:
     """

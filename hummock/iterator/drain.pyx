@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.binary_column cimport BinaryColumnBuilder
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.iterator.base cimport Entry, HummockIterator, copy_key
 
 import numpy as np

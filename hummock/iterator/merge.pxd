@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.column_merge cimport ColumnMerge
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef struct Contender:                  # a child's current entry, kept where the tree compares it

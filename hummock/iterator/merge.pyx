@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free
 
 from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, Span, clip_span, low_of
 from hummock.iterator.column_merge cimport ColumnMerge
-from hummock.key cimport Slice, compare_full_key, head_of
+from hummock.base.key cimport Slice, compare_full_key, head_of
 
 CHILDREN_LIMIT = 1 << 20
 cdef int SPAN_STREAK = 4                # a child that won that often in a row is asked for a span

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.base.key cimport Slice, compare_bytes, head_of
 
 cdef enum:
     PLACE_BYTES = 6                     # of a user key: table id and vnode

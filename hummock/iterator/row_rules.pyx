@@ -7,9 +7,9 @@ tables are gone for readers from then on, whether or not a compaction has droppe
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.key cimport SPILL_MASK, Slice, head_of, slice_of
+from hummock.base.key cimport SPILL_MASK, Slice, head_of, slice_of
 
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 
 cdef uint64_t NEVER_AGAIN = ~<uint64_t>0    # above every epoch
 cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcmp, memcpy
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef struct Saved:

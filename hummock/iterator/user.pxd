@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.iterator.base cimport HummockIterator, Span
 from hummock.iterator.row_rules cimport RowRules, RuleHold
 from hummock.iterator.saved cimport Saved
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef class UserIterator(HummockIterator):

@@ -13,7 +13,7 @@ from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules
 from hummock.iterator.saved cimport same, save
-from hummock.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
+from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 
 
 cdef class UserIterator(HummockIterator):

@@ -28,9 +28,9 @@ from hummock.meta.version_log import LogPosition, append
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import is_sstable_name
 from hummock.options import MetaOptions
-from hummock.record import U32
+from hummock.base.json_fields import U32
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 

@@ -16,7 +16,7 @@ from hummock.compaction.picker import pick_compaction, pick_range
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.compaction_records import (
     RunningTask,
     TaskBoard,

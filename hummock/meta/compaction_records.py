@@ -15,7 +15,7 @@ from typing import Any
 
 from hummock.compaction.task import CompactTask
 from hummock.errors import InvalidTask, MetaStoreCorrupt
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.records import (
     FORMAT,
     LARGE,
@@ -31,7 +31,7 @@ from hummock.meta.records import (
 )
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
-from hummock.record import MALFORMED, check_format, natural, word
+from hummock.base.json_fields import MALFORMED, check_format, natural, word
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.errors import TaskRefused
 from hummock.object_store.base import is_sstable_name, name_prefix
-from hummock.record import U64
+from hummock.base.json_fields import U64
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 

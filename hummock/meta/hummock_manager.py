@@ -25,7 +25,7 @@ from hummock.errors import (
     SnapshotExpired,
     SstableRefused,
 )
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.load import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction_manager import CompactionManager, raise_safe_epoch
@@ -43,7 +43,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, MetaOptions
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 
 REQUESTS_TOPIC = "compaction requests"

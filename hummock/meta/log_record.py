@@ -21,7 +21,7 @@ from hashlib import blake2b
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreError
 from hummock.meta.store import check_key
-from hummock.record import check_magic
+from hummock.base.json_fields import check_magic
 
 RECORD_MAGIC = b"HMKLOG01"
 CHECKPOINT_MAGIC = b"HMKCHK01"

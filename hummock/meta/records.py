@@ -30,7 +30,7 @@ from hummock.errors import FormatTooNew, MetaStoreCorrupt, MetaStoreError
 from hummock.load import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
-from hummock.record import MALFORMED, NAME_RULE, check_format, is_name
+from hummock.base.json_fields import MALFORMED, NAME_RULE, check_format, is_name
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 

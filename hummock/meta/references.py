@@ -40,7 +40,7 @@ from hummock.meta.store import MetaOperations, MetaStore
 from hummock.meta.upload_table import read_uploads
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix
-from hummock.record import MALFORMED, word
+from hummock.base.json_fields import MALFORMED, word
 
 
 class Need(StrEnum):

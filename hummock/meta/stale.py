@@ -14,7 +14,7 @@ from hummock.errors import MetaStoreCorrupt
 from hummock.meta.records import FORMAT, STALE, stale_key
 from hummock.meta.store import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import is_sstable_name
-from hummock.record import MALFORMED, check_format
+from hummock.base.json_fields import MALFORMED, check_format
 from hummock.version import HummockVersion, VersionDelta
 
 

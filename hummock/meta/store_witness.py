@@ -33,7 +33,7 @@ from hummock.errors import (
 )
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.probe import require_exclusive_creation
-from hummock.record import check_magic
+from hummock.base.json_fields import check_magic
 
 IDENTITY = "store/identity"
 WITNESSES = "store/witness/"

@@ -25,7 +25,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from hummock.errors import MetaStoreCorrupt
-from hummock.record import check_magic
+from hummock.base.json_fields import check_magic
 
 MAGIC = b"HMKWIT01"
 SLOT_BYTES = 512

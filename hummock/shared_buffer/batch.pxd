@@ -3,9 +3,9 @@
 from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport Columns, HummockIterator, Span
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.sstable.bloom_filter cimport BloomFilter
-from hummock.write_batch cimport WriteBatch
+from hummock.columnar.write_batch cimport WriteBatch
 
 
 cdef class SharedBufferBatch:

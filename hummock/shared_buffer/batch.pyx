@@ -12,9 +12,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
-from hummock.checksum cimport hash64
+from hummock.base.checksum cimport hash64
 from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
-from hummock.key cimport Slice, compare_bytes, head_of
+from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.head_search cimport even_guess
 

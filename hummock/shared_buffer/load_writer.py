@@ -12,8 +12,8 @@ from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import NO_RULES, Tables
-from hummock.write_batch import WriteBatch
+from hummock.base.table_rules import NO_RULES, Tables
+from hummock.columnar.write_batch import WriteBatch
 
 
 def write_load(

@@ -22,7 +22,7 @@ from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
-from hummock.table_rules import NO_RULES, Tables
+from hummock.base.table_rules import NO_RULES, Tables
 
 
 class UploadCancelled(Exception):

@@ -8,12 +8,12 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcmp, memcpy
 
-from hummock.checksum cimport crc32c
-from hummock.codec cimport can_hold, decompress
-from hummock.coding cimport get_u16, get_u32, get_u64
+from hummock.base.checksum cimport crc32c
+from hummock.base.codec cimport can_hold, decompress
+from hummock.base.coding cimport get_u16, get_u32, get_u64
 from hummock.iterator.base cimport Span
-from hummock.key cimport Slice, compare_bytes, slice_of
-from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.early_lines cimport Lines, ask, want, want_value
 from hummock.sstable.block_layout cimport (

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.sstable.early_lines cimport Lines, prefetch_line, want, want_value
 from hummock.sstable.head_search cimport row_at
 from hummock.sstable.index cimport EvenKeys, SstableIndex, even_place

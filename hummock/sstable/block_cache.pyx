@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from hummock.slabs cimport slab_give, slab_idle, slab_take
+from hummock.columnar.slab_allocator cimport slab_give, slab_idle, slab_take
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)

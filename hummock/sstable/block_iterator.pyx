@@ -7,7 +7,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
-from hummock.key cimport Slice, compare_bytes
+from hummock.base.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
 
 

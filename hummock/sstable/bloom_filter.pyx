@@ -8,8 +8,8 @@ hash * 0x9FB21C651E98DF25 mod 2**64: six bits name the bit, the three above them
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
-from hummock.coding cimport get_u32, put_u32
-from hummock.slabs cimport slab_capacity, slab_give, slab_share, slab_take
+from hummock.base.coding cimport get_u32, put_u32
+from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
 
 from hummock.errors import Corruption
 

@@ -13,18 +13,18 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from hummock.byte_buffer cimport ByteBuffer, pool_capacity, pool_take
-from hummock.checksum cimport crc32c, hash64
-from hummock.codec cimport CODEC_NONE, compress, compress_bound
-from hummock.content_hash cimport epoch_weight, row_digest
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
+from hummock.base.checksum cimport crc32c, hash64
+from hummock.base.codec cimport CODEC_NONE, compress, compress_bound
+from hummock.base.row_digest cimport epoch_weight, row_digest
 from hummock.iterator.base cimport Entry, low_of
-from hummock.key cimport Slice, compare_bytes, head_of, slice_of
+from hummock.base.key cimport Slice, compare_bytes, head_of, slice_of
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
 from hummock.sstable.key_prefix cimport KeyPrefix
-from hummock.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
+from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 
-from hummock.codec import CODEC_IDS, CODEC_NAMES
+from hummock.base.codec import CODEC_IDS, CODEC_NAMES
 from hummock.sstable.filter_policy import FilterPolicy
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import SstableInfo

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.key cimport Slice
-from hummock.lz4_partial cimport Lz4Cursor
+from hummock.base.key cimport Slice
+from hummock.base.lz4_incremental cimport Lz4Cursor
 from hummock.object_store.open_files cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex

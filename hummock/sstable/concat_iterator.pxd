@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 

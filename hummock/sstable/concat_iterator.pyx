@@ -3,7 +3,7 @@
 from libc.stdlib cimport calloc, free
 
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
-from hummock.key cimport Slice, compare_bytes, slice_of
+from hummock.base.key cimport Slice, compare_bytes, slice_of
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 

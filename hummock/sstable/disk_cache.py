@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.errors import DiskCacheInUse, InvalidOption
 from hummock.object_store.base import is_sstable_name, sstable_name_of
 from hummock.options import KIB

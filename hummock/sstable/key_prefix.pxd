@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 
 cdef struct PrefixColumn:

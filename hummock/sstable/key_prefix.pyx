@@ -8,10 +8,10 @@ from functools import lru_cache
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.checksum cimport hash64
-from hummock.key cimport TABLE_ID_BYTES, Slice, slice_of
+from hummock.base.checksum cimport hash64
+from hummock.base.key cimport TABLE_ID_BYTES, Slice, slice_of
 
-from hummock.key import USER_KEY_PREFIX_BYTES, successor_of_prefix
+from hummock.base.key import USER_KEY_PREFIX_BYTES, successor_of_prefix
 
 cdef enum:
     GROUP_BYTES = 8                     # of a string, each followed by a byte

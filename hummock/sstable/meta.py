@@ -21,9 +21,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.errors import Corruption, FormatTooNew
-from hummock.record import MALFORMED
+from hummock.base.json_fields import MALFORMED
 from hummock.sstable.filter_policy import Filter, load_filter
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import FORMAT_VERSION, SstableInfo

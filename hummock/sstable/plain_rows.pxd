@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.key cimport Slice, head_of, same_bytes
+from hummock.base.key cimport Slice, head_of, same_bytes
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.head_search cimport row_near
 

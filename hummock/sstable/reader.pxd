@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from hummock.object_store.open_files cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter

@@ -15,8 +15,8 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.key_prefix import key_prefix
 from hummock.sstable.meta import SstableMeta
 
-from hummock.checksum cimport hash64
-from hummock.key cimport Slice, head_of, slice_of
+from hummock.base.checksum cimport hash64
+from hummock.base.key cimport Slice, head_of, slice_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.bloom_filter cimport BloomFilter
 from hummock.sstable.block_cache cimport BlockCache, CachePlace, CacheShelf

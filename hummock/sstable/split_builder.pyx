@@ -9,8 +9,8 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from hummock.iterator.base cimport Entry
-from hummock.key cimport NOWHERE
-from hummock.pthread cimport (
+from hummock.base.key cimport NOWHERE
+from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
     pthread_cond_init,

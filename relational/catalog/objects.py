@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from hummock.record import check_format
+from hummock.base.json_fields import check_format
 from relational.types.data_type import DataType, TypeKind
 from relational.types.ordering import OrderType, SortKey
 from relational.types.schema import Field, Schema

@@ -11,8 +11,8 @@ from libc.stdint cimport INT32_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from hummock.arrow_c cimport ArrowArray
-from hummock.byte_buffer cimport pool_give, pool_grow, pool_take
+from hummock.columnar.arrow_c cimport ArrowArray
+from hummock.columnar.buffer_pool cimport pool_give, pool_grow, pool_take
 from relational.chunk.column cimport BOOLEAN, Column, LIST, STRUCT, as_column, has_bytes, is_nested, width_of
 from relational.chunk.scalar cimport store32
 

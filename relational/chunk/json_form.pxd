@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 
 cdef struct Member:                     # of an object that is being written; positions in the output
     Py_ssize_t start                    # of the key's first quote

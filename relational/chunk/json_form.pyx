@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 
 cdef enum:
     MOST_ZEROS = 20                     # that a plain number adds to its digits

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 
 
 cdef class JsonText:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.checksum cimport hash64
+from hummock.base.checksum cimport hash64
 from relational.chunk.column cimport ColumnView, DOUBLE, INTERVAL, LIST, NUMERIC, STRUCT, has_bytes, is_null
 from relational.chunk.scalar cimport double_of_ordered64, load32, load64, ordered64_of_double, uint128_t
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.json_text cimport JsonText
 
 cdef int append_json(const uint8_t* text, const uint8_t* stop, ByteBuffer out) except -1 nogil

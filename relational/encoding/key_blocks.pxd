@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint16_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.chunk.column cimport ColumnView
 from relational.encoding.field cimport Field
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView, JSONB
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_text cimport JsonText

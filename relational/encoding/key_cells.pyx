@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView, LIST, STRUCT, VARCHAR, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_form cimport put

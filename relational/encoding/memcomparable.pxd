@@ -1,6 +1,6 @@
 """KeyEncoder: rows as bytes that compare as the rows do."""
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 from relational.encoding.field cimport RowFormat
 
 

@@ -12,8 +12,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint16_t
 from libc.stdlib cimport free, malloc
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.write_batch cimport MAX_KEY_BYTES
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.write_batch cimport MAX_KEY_BYTES
 from relational.chunk.column cimport Column, ColumnView, KINDS, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport Field, RowFormat

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 from relational.encoding.field cimport RowFormat
 from relational.encoding.value_blocks cimport ValueLayout
 

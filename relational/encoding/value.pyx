@@ -14,8 +14,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.write_batch cimport MAX_VALUE_BYTES
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.write_batch cimport MAX_VALUE_BYTES
 from relational.chunk.column cimport Column, ColumnView, LONG_WORK, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport RowFormat

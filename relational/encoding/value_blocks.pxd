@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.chunk.column cimport ColumnView
 from relational.encoding.field cimport Field
 

@@ -10,8 +10,8 @@ from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.base.key cimport Slice
 from relational.chunk.column cimport ColumnView, LONG_WORK, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_text cimport JsonText

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hummock.record import check_format
+from hummock.base.json_fields import check_format
 from relational.catalog.objects import TableCatalog
 from relational.errors import CatalogError
 from relational.expr.aggregates import AggCall, AggKind

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hummock.errors import InvalidOption, SparkJobFailed
-from hummock.process import installed_version
+from hummock.base.process import installed_version
 from hummock.spark.jobs import run_job, slots
 from hummock.spark.probe import check_executors
 from hummock.sstable.info import SstableInfo

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from relational.catalog.objects import TableCatalog
 from relational.table.key_ranges import RowRange, key_ranges
 from relational.table.row_serde import Row, RowSerde

@@ -23,7 +23,7 @@ from hummock.compaction.run_iterator import run_iterators
 from hummock.epoch import MAX_EPOCH
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.load import PLACEHOLDER
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.object_store.local import LocalObjectStore

@@ -15,7 +15,7 @@ from typing import Self
 
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.local_version import LocalVersionManager
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
-from hummock.record import MALFORMED, check_format, natural
+from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.info import SstableInfo

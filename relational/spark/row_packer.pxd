@@ -8,8 +8,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from hummock.checksum cimport hash64
-from hummock.key cimport Slice
+from hummock.base.checksum cimport hash64
+from hummock.base.key cimport Slice
 
 cdef enum:
     HEAD_BYTES = 8

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 from relational.table.key_order cimport KeyItem
 
 cpdef enum:

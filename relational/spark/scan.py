@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from hummock.compaction.split import cuts_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.options import MIB
-from hummock.process import installed_version
+from hummock.base.process import installed_version
 from hummock.spark.jobs import slots
 from relational.errors import BindError
 from relational.expr.expression import Expression

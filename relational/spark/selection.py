@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from relational.catalog.objects import TableCatalog
 from relational.errors import ParseError, SourceTextError
 from relational.expr.bind import Scope, TermBinder

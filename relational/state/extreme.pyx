@@ -11,9 +11,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 import numpy as np
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.byte_buffer cimport ByteBuffer
-from hummock.key cimport compare_bytes, head_of
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from hummock.base.key cimport compare_bytes, head_of
 from relational.chunk.column cimport Column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.state.agg_kernels cimport check_picks, int64_at, new_column, put_int64

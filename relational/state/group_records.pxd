@@ -4,7 +4,7 @@ epoch has touched, and how their records were before.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.state.record_buffer cimport RecordBuffer
 
 

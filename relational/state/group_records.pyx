@@ -11,7 +11,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.state.record_buffer cimport RecordBuffer
 
 cdef extern from * nogil:

@@ -11,7 +11,7 @@ from libc.stdint cimport int8_t, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
 from relational.state.agg_kernels cimport AggKernel
 from relational.state.group_records cimport padded

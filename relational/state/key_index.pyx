@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from hummock.binary_column cimport BinaryColumnBuilder
-from hummock.checksum cimport hash64
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.base.checksum cimport hash64
 from relational.chunk.normal_form cimport same_bytes
 
 cdef extern from * nogil:

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport Column, ColumnView
 from relational.encoding.memcomparable cimport KeyEncoder
 from relational.state.key_index cimport KeyIndex

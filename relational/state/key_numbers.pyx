@@ -11,7 +11,7 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport (
     BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ, as_column,
     is_null,

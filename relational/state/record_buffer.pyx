@@ -1,7 +1,7 @@
 """RecordBuffer: memory for fixed-size records that are read at random. One writer, no locks.
 
 Large memory that is given back stands ready for the next that grows to its size: an index of a million rows was built
-twice as fast in pages that had been touched before. It is not the pool's of `hummock.byte_buffer`: in memory some of
+twice as fast in pages that had been touched before. It is not the pool's of `hummock.columnar.buffer_pool`: in memory some of
 which was first touched on small pages, lookups among 1e6 keys took twice as long (45 against 95 M a second).
 """
 
@@ -10,8 +10,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
-from hummock.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+from hummock.base.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.base.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept

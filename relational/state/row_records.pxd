@@ -11,7 +11,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView
 from relational.state.record_buffer cimport RecordBuffer
 

@@ -8,7 +8,7 @@ cimport cython
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from hummock.byte_buffer cimport ByteBuffer
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.normal_form cimport equal_values

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 
 import numpy as np
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE_INSERT
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.errors import InvalidWriteBatch
-from hummock.key import TABLE_ID_BYTES
-from hummock.write_batch import KvBatch, WriteBatch
+from hummock.base.key import TABLE_ID_BYTES
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.errors import ConsistencyError
 from relational.table.key_merge import merged
 

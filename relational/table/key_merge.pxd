@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.key cimport Slice
-from hummock.write_batch cimport KvBatch
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.base.key cimport Slice
+from hummock.columnar.write_batch cimport KvBatch
 
 
 cdef class BatchWriter:

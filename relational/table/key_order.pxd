@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.key cimport Slice
+from hummock.base.key cimport Slice
 
 cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept

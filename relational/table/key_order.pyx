@@ -8,7 +8,7 @@ positions in which some key differs, and the keys themselves are read only where
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, memset
 
-from hummock.key cimport compare_bytes, head_of
+from hummock.base.key cimport compare_bytes, head_of
 
 cdef enum:
     INSERTION_ROWS = 24     # below this many rows plain insertion is faster than counting

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hummock.key import KeyRange, successor_of_prefix
+from hummock.base.key import KeyRange, successor_of_prefix
 from relational.table.row_serde import Row, RowSerde
 
 

@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from hummock.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.byte_buffer cimport ByteBuffer
-from hummock.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from hummock.base.key cimport Slice
 from relational.state.key_index cimport KeyIndex
 from relational.table.key_merge cimport BatchWriter
 from relational.table.key_order cimport KeyItem

@@ -1,7 +1,7 @@
 """The first rows under many key prefixes, mem table over store."""
 
-from hummock.key cimport Slice
-from hummock.write_batch cimport KvBatch
+from hummock.base.key cimport Slice
+from hummock.columnar.write_batch cimport KvBatch
 from relational.table.key_merge cimport BatchWriter
 from relational.table.mem_table cimport MemTable
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
-from hummock.write_batch import KvBatch
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import KvBatch
 from relational.errors import ConsistencyError
 from relational.table.key_merge import overlay
 from relational.table.mem_table import MemTable

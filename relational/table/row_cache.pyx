@@ -11,11 +11,11 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import numpy as np
 
-from hummock.binary_column cimport BinaryColumnBuilder
-from hummock.byte_buffer cimport pool_give, pool_take
-from hummock.checksum cimport hash64
-from hummock.key cimport begins_with, compare_bytes, slice_of
-from hummock.write_batch cimport KvBatch
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.buffer_pool cimport pool_give, pool_take
+from hummock.base.checksum cimport hash64
+from hummock.base.key cimport begins_with, compare_bytes, slice_of
+from hummock.columnar.write_batch cimport KvBatch
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk.arrow_import import check_ranges
 from relational.chunk.data_chunk import DataChunk

@@ -16,13 +16,13 @@ from weakref import WeakSet
 
 import numpy as np
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch, EpochPair
 from hummock.errors import InvalidEpoch
-from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
 from hummock.state_store import StateStore
-from hummock.table_rules import KeyWatermark
-from hummock.write_batch import KvBatch
+from hummock.base.table_rules import KeyWatermark
+from hummock.columnar.write_batch import KvBatch
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.epoch import Epoch, pure_epoch
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk

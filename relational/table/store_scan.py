@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hummock.epoch import Epoch
-from hummock.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
 from hummock.state_store import StateStoreIterator
-from hummock.write_batch import KvBatch
+from hummock.columnar.write_batch import KvBatch
 from relational.table.key_merge import merged, rows_until
 from relational.table.row_store import RowStore
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.load import LoadedFiles
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
 from hummock.task_store import TaskStore

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.errors import Corruption
 from hummock.object_store.base import ObjectStore, ObjectWriter, sstable_data_path
 from relational.chunk import DataChunk, StreamChunk

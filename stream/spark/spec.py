@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
-from hummock.record import check_format
+from hummock.base.json_fields import check_format
 from relational.catalog.objects import TableCatalog
 from stream.plan.planner import plan_known_view
 from stream.spark.exchange import Parcel

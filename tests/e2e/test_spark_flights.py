@@ -17,7 +17,7 @@ import pytest
 import stream
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from stream.connector.flights import read_source
 from stream.playground import open_playground
 from stream.session import Session, playground_options

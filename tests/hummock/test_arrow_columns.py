@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from hummock.arrow_columns import struct_of, table_of
-from hummock.binary_column import BinaryColumn
-from hummock.write_batch import KvBatch
+from hummock.columnar.arrow_export import struct_of, table_of
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch
 
 ROWS = [[(b"a", b"1"), (b"b", None)], [(b"c", b""), (b"dd", b"x" * 70)], [(b"e", b"5")]]
 

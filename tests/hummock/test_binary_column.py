@@ -6,7 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 
 ROWS = [b"a", None, b"", b"abc" * 50, None, b"\0\xff"]
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from hummock.checksum import crc32c_of
-from hummock.codec import compressed
+from hummock.base.checksum import crc32c_of
+from hummock.base.codec import compressed
 from hummock.errors import Corruption
 from hummock.sstable.block import Block
 from hummock.sstable.block_builder import BlockBuilder

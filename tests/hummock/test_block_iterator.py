@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 
 import pytest
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.iterator.base import Direction
 from hummock.sstable.block import Block
 from hummock.sstable.block_iterator import BlockIterator

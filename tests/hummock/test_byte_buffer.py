@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from hummock.byte_buffer import ByteBuffer, pool_kept_bytes, set_pool_limit
+from hummock.columnar.buffer_pool import ByteBuffer, pool_kept_bytes, set_pool_limit
 
 DEFAULT_LIMIT = 256 << 20
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hummock.checksum import crc32c_narrow_of, crc32c_of, crc32c_portable_of, hash64_of
+from hummock.base.checksum import crc32c_narrow_of, crc32c_of, crc32c_portable_of, hash64_of
 
 MASK = (1 << 64) - 1
 K0, K1, K2 = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7

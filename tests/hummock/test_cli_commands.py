@@ -23,7 +23,7 @@ from hummock.meta.store import MetaOperations
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.verify import verify_sstable, verify_version
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 COMMITS = 12
 ROWS = 300

@@ -6,7 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from hummock.codec import CODEC_IDS, compressed, decompressed, use_c_libraries
+from hummock.base.codec import CODEC_IDS, compressed, decompressed, use_c_libraries
 
 SAMPLES = {
     "one byte": b"x",

@@ -7,7 +7,7 @@ import pytest
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, RangeSpec, TaskInput, TaskKind
 from hummock.errors import FormatTooNew, InvalidTask
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 
 
 def info(number):

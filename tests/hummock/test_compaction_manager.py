@@ -6,13 +6,13 @@ import pytest
 
 from hummock.compaction.task import RangeResult, TaskKind
 from hummock.errors import EpochTooOld, TaskRefused
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import REPORTS, STALE, TASK, WANTED, vacuumed_key
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.options import CompactionOptions
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager, results_of
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=4_000, history_ms=0, task_lease_ms=1_000,

@@ -9,12 +9,12 @@ import pytest
 from hummock.compaction.task import TaskKind
 from hummock.compactor import Compactor
 from hummock.errors import Corruption, ObjectStoreError
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=1 << 14, history_ms=0, task_lease_ms=30_000, threads=2,

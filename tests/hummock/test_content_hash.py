@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from hummock.checksum import hash64_of
-from hummock.content_hash import under_epoch
-from hummock.key import user_key
+from hummock.base.checksum import hash64_of
+from hummock.base.row_digest import under_epoch
+from hummock.base.key import user_key
 from hummock.sstable.block_hash import content_hash_of
 from hummock.sstable.meta import SstableMeta
 from tests.hummock.oracle_block import full_key_order

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.errors import Corruption
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableOutput

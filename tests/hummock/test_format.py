@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import hummock
-from hummock.checksum import hash64_of
-from hummock.key import user_key
+from hummock.base.checksum import hash64_of
+from hummock.base.key import user_key
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder, SstableOutput
 from hummock.sstable.filter_policy import filter_policy

@@ -15,7 +15,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import FULL_DISK_SECONDS, InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import RetryOptions
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.file_calls import between
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -12,21 +12,21 @@ import pytest
 from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskKind
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import Corruption, LoadRefused
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.load import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.record import U64
+from hummock.base.json_fields import U64
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.oracle_hash import content_hash
 from tests.suites.compaction_files import run_ranges
 

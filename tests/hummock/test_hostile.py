@@ -22,7 +22,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_sstable
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.hostile import IDENTIFIERS, JSON_ROWS, OBJECT_KEYS
 from tests.suites.manager_parts import open_manager
 from tests.suites.seeds import run_seed

@@ -23,7 +23,7 @@ from hummock.meta.store import MetaOperations
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.table_rules import KeyWatermark, PrefixRule, TableRules
+from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
 
 

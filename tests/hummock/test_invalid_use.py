@@ -8,9 +8,9 @@ import pytest
 import hummock
 from hummock.epoch import MAX_EPOCH, Epoch
 from hummock.errors import InvalidEpoch, InvalidKey, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.memory_store import MemoryStateStore
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 E1, E2, E3, E4, E5 = (Epoch(number << 16) for number in range(1, 6))
 EVERYTHING = KeyRange(b"", None)

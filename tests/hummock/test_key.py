@@ -6,7 +6,7 @@ import random
 import pytest
 
 from hummock.errors import InvalidKey
-from hummock.key import KeyRange, successor_of_prefix, table_id_of, user_key, vnode_of
+from hummock.base.key import KeyRange, successor_of_prefix, table_id_of, user_key, vnode_of
 
 
 def test_a_user_key_is_table_id_then_vnode_then_table_key():

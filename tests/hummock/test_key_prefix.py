@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.sstable.key_prefix import key_prefix
-from hummock.table_rules import KeyColumn, PrefixRule
+from hummock.base.table_rules import KeyColumn, PrefixRule
 
 SEED = 7
 

@@ -12,7 +12,7 @@ from hummock.compaction.runner import ThreadRunner
 from hummock.compaction.split import Split, cuts_of
 from hummock.compactor import Compactor
 from hummock.errors import TaskRefused
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.compaction_records import RunningTask
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import TASK

@@ -10,7 +10,7 @@ import pytest
 
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, InvalidEpoch, LoadRefused, OutcomeUnknown, SstableRefused
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.load import PLACEHOLDER, LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.faults import FaultyMetaStore
@@ -24,9 +24,9 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.shared_buffer.load_writer import rows_of_batches, write_load
 from hummock.storage import HummockStorage
-from hummock.table_rules import PrefixRule, TableRules
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.verify import verify_rows
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of
 
 EVERYTHING = KeyRange(b"", None)

@@ -5,7 +5,7 @@ import random
 import lz4.block
 import pytest
 
-from hummock.lz4_partial import decoded_steps
+from hummock.base.lz4_incremental import decoded_steps
 
 
 def packed(raw, **settings):

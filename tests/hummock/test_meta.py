@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.checksum import crc32c_of
+from hummock.base.checksum import crc32c_of
 from hummock.errors import Corruption, FormatTooNew
 from hummock.sstable import meta as sstable_meta
 from hummock.sstable.meta import (

@@ -11,7 +11,7 @@ import hummock
 from hummock.errors import InvalidOption, StoreClosed
 from hummock.metrics import Metrics, serve_metrics
 from hummock.stats import COUNTED, StorageStats
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 
 def text_of(metrics):

@@ -11,7 +11,7 @@ from hummock.meta.object_log import ObjectLogMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, put
 
 pytest.importorskip("boto3")

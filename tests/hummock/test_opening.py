@@ -26,7 +26,7 @@ from hummock.meta.records import lease_key
 from hummock.meta.sqlite import SqliteMetaStore
 from hummock.meta.store import MetaOperations
 from hummock.options import CompactionOptions, MetaOptions
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 READER = """
 import sys, time

@@ -14,10 +14,10 @@ from hummock.compaction.picker_l0 import pick_to_base
 from hummock.compaction.picker_slices import pick_slice
 from hummock.compaction.situation import Situation
 from hummock.compaction.task import TaskInput, TaskKind
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.options import CompactionOptions
 from hummock.sstable.info import SstableInfo
-from hummock.table_rules import KeyWatermark, TableRules
+from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.version import HummockVersion, Level, Run
 
 CASES = Path(__file__).parents[1] / "cases" / "picker.txt"

@@ -17,7 +17,7 @@ from hummock.errors import (
 )
 from hummock.meta.store import MetaOperations
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
 psycopg = pytest.importorskip("psycopg")

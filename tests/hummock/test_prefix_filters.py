@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from hummock.epoch import Epoch
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.storage import HummockStorage
-from hummock.table_rules import KeyColumn, PrefixRule, TableRules
-from hummock.write_batch import WriteBatch
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
 
 COLUMN = KeyColumn(1, 2)
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(COLUMN,)))}

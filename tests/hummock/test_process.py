@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hummock import process
+from hummock.base import process
 
 PRINT_INTERVAL = "import sys; print(sys.getswitchinterval())"
 

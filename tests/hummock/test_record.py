@@ -2,7 +2,7 @@
 
 import pytest
 
-from hummock.record import U32, is_name, natural, word
+from hummock.base.json_fields import U32, is_name, natural, word
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 64, True, 1.0, "1", None, [1]])

@@ -9,7 +9,7 @@ import pytest
 
 from hummock.compactor import Compactor
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -20,7 +20,7 @@ from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.retained import RetainedEpochs
 from hummock.sstable.info import SstableInfo
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 EVERYTHING = KeyRange(b"", None)
 

@@ -9,8 +9,8 @@ import pytest
 from hummock.compaction.retention import RetentionIterator
 from hummock.epoch import Epoch
 from hummock.iterator.merge import MergeIterator
-from hummock.key import table_id_of, vnode_of
-from hummock.table_rules import KeyWatermark, TableRules
+from hummock.base.key import table_id_of, vnode_of
+from hummock.base.table_rules import KeyWatermark, TableRules
 from tests.hummock.test_iterators import drained
 from tests.suites.entry_cases import iterator_of, parse_epoch, read_cases, show_entry
 

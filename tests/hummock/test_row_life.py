@@ -9,8 +9,8 @@ import pytest
 from hummock.compaction.row_life import all_dead, dead_share
 from hummock.epoch import Epoch
 from hummock.iterator.row_rules import RowRules
-from hummock.key import user_key
-from hummock.table_rules import KeyWatermark, TableRules
+from hummock.base.key import user_key
+from hummock.base.table_rules import KeyWatermark, TableRules
 from tests.suites.manager_parts import Files
 
 WATERMARK = Epoch(20 << 16)

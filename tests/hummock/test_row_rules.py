@@ -13,14 +13,14 @@ from hummock.iterator.collect import BatchCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.row_rules import RowRules
 from hummock.iterator.user import UserIterator
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.storage import HummockStorage
-from hummock.table_rules import KeyWatermark, TableRules
-from hummock.write_batch import WriteBatch
+from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.entry_cases import iterator_of
 
 EVERYTHING = KeyRange(b"", None)

@@ -16,11 +16,11 @@ from hummock.compaction.spark import SparkRunner
 from hummock.compaction.split import Split, cuts_of
 from hummock.compaction.task import OutputOptions
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.record import U64
+from hummock.base.json_fields import U64
 from tests.suites.compaction_files import entries_in, names, put_run, task_of
 
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"

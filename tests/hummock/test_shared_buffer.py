@@ -25,7 +25,7 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import put_file
 
 E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from hummock.slabs import slab_totals
+from hummock.columnar.slab_allocator import slab_totals
 from hummock.sstable.block_cache import BlockCache, CacheShelf
 from hummock.sstable.bloom_filter import BloomFilter, build_filter
 from tests.suites.seeds import run_seed

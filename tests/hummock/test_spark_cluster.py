@@ -13,7 +13,7 @@ import pytest
 import hummock
 import hummock.__main__
 from hummock.errors import SparkMissing
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.spark.session import require_spark
 
 pytestmark = pytest.mark.spark

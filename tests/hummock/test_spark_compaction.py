@@ -14,7 +14,7 @@ from hummock.compaction.spark import SparkTasks
 from hummock.compaction.split import read_samples
 from hummock.compactor import Compactor
 from hummock.errors import TaskCancelled
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store

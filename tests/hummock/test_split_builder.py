@@ -7,11 +7,11 @@ from itertools import count, pairwise
 import pytest
 
 from hummock.errors import ObjectStoreError
-from hummock.key import table_id_of, user_key, vnode_of
+from hummock.base.key import table_id_of, user_key, vnode_of
 from hummock.options import StorageOptions
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from tests.hummock.test_builder import entries_of
 
 

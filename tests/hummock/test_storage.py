@@ -24,7 +24,7 @@ from hummock.errors import (
     StoreClosed,
     WaitEpochTimeout,
 )
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -32,7 +32,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
 from tests.suites.seeds import run_seed
 from tests.suites.state_store_suite import StateStoreSuite

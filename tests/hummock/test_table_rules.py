@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hummock.errors import Corruption
-from hummock.table_rules import KeyWatermark, PrefixRule, TableRules, next_tables
+from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules, next_tables
 
 
 def mark(epoch, *keys, is_descending=False):

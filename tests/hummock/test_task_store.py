@@ -9,7 +9,7 @@ import pytest
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.collect import BatchCollector
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.memory_store import MemoryStateStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
@@ -19,7 +19,7 @@ from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.task_store import TaskStore
 from hummock.version import HummockVersion
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed
 
 EPOCH = Epoch(7 << 16)

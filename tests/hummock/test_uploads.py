@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from hummock.errors import MetaStoreError
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.memory import MemoryMetaStore
@@ -19,7 +19,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
 
 LEASE_MS = 30_000

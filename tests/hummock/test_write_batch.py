@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.errors import InvalidWriteBatch
-from hummock.write_batch import KvBatch, WriteBatch
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 
 
 def test_the_examples_of_the_design():

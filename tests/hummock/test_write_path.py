@@ -20,7 +20,7 @@ from hummock.errors import (
     SnapshotExpired,
     StoreClosed,
 )
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.upload_table import read_uploads
@@ -29,8 +29,8 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.storage import HummockStorage
-from hummock.table_rules import TableRules
-from hummock.write_batch import WriteBatch
+from hummock.base.table_rules import TableRules
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))

@@ -23,10 +23,10 @@ from hummock.errors import (
     TaskRefused,
     WaitEpochTimeout,
 )
-from hummock.key import KeyRange, table_id_of
+from hummock.base.key import KeyRange, table_id_of
 from hummock.meta.vacuum import Vacuum
 from hummock.options import VacuumOptions
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.model.places import LEASE_MS, NODE, refused
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of

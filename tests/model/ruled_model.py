@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 
 from hummock.epoch import SPILL_BITS, Epoch, pure_epoch
-from hummock.key import USER_KEY_PREFIX_BYTES, table_id_of, user_key, vnode_of
+from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, user_key, vnode_of
 from hummock.memory_store import MemoryStateStore
-from hummock.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 
 TTL, RISING, FALLING, COLUMNS, GOING = range(1, 6)
 VNODES = (0, 1, 255)

@@ -17,7 +17,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.state_store import StateStore
 from hummock.storage import HummockStorage
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from tests.model.places import SHAPES
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock

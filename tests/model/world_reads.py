@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.storage import HummockStorage
 from tests.model.places import OpenScan, Places, Snapshot, refused
 

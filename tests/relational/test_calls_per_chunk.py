@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from Cython.Build import cythonize
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk import DataChunk, StreamChunk, VnodeMap, mask_of, vnodes_of
 from relational.chunk.net_changes import net_changes
 from relational.encoding import KeyEncoder, ValueEncoder

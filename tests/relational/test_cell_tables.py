@@ -6,10 +6,10 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
-from hummock.key import KeyRange
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.base.key import KeyRange
 from hummock.memory_store import MemoryStateStore
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from relational.catalog.alter import with_column, without_column
 from relational.catalog.objects import RowFormat, TableKind
 from relational.chunk import DataChunk

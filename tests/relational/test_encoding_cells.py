@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk import Column
 from relational.encoding import CellEncoder, CellJoin, KeyEncoder, ValueEncoder
 from relational.errors import EncodingError

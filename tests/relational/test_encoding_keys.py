@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk import Column, DataChunk, vnodes_of
 from relational.encoding import KeyEncoder, is_lossy
 from relational.errors import EncodingError

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk import Column, DataChunk
 from relational.encoding import ValueEncoder
 from relational.errors import EncodingError

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.errors import ConsistencyError
 from relational.table import insert_buffer
 from relational.table.insert_buffer import InsertBuffer

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 import numpy as np
 import pytest
 
-from hummock.binary_column import BinaryColumn
+from hummock.columnar.binary_column import BinaryColumn
 from relational.errors import ConsistencyError
 from relational.state.order_window import update_window
 from relational.state.ordered_index import OrderedIndex

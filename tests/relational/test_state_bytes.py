@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hummock.binary_column import BinaryColumn
-from hummock.byte_buffer import set_pool_limit
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.buffer_pool import set_pool_limit
 from relational.chunk.stream_chunk import StreamChunk
 from relational.state import AggGroups, AggSpec
 from relational.state.join_index import JoinIndex

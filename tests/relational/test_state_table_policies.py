@@ -8,7 +8,7 @@ import pytest
 
 import hummock
 from hummock.memory_store import MemoryStateStore
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from relational.chunk import DataChunk, StreamChunk, VnodeMap
 from relational.errors import ConsistencyError
 from relational.table.state_table import OpChecks, StateTable

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum import Vacuum
@@ -16,7 +16,7 @@ from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock
 

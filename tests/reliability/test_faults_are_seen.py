@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hummock.errors import ObjectStoreError
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum import Vacuum
@@ -25,7 +25,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
 from hummock.verify import verify_version
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.lab import EVERYTHING, at
 from tests.suites.compaction_files import run_ranges
 from tests.suites.slow_object_store import SlowStore

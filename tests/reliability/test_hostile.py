@@ -17,10 +17,10 @@ import hummock
 from hummock.compaction.execute import execute_range
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import FormatTooNew, HummockError, InvalidTask
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
-from hummock.table_rules import PrefixRule, TableRules
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.verify import verify_version
 from tests.reliability.hostile import mutated
 from tests.reliability.lab import EVERYTHING, Lab, at, keys

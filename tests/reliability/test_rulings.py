@@ -29,14 +29,14 @@ from hummock.errors import (
     SstableRefused,
     TaskRefused,
 )
-from hummock.key import user_key
+from hummock.base.key import user_key
 from hummock.load import LoadedFiles
 from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
-from hummock.table_rules import PrefixRule, TableRules
-from hummock.write_batch import WriteBatch
+from hummock.base.table_rules import PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.test_builder import build, opened, seek
 from tests.hummock.test_meta import with_section
 from tests.reliability.lab import LEASE_MS, Lab, at, keys

@@ -9,7 +9,7 @@ import pytest
 
 from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError, ObjectStoreError, TaskRefused
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.sqlite import SqliteMetaStore
@@ -19,7 +19,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.storage import HummockStorage
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 

@@ -14,11 +14,11 @@ from typing import Any
 import hummock
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, HummockError, InvalidEpoch, MetaStoreError
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.object_store import local
 from hummock.storage import HummockStorage
 from hummock.verify import verify_version
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.reliability import maintenance
 from tests.reliability.fork_server import Note
 

@@ -14,7 +14,7 @@ from hummock.compaction.assignment import Assignment
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, FormatTooNew
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.load import LoadAnswer
 from hummock.meta import MetaOperations, SqliteMetaStore, summary
 from hummock.meta.compaction_records import RunningTask, WantedRange

@@ -13,7 +13,7 @@ import pytest
 
 import stream
 from hummock.errors import Corruption
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
 from relational.catalog.names import ObjectName

@@ -6,7 +6,7 @@ import pytest
 
 import stream
 from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store import MetaOperations

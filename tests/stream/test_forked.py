@@ -9,8 +9,8 @@ import pytest
 import hummock
 import stream
 from hummock.epoch import Epoch
-from hummock.key import KeyRange
-from hummock.write_batch import WriteBatch
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from tests.suites.forks import outcomes_in_a_child
 
 NEVER_MS = 3_600_000

@@ -8,7 +8,7 @@ import pytest
 import stream
 from hummock.compactor import Compactor
 from hummock.errors import EpochTooOld, InvalidOption
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from relational.errors import BindError, DependencyError, Duplicate, NotFound, ParseError
 from relational.relation import Relation
 from stream import col

@@ -14,7 +14,7 @@ import pytest
 
 import stream
 from hummock.errors import SparkJobFailed
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from relational.catalog.names import ObjectName
 from relational.errors import BindError
 from stream.errors import BackfillRefused

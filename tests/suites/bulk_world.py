@@ -28,7 +28,7 @@ from hummock.cli.output import Output
 from hummock.cli.store import opened
 from hummock.compactor import Compactor
 from hummock.errors import Fenced, InvalidEpoch, LoadRefused, SnapshotExpired, SstableRefused
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of

@@ -15,7 +15,7 @@ from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.split_builder import SplitSstableBuilder
-from hummock.table_rules import TableRules
+from hummock.base.table_rules import TableRules
 from tests.hummock.test_builder import entries_of
 
 Entry = tuple[bytes, int, bytes | None]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hummock.iterator.merge import MergeIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 
 CASES = Path(__file__).parent.parent / "cases"
 Entry = tuple[bytes, int, bytes | None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hummock.process import installed_version
+from hummock.base.process import installed_version
 from relational.spark import load_encoder, load_writer
 from relational.spark.bulk_load import joined
 from relational.spark.frame_columns import FrameColumns

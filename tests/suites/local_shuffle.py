@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from hummock.iterator.collect import BatchCollector
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.read_view import ReadView, SortedRun

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import stream
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
-from hummock.key import KeyRange
+from hummock.base.key import KeyRange
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store

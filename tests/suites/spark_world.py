@@ -12,14 +12,14 @@ from hummock.compaction.journal import JOURNAL_PREFIX, Journal
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, TaskRefused
-from hummock.key import KeyRange, user_key
+from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.options import VacuumOptions
-from hummock.write_batch import WriteBatch
+from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.test_compactor import OPTIONS, Store
 from tests.suites.manager_parts import epoch_of, open_manager
 from tests.suites.spark_chaos import wait_for_attempts, write_plan

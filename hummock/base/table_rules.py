@@ -12,8 +12,8 @@ from typing import Any
 
 from hummock.epoch import Epoch
 from hummock.errors import Corruption
-from hummock.key import KeyRange, successor_of_prefix, user_key
-from hummock.record import U32, natural
+from hummock.base.key import KeyRange, successor_of_prefix, user_key
+from hummock.base.json_fields import U32, natural
 
 VNODES_LIMIT = (1 << 16) + 1
 

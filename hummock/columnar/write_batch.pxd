@@ -1,6 +1,6 @@
 """WriteBatch and KvBatch: keys and values side by side, in Arrow's layout."""
 
-from hummock.binary_column cimport BinaryColumn
+from hummock.columnar.binary_column cimport BinaryColumn
 
 cdef enum:
     MAX_KEY_BYTES = 1 << 20         # the longest user key that enters the store

@@ -1,6 +1,6 @@
 """What an Arrow stream of keys and values is made of."""
 
-from hummock.arrow_c cimport ArrowArray, ArrowSchema
+from hummock.columnar.arrow_c cimport ArrowArray, ArrowSchema
 
 cdef extern from * nogil:
     """

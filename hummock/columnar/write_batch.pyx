@@ -7,11 +7,11 @@ read from any thread.
 
 import pyarrow as pa
 
-from hummock.arrow_columns import struct_of
+from hummock.columnar.arrow_export import struct_of
 from hummock.errors import InvalidWriteBatch
 
-from hummock.binary_column cimport BinaryColumn
-from hummock.key cimport Slice, compare_bytes
+from hummock.columnar.binary_column cimport BinaryColumn
+from hummock.base.key cimport Slice, compare_bytes
 
 cdef enum Fault:
     SOUND = 0

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.content_hash cimport hash_under
+from hummock.base.row_digest cimport hash_under
 
 
 def under_epoch(uint64_t content_hash, uint64_t own, uint64_t other) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 
-from hummock.allocator import return_freed_memory
+from hummock.base.allocator import return_freed_memory
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 

@@ -10,7 +10,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.errno cimport ENOMEM
 from libc.stdlib cimport calloc, free
 
-from hummock.arrow_c cimport (
+from hummock.columnar.arrow_c cimport (
     ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, array_in, new_array_capsule, new_schema_capsule, schema_in,
     take_array,
 )

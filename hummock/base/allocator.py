@@ -19,7 +19,7 @@ def return_freed_memory(mapped_bytes: int = MAPPED_BYTES) -> bool:
 
     It holds for the whole process, whoever allocates, and costs page faults for large pieces, so no import does it:
     a process whose memory must stay within the stores' budgets calls it before it opens one. Processes of ours do
-    (`hummock.process`).
+    (`hummock.base.process`).
     """
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and library.mallopt(M_MMAP_THRESHOLD, mapped_bytes) == 1

@@ -16,7 +16,7 @@ numbers nearest 2**64 / g and 2**64 / g**2 where g**4 = g + 1: bits whose patter
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.checksum cimport hash64
+from hummock.base.checksum cimport hash64
 
 cdef extern from * nogil:
     """
