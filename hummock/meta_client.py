@@ -12,7 +12,7 @@ from typing import Protocol
 
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
-from hummock.load import LoadAnswer, LoadedFiles
+from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.sstable.info import SstableInfo
 from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion

@@ -14,8 +14,8 @@ from hummock.meta.vacuum_report import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
-from hummock.stats import COUNTED
-from hummock.storage import HummockStorage
+from hummock.store.stats import COUNTED
+from hummock.store.storage import HummockStorage
 
 ROLES = ("writer", "reader")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hummock.errors import SparkJobCancelled
 from hummock.base.key import KeyRange
-from hummock.load import LoadAnswer, LoadedFiles
+from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.base.json_fields import NAME_RULE, is_name
 from hummock.spark.worker import shared_url
 from hummock.version import HummockVersion

@@ -20,7 +20,7 @@ from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
 from stream.control import StepObserver, unobserved
 from stream.exchange.turns import Turns

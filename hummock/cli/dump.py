@@ -10,7 +10,7 @@ from hummock.cli.output import add_row, new_table, shown_bytes, shown_moment
 from hummock.cli.store import OpenStore, store_command
 from hummock.epoch import to_unix_ms
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of
-from hummock.sstable.dump import describe
+from hummock.tools.dump import describe
 
 
 @click.command("sst-dump", short_help="List the stored files, or show one block by block.")

@@ -24,7 +24,7 @@ from hummock.meta.store import MetaStore
 from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import directory_of, open_object_store
 from hummock.object_store.base import ObjectStore
-from hummock.repair import set_apart
+from hummock.tools.repair import set_apart
 from hummock.version import HummockVersion
 
 FAILED = 1

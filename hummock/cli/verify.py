@@ -9,8 +9,8 @@ import click
 from hummock.cli.output import shown_bytes
 from hummock.cli.store import FAILED, OpenStore, store_command
 from hummock.object_store.base import sstable_name_of
-from hummock.repair import FileLoss, drop_files, plan_files
-from hummock.verify import Verified, verify_rows, verify_version
+from hummock.tools.repair import FileLoss, drop_files, plan_files
+from hummock.tools.verify import Verified, verify_rows, verify_version
 
 
 @click.command(short_help="Read everything and report each damage.")

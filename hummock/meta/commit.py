@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta.load_table import place_loads, remember_loads
 from hummock.meta.records import (
     COMMITS,

@@ -26,7 +26,7 @@ from hummock.errors import (
     SstableRefused,
 )
 from hummock.base.key import KeyRange
-from hummock.load import LoadAnswer, LoadedFiles
+from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction_manager import CompactionManager, raise_safe_epoch
 from hummock.meta.compaction_records import RunningTask, TaskAnswer

@@ -11,7 +11,7 @@ from dataclasses import replace
 from hummock.compaction.landing import landing_level
 from hummock.epoch import Epoch
 from hummock.errors import LoadRefused
-from hummock.load import LoadAnswer, LoadedFiles, epoch_of_load
+from hummock.loaded_files import LoadAnswer, LoadedFiles, epoch_of_load
 from hummock.meta.compaction_records import TaskBoard, read_board
 from hummock.meta.records import LOADS, TASKS, decode, encode, load_key, names_digest
 from hummock.meta.store import NONE, MetaOperations, MetaStore

@@ -27,7 +27,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from hummock.errors import FormatTooNew, MetaStoreCorrupt, MetaStoreError
-from hummock.load import LoadAnswer
+from hummock.loaded_files import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
 from hummock.base.json_fields import MALFORMED, NAME_RULE, check_format, is_name

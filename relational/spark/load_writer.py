@@ -24,11 +24,11 @@ from hummock.epoch import MAX_EPOCH
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
 from hummock.base.key import user_key
-from hummock.load import PLACEHOLDER
+from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import StorageOptions
-from hummock.shared_buffer.load_writer import write_load
+from hummock.shared_buffer.ingest_writer import write_load
 from hummock.spark.worker import deadline, local_directory, task_memory, task_store
 from hummock.sstable.info import SstableInfo
 from relational.spark.load_spec import LoadPart, LoadSpec

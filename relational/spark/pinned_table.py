@@ -16,7 +16,7 @@ from typing import Self
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
 from hummock.base.key import KeyRange
-from hummock.local_version import LocalVersionManager
+from hummock.store.pinned_version import LocalVersionManager
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store

@@ -23,7 +23,7 @@ from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
 from hummock.base.json_fields import MALFORMED, check_format, natural
-from hummock.snapshot_store import SnapshotStore
+from hummock.store.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.reader import SstableReader

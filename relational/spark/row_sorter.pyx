@@ -18,7 +18,7 @@ from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REF
 from relational.table.key_order cimport KeyItem, item_of, sort_items
 
 from hummock.errors import Corruption
-from hummock.load import PLACEHOLDER
+from hummock.loaded_files import PLACEHOLDER
 
 cdef extern from * nogil:
     """

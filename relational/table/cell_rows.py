@@ -10,7 +10,7 @@ from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.errors import StoreClosed
 from hummock.base.key import KeyRange
-from hummock.read_changes import changed_rows
+from hummock.read.changes import changed_rows
 from hummock.state_store import ChangeBatch, StateStore, StateStoreChanges, StateStoreIterator
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.encoding import CellEncoder, CellJoin

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stream.message import Mutation
 
 if TYPE_CHECKING:
-    from hummock.load import LoadedFiles
+    from hummock.loaded_files import LoadedFiles
     from hummock.meta.store import MetaOperations
     from stream.options import StreamOptions
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta.store import NONE, MetaOperations
 from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager

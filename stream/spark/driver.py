@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
 from hummock.base.key import KeyRange
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
-from hummock.task_store import TaskStore
+from hummock.store.bulk_store import TaskStore
 from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec
 from relational.table.state_table import StateTable

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.spark.worker import local_directory, task_store
 from hummock.sstable.info import SstableInfo
-from hummock.task_store import TaskStore
+from hummock.store.bulk_store import TaskStore
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr import ErrorCounts

@@ -46,11 +46,11 @@ STORE_MODULES = [
 
 # Room of each module that is not simply its folder; the longest name that a module begins with decides.
 ROOM_OF = {
-    "hummock.repair": "hummock.verify",
+    "hummock.tools.repair": "hummock.tools.verify",
     **{f"hummock.{module}": "hummock.base" for module in BASE_MODULES},
     **{f"hummock.{module}": "hummock.store" for module in STORE_MODULES},
     "hummock.sstable.info": "hummock.sstable.info",
-    "hummock.load": "hummock.sstable.info",
+    "hummock.loaded_files": "hummock.sstable.info",
     "hummock.compaction.task": "hummock.compaction.task",
     "hummock.meta.store": "hummock.meta.store",
     "hummock.state_store": "hummock.state_store",
@@ -99,11 +99,11 @@ MAY_IMPORT: dict[str, str] = {
         "base state_store iterator sstable shared_buffer version throttle meta_client meta.uploads object_store "
         "compaction sstable.info"
     ),
-    "hummock.throttle": "base version",
+    "hummock.store.throttle": "base version",
     "hummock.compactor": "base compaction compaction.task sstable object_store meta_client version",
     "hummock.maintenance": "base meta meta.store compactor object_store version",
     "hummock.opening": EVERY_ROOM + " maintenance",
-    "hummock.verify": "base object_store sstable sstable.info version meta meta.store meta_client",
+    "hummock.tools.verify": "base object_store sstable sstable.info version meta meta.store meta_client",
     "hummock": EVERY_ROOM + " opening maintenance",
     "hummock.cli": EVERY_ROOM + " compaction.task opening verify",
     "hummock.__main__": "base cli",

@@ -40,14 +40,14 @@ def test_the_table_has_no_cycle() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("hummock.storage", "relational.types"),
+        ("hummock.store.storage", "relational.types"),
         ("relational.table.state_table", "stream.message"),
         ("hummock.iterator.merge", "hummock.sstable.block"),
         ("hummock.sstable.builder", "hummock.version"),
         ("stream.meta.barrier_manager", "stream.worker.compute_node"),
         ("stream.executor.filter", "hummock.sstable.block"),
         ("relational.plan.logical", "sqlglot"),
-        ("hummock.storage", "boto3"),
+        ("hummock.store.storage", "boto3"),
     ],
 )
 def test_a_forbidden_import_breaks(importer: str, imported: str) -> None:

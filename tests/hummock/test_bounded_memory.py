@@ -18,7 +18,7 @@ from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,8 +47,8 @@ class WatchedStore(MemoryObjectStore):
 @pytest.mark.parametrize("flush_threads", [0, 1])
 @pytest.mark.parametrize("writers", [1, 4])
 def test_ten_times_the_budget_goes_through_it(monkeypatch, flush_threads, writers):
-    monkeypatch.setattr("hummock.write_path.FIRST_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr("hummock.write_path.LAST_RETRY_SECONDS", 0.002)
+    monkeypatch.setattr("hummock.store.write_path.FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("hummock.store.write_path.LAST_RETRY_SECONDS", 0.002)
     limit, held, stores = 20 * BATCH, [], []
 
     def look():
@@ -84,8 +84,8 @@ def test_ten_times_the_budget_goes_through_it(monkeypatch, flush_threads, writer
 
 
 def test_writers_go_on_once_the_store_is_back(monkeypatch):
-    monkeypatch.setattr("hummock.write_path.ROOM_WAIT_SECONDS", 0.02)
-    monkeypatch.setattr("hummock.write_path.FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("hummock.store.write_path.ROOM_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr("hummock.store.write_path.FIRST_RETRY_SECONDS", 0.001)
     objects = WatchedStore(100, lambda: None)
     manager = HummockManager(MemoryMetaStore(), objects)
     options = StorageOptions(shared_buffer_bytes=2 * BATCH)

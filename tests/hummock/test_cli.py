@@ -15,7 +15,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter_policy import filter_policy
 from hummock.base.table_rules import PrefixRule, TableRules
-from hummock.verify import verify_version
+from hummock.tools.verify import verify_version
 from tests.suites.compaction_files import put_file
 from tests.suites.manager_parts import epoch_of
 

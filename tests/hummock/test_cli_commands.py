@@ -22,7 +22,7 @@ from hummock.meta.records import STALE, UPLOADS, lease_key
 from hummock.meta.store import MetaOperations
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.verify import verify_sstable, verify_version
+from hummock.tools.verify import verify_sstable, verify_version
 from hummock.columnar.write_batch import WriteBatch
 
 COMMITS = 12

@@ -13,7 +13,7 @@ from hummock.base.key import KeyRange, user_key
 from hummock.meta.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 

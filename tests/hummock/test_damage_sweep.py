@@ -19,7 +19,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.process_memory import peak_growth
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hummock.errors import Corruption
-from hummock.sstable.dump import describe
+from hummock.tools.dump import describe
 from tests.hummock.oracle_hash import content_hash
 from tests.hummock.test_builder import build
 

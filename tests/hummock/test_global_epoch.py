@@ -13,7 +13,7 @@ from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskK
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import Corruption, LoadRefused
 from hummock.base.key import KeyRange
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -25,7 +25,7 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.oracle_hash import content_hash
 from tests.suites.compaction_files import run_ranges

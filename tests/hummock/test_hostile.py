@@ -21,7 +21,7 @@ from hummock.meta.version_log import load
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_sstable
+from hummock.tools.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_sstable
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.hostile import IDENTIFIERS, JSON_ROWS, OBJECT_KEYS
 from tests.suites.manager_parts import open_manager

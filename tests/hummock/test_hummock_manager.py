@@ -14,7 +14,7 @@ from hummock.errors import (
     PreconditionFailed,
     SstableRefused,
 )
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key

@@ -11,7 +11,7 @@ import pytest
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, InvalidEpoch, LoadRefused, OutcomeUnknown, SstableRefused
 from hummock.base.key import KeyRange, user_key
-from hummock.load import PLACEHOLDER, LoadedFiles
+from hummock.loaded_files import PLACEHOLDER, LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
@@ -22,10 +22,10 @@ from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
-from hummock.shared_buffer.load_writer import rows_of_batches, write_load
-from hummock.storage import HummockStorage
+from hummock.shared_buffer.ingest_writer import rows_of_batches, write_load
+from hummock.store.storage import HummockStorage
 from hummock.base.table_rules import PrefixRule, TableRules
-from hummock.verify import verify_rows
+from hummock.tools.verify import verify_rows
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import StandingClock, epoch_of
 

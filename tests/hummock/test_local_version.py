@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hummock.errors import SnapshotExpired, StoreClosed, WaitEpochTimeout
-from hummock.local_version import LocalVersionManager
+from hummock.store.pinned_version import LocalVersionManager
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases

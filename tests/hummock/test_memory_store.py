@@ -2,7 +2,7 @@
 
 import pytest
 
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from tests.suites.state_store_suite import StateStoreSuite
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import hummock
 from hummock.errors import InvalidOption, StoreClosed
 from hummock.metrics import Metrics, serve_metrics
-from hummock.stats import COUNTED, StorageStats
+from hummock.store.stats import COUNTED, StorageStats
 from hummock.columnar.write_batch import WriteBatch
 
 

@@ -17,7 +17,7 @@ from hummock.object_store.address import parse_address
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.s3 import S3ObjectStore
 from hummock.options import MIB, RetryOptions, StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.fault_proxy import HONEST, STALL_SECONDS, Kind, fault_proxy, share
 from tests.suites.s3_server import make_bucket

@@ -15,7 +15,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.columnar.write_batch import WriteBatch
 

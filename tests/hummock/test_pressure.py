@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hummock.shared_buffer.pressure import LONGEST_SECONDS, DrainRate, delay_seconds
+from hummock.store.backpressure import LONGEST_SECONDS, DrainRate, delay_seconds
 
 # filled share of the limit, seconds that a batch of 1,000 bytes waits where uploads take 10,000 bytes a second
 CASES = """

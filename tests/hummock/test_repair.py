@@ -15,7 +15,7 @@ from hummock.base.key import KeyRange
 from hummock.meta import open_meta_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore
-from hummock.repair import QUARANTINE
+from hummock.tools.repair import QUARANTINE
 from hummock.columnar.write_batch import WriteBatch
 
 COMMITS, ROWS = 6, 50

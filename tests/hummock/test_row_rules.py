@@ -18,7 +18,7 @@ from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.entry_cases import iterator_of

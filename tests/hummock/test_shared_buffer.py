@@ -20,7 +20,7 @@ from hummock.shared_buffer.batch import (
     SharedBufferChainIterator,
 )
 from hummock.shared_buffer.buffer import SharedBuffer, StagedRun
-from hummock.shared_buffer.uploader import Uploader, chains_of
+from hummock.shared_buffer.flush import Uploader, chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter_policy import filter_policy
 from hummock.sstable.split_builder import SplitSstableBuilder

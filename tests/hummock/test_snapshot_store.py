@@ -15,7 +15,7 @@ from hummock.errors import Corruption, InvalidEpoch, ObjectNotFound, RoleMissing
 from hummock.base.key import KeyRange, user_key
 from hummock.object_store.base import sstable_data_path
 from hummock.options import StorageOptions, VacuumOptions
-from hummock.snapshot_store import SnapshotStore
+from hummock.store.snapshot_store import SnapshotStore
 from hummock.sstable.store import SstableStore
 from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.version import HummockVersion

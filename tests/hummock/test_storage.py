@@ -25,13 +25,13 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.base.key import user_key
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
 from tests.suites.seeds import run_seed
@@ -228,7 +228,7 @@ def run_against_model(rng, store, manager, plan):
 
 
 def test_a_writer_that_finds_no_room_in_time_fails_and_says_why(monkeypatch):
-    monkeypatch.setattr("hummock.write_path.ROOM_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("hummock.store.write_path.ROOM_WAIT_SECONDS", 0.05)
     plan = FaultPlan([Fault(FaultKind.BEFORE, operation="put", times=1 << 30)])
     with Cluster(FaultyObjectStore(MemoryObjectStore(), plan)).node(shared_buffer_bytes=10) as store:
         store.ingest_batch(batch((b"a", b"x" * 20)), E1)
@@ -293,9 +293,9 @@ def test_a_snapshot_of_the_newest_epoch_is_not_overtaken(monkeypatch):
             assert (epoch, store.get(b"k", epoch)) == (Epoch(5 << 16), b"new")
 
 
-FAULTS = ("hummock.storage.ReadView", "hummock.storage.HummockStorage._run_of", "hummock.write_path.WritePath.advance",
-          "hummock.shared_buffer.retained.RetainedEpochs.commit", "hummock.storage.HummockStorage._forget_runs",
-          "hummock.storage._VersionHold", "hummock.meta.pin_table.PinTable.pin_version")
+FAULTS = ("hummock.store.storage.ReadView", "hummock.store.storage.HummockStorage._run_of", "hummock.store.write_path.WritePath.advance",
+          "hummock.shared_buffer.retained.RetainedEpochs.commit", "hummock.store.storage.HummockStorage._forget_runs",
+          "hummock.store.storage._VersionHold", "hummock.meta.pin_table.PinTable.pin_version")
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5])

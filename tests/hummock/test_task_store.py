@@ -10,14 +10,14 @@ from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.base.key import KeyRange, user_key
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
 from hummock.options import StorageOptions
-from hummock.read_view import ReadView, SortedRun
+from hummock.read.view import ReadView, SortedRun
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
-from hummock.task_store import TaskStore
+from hummock.store.bulk_store import TaskStore
 from hummock.version import HummockVersion
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from hummock.options import CompactionOptions
-from hummock.throttle import LONGEST_SECONDS, SLOWEST_BYTES_PER_SECOND, debt_share, delay_seconds
+from hummock.store.throttle import LONGEST_SECONDS, SLOWEST_BYTES_PER_SECOND, debt_share, delay_seconds
 from hummock.version import HummockVersion, Level, Run
 from tests.suites.manager_parts import Files
 

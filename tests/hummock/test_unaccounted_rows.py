@@ -21,7 +21,7 @@ from hummock.sstable.builder import SstableOutput
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.meta import digest_of, encode_meta, read_sections
 from hummock.sstable.store import SstableStore
-from hummock.verify import verify_sstable
+from hummock.tools.verify import verify_sstable
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import U64, content_hash
 from tests.hummock.test_builder import build

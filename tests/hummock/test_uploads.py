@@ -18,7 +18,7 @@ from hummock.object_store.base import is_sstable_name, name_prefix
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions, VacuumOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
 

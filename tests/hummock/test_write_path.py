@@ -28,7 +28,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.base.table_rules import TableRules
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed

@@ -21,8 +21,8 @@ from hummock.object_store.base import ObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions
-from hummock.scan import HummockScan
-from hummock.storage import HummockStorage
+from hummock.store.scan import HummockScan
+from hummock.store.storage import HummockStorage
 from tests.model.ruled_model import Keys, RuledModel, first_rules
 from tests.suites.manager_parts import StandingClock
 

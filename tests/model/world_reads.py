@@ -11,7 +11,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
 from hummock.base.key import KeyRange
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from tests.model.places import OpenScan, Places, Snapshot, refused
 
 EVERYTHING = KeyRange(b"", None)

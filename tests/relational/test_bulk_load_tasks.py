@@ -12,12 +12,12 @@ import pytest
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.errors import Corruption, InvalidTask, SparkJobFailed
 from hummock.base.key import KeyRange
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.local import LocalObjectStore
 from hummock.base.process import installed_version
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.base.table_rules import TableRules
 from hummock.columnar.write_batch import WriteBatch
 from relational.chunk.data_chunk import DataChunk

@@ -8,7 +8,7 @@ import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.base.key import KeyRange
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.columnar.write_batch import WriteBatch
 from relational.catalog.alter import with_column, without_column
 from relational.catalog.objects import RowFormat, TableKind

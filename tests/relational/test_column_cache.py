@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from hummock.epoch import EpochPair
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
 from relational.table.column_cache import ColumnCache
 from relational.table.state_table import StateTable

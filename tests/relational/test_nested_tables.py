@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.epoch import EpochPair
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable

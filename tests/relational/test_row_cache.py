@@ -7,7 +7,7 @@ import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.base.key import user_key
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.metrics import Metrics
 from hummock.columnar.write_batch import WriteBatch
 from relational.table.row_cache import RowCache

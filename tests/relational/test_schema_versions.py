@@ -9,7 +9,7 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochPair
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.options import CompactionOptions
 from relational.catalog.alter import with_column, without_column
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns

@@ -8,7 +8,7 @@ import pytest
 
 from hummock.epoch import EpochGenerator, EpochPair
 from hummock.errors import InvalidEpoch
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, StreamChunk
 from relational.encoding import is_lossy

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hummock
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.base.table_rules import TableRules
 from relational.chunk import DataChunk, StreamChunk, VnodeMap
 from relational.errors import ConsistencyError

@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.epoch import EpochPair
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.table.key_ranges import RowRange

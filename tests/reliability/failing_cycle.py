@@ -19,7 +19,7 @@ from hummock.meta.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import RetryOptions
-from hummock.verify import verify_version
+from hummock.tools.verify import verify_version
 from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.fork_server import Note
 from tests.reliability.maintenance import AT_ONCE, LATER_MS, SHAPE, TASKS

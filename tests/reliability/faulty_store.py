@@ -19,7 +19,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
 from hummock.opening import MaintainedStorage
 from hummock.options import MetaOptions, RetryOptions, VacuumOptions
-from hummock.verify import verify_version
+from hummock.tools.verify import verify_version
 from hummock.columnar.write_batch import WriteBatch
 from tests.reliability import maintenance
 from tests.reliability.workload import EVERYTHING, batches, epoch_of, state

@@ -28,7 +28,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, VacuumOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.process_memory import status
 from tests.suites.slow_object_store import MIB, SlowStore

@@ -17,7 +17,7 @@ from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +50,8 @@ class AwayStore(MemoryObjectStore):
 
 
 def test_writers_and_compaction_together_keep_to_the_buffers_limit(monkeypatch):
-    monkeypatch.setattr("hummock.write_path.FIRST_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr("hummock.write_path.LAST_RETRY_SECONDS", 0.002)
+    monkeypatch.setattr("hummock.store.write_path.FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("hummock.store.write_path.LAST_RETRY_SECONDS", 0.002)
     held, stores = [], []
 
     def look():

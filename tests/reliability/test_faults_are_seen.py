@@ -23,8 +23,8 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, StorageOptions, VacuumOptions
-from hummock.storage import HummockStorage
-from hummock.verify import verify_version
+from hummock.store.storage import HummockStorage
+from hummock.tools.verify import verify_version
 from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.lab import EVERYTHING, at
 from tests.suites.compaction_files import run_ranges

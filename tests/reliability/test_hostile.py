@@ -21,7 +21,7 @@ from hummock.base.key import user_key
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
 from hummock.base.table_rules import PrefixRule, TableRules
-from hummock.verify import verify_version
+from hummock.tools.verify import verify_version
 from tests.reliability.hostile import mutated
 from tests.reliability.lab import EVERYTHING, Lab, at, keys
 

@@ -30,7 +30,7 @@ from hummock.errors import (
     TaskRefused,
 )
 from hummock.base.key import user_key
-from hummock.load import LoadedFiles
+from hummock.loaded_files import LoadedFiles
 from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path

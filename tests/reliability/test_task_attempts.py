@@ -18,7 +18,7 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
-from hummock.storage import HummockStorage
+from hummock.store.storage import HummockStorage
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager

@@ -15,7 +15,7 @@ from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, FormatTooNew
 from hummock.base.key import KeyRange
-from hummock.load import LoadAnswer
+from hummock.loaded_files import LoadAnswer
 from hummock.meta import MetaOperations, SqliteMetaStore, summary
 from hummock.meta.compaction_records import RunningTask, WantedRange
 from hummock.meta.log_record import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord

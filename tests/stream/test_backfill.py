@@ -1,6 +1,6 @@
 import pytest
 
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable

@@ -16,7 +16,7 @@ from hummock.meta.records import lease_key, vacuumed_key
 from hummock.meta.store import MetaOperations
 from hummock.meta.vacuum import Vacuum
 from hummock.options import CompactionOptions, VacuumOptions
-from hummock.throttle import SLOWEST_BYTES_PER_SECOND, debt_share
+from hummock.store.throttle import SLOWEST_BYTES_PER_SECOND, debt_share
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.bulk_load import MODES
 from stream.errors import BulkLoadRefused, DuplicateKey, DuplicateRows, TableLoading

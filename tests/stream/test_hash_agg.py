@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hummock
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.expr.expression import Call, InputRef, Literal

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import Column, StreamChunk
 from relational.table.state_table import StateTable
 from relational.types import Schema

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from hummock.epoch import EpochPair
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.meta.memory import MemoryMetaStore
 from relational.batch.query import query_chunks, run_query
 from relational.catalog.manager import CatalogManager

@@ -33,7 +33,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
-from hummock.verify import verify_rows, verify_version
+from hummock.tools.verify import verify_rows, verify_version
 from stream import bulk_load
 from stream.errors import StreamError
 from stream.spark.job import SparkTasks

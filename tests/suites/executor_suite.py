@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from hummock.memory_store import MemoryStateStore
+from hummock.store.memory_store import MemoryStateStore
 from relational.types import Schema
 from stream.executor.base import Executor
 from stream.message import Barrier, Message

@@ -10,7 +10,7 @@ from hummock.iterator.collect import BatchCollector
 from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
-from hummock.read_view import ReadView, SortedRun
+from hummock.read.view import ReadView, SortedRun
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion

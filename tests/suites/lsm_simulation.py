@@ -11,7 +11,7 @@ from hummock.compaction.pick import Pick, files_of
 from hummock.compaction.picker import pick_compaction
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
-from hummock.throttle import delay_seconds
+from hummock.store.throttle import delay_seconds
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 
 ROW_BYTES = 120

@@ -8,7 +8,7 @@ from hummock.epoch import Epoch
 from hummock.sstable.disk_cache import DiskCacheCounts
 from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
-from hummock.write_path import WritePath
+from hummock.store.write_path import WritePath
 
 
 @dataclass(frozen=True, slots=True)

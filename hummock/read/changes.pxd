@@ -4,8 +4,8 @@ from libc.stdint cimport uint64_t
 
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
-from hummock.iterator.changes cimport ChangeWalk
-from hummock.read_view cimport ReadView, SortedRun
+from hummock.read.change_iterator cimport ChangeWalk
+from hummock.read.view cimport ReadView, SortedRun
 
 
 cdef class ChangeReader:

@@ -15,8 +15,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.base.checksum cimport hash64
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.base.key cimport SPILL_MASK, Slice, begins_with, head_of
-from hummock.point_read cimport PointReader, Probe
-from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun
+from hummock.read.point_read cimport PointReader, Probe
+from hummock.read.view cimport EXPECTED, ReadView, SURE, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport CachePlace, used, want_rows

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.point_read cimport Probe
+from hummock.read.point_read cimport Probe
 
 
 cdef Py_ssize_t answer_likely(void* run, int number, Probe* probes, Py_ssize_t count, uint64_t newest) noexcept

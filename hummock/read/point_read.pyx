@@ -13,11 +13,11 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 
 from hummock.base.checksum cimport hash64
-from hummock.cold_probes cimport ColdProbes
+from hummock.read.uncached_get cimport ColdProbes
 from hummock.iterator.row_rules cimport VnodeRule, hides
 from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
-from hummock.likely_probes cimport answer_likely
-from hummock.read_view cimport EXPECTED, ReadView, SURE, SortedRun, Source
+from hummock.read.likely_probes cimport answer_likely
+from hummock.read.view cimport EXPECTED, ReadView, SURE, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_cache cimport want_rows

@@ -11,11 +11,11 @@ from typing import NoReturn
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
 from hummock.options import StorageOptions
-from hummock.read_view import ReadView, SortedRun
+from hummock.read.view import ReadView, SortedRun
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
-from hummock.view_reads import ViewReads
+from hummock.store.reads import ViewReads
 from hummock.columnar.write_batch import WriteBatch
 
 

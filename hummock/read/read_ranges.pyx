@@ -11,13 +11,13 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.prefixes cimport RangeCollector
+from hummock.read.prefixes cimport RangeCollector
 from hummock.iterator.user cimport UserIterator
 from hummock.base.key cimport SPILL_MASK
-from hummock.read_view cimport ReadView, SortedRun
-from hummock.run_cursor cimport RunCursor
+from hummock.read.view cimport ReadView, SortedRun
+from hummock.read.run_cursor cimport RunCursor
 
-from hummock.iterator.prefixes import bounds_of
+from hummock.read.prefixes import bounds_of
 from hummock.state_store import DEFAULT
 
 cdef Py_ssize_t MOST_RANGES = 1024          # of one slice

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hummock.compaction.write_run import write_run
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
-from hummock.load import PLACEHOLDER
+from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator

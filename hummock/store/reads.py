@@ -14,15 +14,15 @@ from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.base.key import KeyRange
-from hummock.many_gets import read_many
+from hummock.read.many_gets import read_many
 from hummock.options import StorageOptions
-from hummock.read_changes import ChangeReader
-from hummock.read_ranges import read_prefixes, read_starts
-from hummock.read_view import ReadView
-from hummock.scan import HummockChanges, HummockScan
-from hummock.single_get import read_one
+from hummock.read.changes import ChangeReader
+from hummock.read.read_ranges import read_prefixes, read_starts
+from hummock.read.view import ReadView
+from hummock.store.scan import HummockChanges, HummockScan
+from hummock.read.get import read_one
 from hummock.state_store import DEFAULT, ReadOptions
-from hummock.stats import ReadCounts
+from hummock.store.stats import ReadCounts
 from hummock.columnar.write_batch import KvBatch
 
 Read = TypeVar("Read", HummockScan, HummockChanges)

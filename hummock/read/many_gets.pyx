@@ -8,8 +8,8 @@ from libc.stdint cimport INT32_MAX
 from libc.stdlib cimport free, malloc
 
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.point_read cimport DONE, PointReader, Probe
-from hummock.read_view cimport ReadView
+from hummock.read.point_read cimport DONE, PointReader, Probe
+from hummock.read.view cimport ReadView
 
 cdef Py_ssize_t SLICE_KEYS = 1024   # keys that wait for one round of reads; a search takes 0.2 ms
 cdef Py_ssize_t GROUP_KEYS = 128    # keys that walk together: the processor remembers the pages of so many rows

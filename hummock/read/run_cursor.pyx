@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span
 from hummock.base.key cimport Slice
-from hummock.read_view cimport SortedRun
+from hummock.read.view cimport SortedRun
 from hummock.sstable.block cimport Block
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of

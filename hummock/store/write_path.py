@@ -27,14 +27,14 @@ from hummock.meta.uploads import UploadRegistry
 from hummock.metrics import Metrics
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
-from hummock.shared_buffer.pressure import EASY_SHARE, DrainRate
+from hummock.store.backpressure import EASY_SHARE, DrainRate
 from hummock.shared_buffer.retained import RetainedEpochs
-from hummock.shared_buffer.uploader import UploadCancelled, Uploader
+from hummock.shared_buffer.flush import UploadCancelled, Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
 from hummock.version import HummockVersion
 from hummock.columnar.write_batch import WriteBatch
-from hummock.writer_gate import Place, WriterGate
+from hummock.store.writer_gate import Place, WriterGate
 
 ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between flushes that fail; doubled each time

@@ -11,18 +11,18 @@ from libc.string cimport memcmp
 
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator
-from hummock.iterator.changes cimport ChangeWalk, merged_values
+from hummock.read.change_iterator cimport ChangeWalk, merged_values
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_rules cimport VnodeRule
 from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
-from hummock.read_view cimport ReadView, SortedRun
+from hummock.read.view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
-from hummock.change_parts import parts_between, ruled_tables
+from hummock.read.change_parts import parts_between, ruled_tables
 from hummock.errors import InvalidEpoch
-from hummock.many_gets import read_many
+from hummock.read.many_gets import read_many
 from hummock.state_store import ChangeBatch
 
 cdef Py_ssize_t DENSE_SHARE = 16        # a walk beside the keys pays where one of so many rows is asked for

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hummock.errors import Corruption, HummockError, ObjectNotFound
-from hummock.load import LoadAnswer
+from hummock.loaded_files import LoadAnswer
 from hummock.meta.compaction_records import RunningTask, WantedRange
 from hummock.meta.records import (
     CHECKPOINT,

@@ -22,16 +22,16 @@ from hummock.iterator.merge import MergeIterator
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.options import StorageOptions
-from hummock.read_view import ReadView, SortedRun
+from hummock.read.view import ReadView, SortedRun
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
-from hummock.shared_buffer.uploader import chains_of
+from hummock.shared_buffer.flush import chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
 from hummock.base.table_rules import NO_RULES, Tables
 from hummock.version import HummockVersion
-from hummock.view_reads import ViewReads
+from hummock.store.reads import ViewReads
 from hummock.columnar.write_batch import WriteBatch
 
 

@@ -12,8 +12,8 @@ from hummock.columnar.arrow_export import table_of
 from hummock.errors import HummockError, StoreClosed
 from hummock.iterator.collect import BatchCollector
 from hummock.options import StorageOptions
-from hummock.read_changes import ChangeReader
-from hummock.read_view import ReadView
+from hummock.read.changes import ChangeReader
+from hummock.read.view import ReadView
 from hummock.state_store import TABLE_BATCH_ROWS, ChangeBatch, StateStoreChanges, StateStoreIterator
 from hummock.columnar.write_batch import KvBatch
 

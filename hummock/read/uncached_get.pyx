@@ -13,7 +13,7 @@ from hummock.errors import Corruption
 
 from hummock.base.key cimport Slice
 from hummock.object_store.open_files cimport OpenFile
-from hummock.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
+from hummock.read.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
 from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.reader cimport OpenedSstable, SstableReader

@@ -28,26 +28,26 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.base.forked import watch
-from hummock.load import LoadedFiles
-from hummock.local_version import LocalVersionManager, PinnedVersion
+from hummock.loaded_files import LoadedFiles
+from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
 from hummock.meta_client import NO_RULE_CHANGES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.read_view import ReadView, SortedRun
+from hummock.read.view import ReadView, SortedRun
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.buffer import StagedRun
-from hummock.shared_buffer.uploader import Uploader
+from hummock.shared_buffer.flush import Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.stats import StorageStats, stats_of
+from hummock.store.stats import StorageStats, stats_of
 from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
-from hummock.view_reads import ViewReads
+from hummock.store.reads import ViewReads
 from hummock.columnar.write_batch import WriteBatch
-from hummock.write_path import WritePath
+from hummock.store.write_path import WritePath
 
 PIN_TRIES = 8
 

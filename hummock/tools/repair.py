@@ -14,7 +14,7 @@ from hummock.errors import ObjectExists, ObjectNotFound
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path, sstable_name_of
 from hummock.sstable.info import SstableInfo
-from hummock.verify import Verified
+from hummock.tools.verify import Verified
 from hummock.version import HummockVersion
 
 QUARANTINE = "quarantine/"

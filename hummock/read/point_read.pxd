@@ -3,9 +3,9 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from hummock.cold_probes cimport ColdProbes
+from hummock.read.uncached_get cimport ColdProbes
 from hummock.base.key cimport Slice
-from hummock.read_view cimport ReadView, SortedRun
+from hummock.read.view cimport ReadView, SortedRun
 from hummock.sstable.block_cache cimport CachePlace
 from hummock.sstable.reader cimport OpenedSstable
 

@@ -4,8 +4,8 @@ What a single get does for one key (`single_get.pyx`) is done here for many side
 for what the next one reads: what the shelf says of the likely block, then place and row, then the answer.
 """
 
-from hummock.point_read cimport DONE, SEEKING
-from hummock.read_view cimport SURE, SortedRun
+from hummock.read.point_read cimport DONE, SEEKING
+from hummock.read.view cimport SURE, SortedRun
 from hummock.sstable.block_cache cimport CachePlace, LikelyRow, used
 from hummock.sstable.early_lines cimport Lines, ask, want
 from hummock.sstable.head_search cimport row_at
