@@ -24,10 +24,10 @@ import pytest
 from bench.bench_compaction import ROW_BYTES, mint_name
 from bench.cpus import confine_executors, confined
 from bench.datasets import SEED, keys, values
-from hummock.compaction.pipeline import run_pipeline
-from hummock.compaction.runner import Runner, ThreadRunner
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.compaction.executors import Runner, ThreadRunner
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.split import cuts_of
+from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.iterator.drain import drain
@@ -37,9 +37,9 @@ from hummock.options import StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
 from hummock.spark import run_job, spark_session
 from hummock.spark.session import require_spark
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import SplitSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 from hummock.columnar.write_batch import WriteBatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hummock.compaction.split import split_of
+from hummock.compaction.subcompaction_planner import split_of
 from tests.suites.split_world import RANGE_BYTES, SplitWorld
 
 FILES = 40_000

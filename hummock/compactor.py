@@ -17,9 +17,9 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from hummock.compaction.execute import IsCancelled, Progress
-from hummock.compaction.runner import ThreadRunner
-from hummock.compaction.split import cuts_of
+from hummock.compaction.subcompaction import IsCancelled, Progress
+from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError, MetaStoreError, TaskCancelled, TaskRefused

@@ -14,7 +14,7 @@ from hummock.epoch import Clock, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store import MetaStore
+from hummock.meta.store.base.base import MetaStore
 from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store

@@ -12,7 +12,7 @@ from hummock.cli.store import OpenStore, store_command
 from hummock.epoch import to_unix_ms
 from hummock.meta.pins import read_leases
 from hummock.meta.upload_table import read_uploads
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.options import VacuumOptions
 from hummock.sstable.info import SstableInfo

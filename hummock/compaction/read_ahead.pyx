@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free
 
 from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
 from hummock.base.key cimport MAX_EPOCH, slice_of
-from hummock.object_store.open_files cimport OpenFile
+from hummock.object_store.fd_cache cimport OpenFile
 from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
@@ -30,7 +30,7 @@ from hummock.base.pthread cimport (
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
-from hummock.compaction.indexes import SharedIndexes
+from hummock.compaction.index_cache import SharedIndexes
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import decode_index

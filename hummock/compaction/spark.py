@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hummock.compaction.assignment import Assignment, decode_result
-from hummock.compaction.execute import IsCancelled, Progress
-from hummock.compaction.journal import Journal
-from hummock.compaction.runner import LIMIT_MS
-from hummock.compaction.split import Split, range_bytes_for, read_samples, split_of
+from hummock.compaction.worker_task import Assignment, decode_result
+from hummock.compaction.subcompaction import IsCancelled, Progress
+from hummock.compaction.progress_log import Journal
+from hummock.compaction.executors import LIMIT_MS
+from hummock.compaction.subcompaction_planner import Split, range_bytes_for, read_samples, split_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import SparkJobCancelled, TaskCancelled
 from hummock.object_store.base import ObjectStore
@@ -27,7 +27,7 @@ from hummock.sstable.meta import SplitSample
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORK = "hummock.compaction.assignment:carry_out"
+WORK = "hummock.compaction.worker_task:carry_out"
 SAMPLING = "hummock.compaction.spark:sample"
 SAMPLED_HERE = 2_000        # files whose samples the driver reads by itself
 SAMPLED_BY_TASK = 500       # of more than that

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport Entry, HummockIterator, Span
-from hummock.iterator.column_merge cimport ColumnMerge
+from hummock.iterator.block_merge cimport ColumnMerge
 from hummock.base.key cimport Slice
 
 

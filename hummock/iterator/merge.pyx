@@ -12,7 +12,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
 from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, Span, clip_span, low_of
-from hummock.iterator.column_merge cimport ColumnMerge
+from hummock.iterator.block_merge cimport ColumnMerge
 from hummock.base.key cimport Slice, compare_full_key, head_of
 
 CHILDREN_LIMIT = 1 << 20

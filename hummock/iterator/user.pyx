@@ -11,8 +11,8 @@ from libc.stdlib cimport free
 
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.row_rules cimport PLACE_BYTES, RowRules
-from hummock.iterator.saved cimport same, save
+from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules
+from hummock.iterator.owned_bytes cimport same, save
 from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 
 

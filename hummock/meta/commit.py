@@ -23,7 +23,7 @@ from hummock.meta.records import (
     names_digest,
     vacuumed_key,
 )
-from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, append
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import is_sstable_name

@@ -28,15 +28,15 @@ from hummock.errors import (
 from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
-from hummock.meta.compaction_manager import CompactionManager, raise_safe_epoch
-from hummock.meta.compaction_records import RunningTask, TaskAnswer
+from hummock.meta.compaction.manager import CompactionManager, raise_safe_epoch
+from hummock.meta.compaction.records import RunningTask, TaskAnswer
 from hummock.meta.load_table import read_load
 from hummock.meta.notification import TopicSubscription
 from hummock.meta.pin_table import PinTable
 from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
-from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_table import UploadTable
-from hummock.meta.version_keeper import Change, VersionKeeper, retry_overtaken
+from hummock.meta.version_state import Change, VersionKeeper, retry_overtaken
 from hummock.meta.version_log import LogPosition, create
 from hummock.meta_client import NO_RULE_CHANGES, WriterSession
 from hummock.metrics import Metrics

@@ -12,9 +12,9 @@ from hummock.compaction.landing import landing_level
 from hummock.epoch import Epoch
 from hummock.errors import LoadRefused
 from hummock.loaded_files import LoadAnswer, LoadedFiles, epoch_of_load
-from hummock.meta.compaction_records import TaskBoard, read_board
+from hummock.meta.compaction.records import TaskBoard, read_board
 from hummock.meta.records import LOADS, TASKS, decode, encode, load_key, names_digest
-from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition
 

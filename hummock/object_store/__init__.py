@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption
 from hummock.metrics import Metrics
-from hummock.object_store.address import parse_address
+from hummock.object_store.url import parse_address
 from hummock.object_store.base import ObjectMeta, ObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore

@@ -17,7 +17,7 @@ from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClo
 
 if TYPE_CHECKING:
     from hummock.object_store.file_writer import FileWriter
-    from hummock.object_store.open_files import OpenFile
+    from hummock.object_store.fd_cache import OpenFile
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
 RandomBytes = Callable[[int], bytes]

@@ -29,7 +29,7 @@ from hummock.errors import (
 )
 from hummock.metrics import Metrics
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWriter
-from hummock.object_store.open_files import FileReads, OpenFile
+from hummock.object_store.fd_cache import FileReads, OpenFile
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")

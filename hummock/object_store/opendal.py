@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from hummock.epoch import Clock, wall_clock_ms
 from hummock.errors import InvalidOption, ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused
-from hummock.object_store.address import Address
+from hummock.object_store.url import Address
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
 from hummock.options import RetryOptions
 

@@ -17,7 +17,7 @@ from itertools import islice
 
 from hummock.errors import ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused, StoreClosed, UploadLost
 from hummock.metrics import Metrics
-from hummock.object_store.address import Address
+from hummock.object_store.url import Address
 from hummock.object_store.base import (
     Buffer,
     ObjectMeta,

@@ -23,7 +23,7 @@ from hummock.errors import (
     UploadLost,
 )
 from hummock.metrics import Metrics
-from hummock.object_store.address import Address
+from hummock.object_store.url import Address
 from hummock.object_store.http import Answer, HttpClient
 from hummock.options import RetryOptions
 

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused
 from hummock.metrics import Metrics
-from hummock.object_store.address import Address
+from hummock.object_store.url import Address
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
 from hummock.object_store.http import Answer, HttpClient
 from hummock.options import RetryOptions

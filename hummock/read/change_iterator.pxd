@@ -4,8 +4,8 @@ from libc.stdint cimport uint64_t
 
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.iterator.row_rules cimport RowRules, RuleHold
-from hummock.iterator.saved cimport Saved
+from hummock.iterator.row_filter cimport RowRules, RuleHold
+from hummock.iterator.owned_bytes cimport Saved
 from hummock.iterator.user cimport UserIterator
 from hummock.base.key cimport Slice
 

@@ -13,7 +13,7 @@ from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator
 from hummock.read.change_iterator cimport ChangeWalk, merged_values
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.row_rules cimport VnodeRule
+from hummock.iterator.row_filter cimport VnodeRule
 from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
 from hummock.read.view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch

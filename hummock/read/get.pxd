@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport Slice
-from hummock.sstable.block_cache cimport LikelyRow
+from hummock.sstable.cache.block_cache cimport LikelyRow
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are asked for together

@@ -6,7 +6,7 @@ from libc.stdint cimport uint64_t
 from hummock.read.uncached_get cimport ColdProbes
 from hummock.base.key cimport Slice
 from hummock.read.view cimport ReadView, SortedRun
-from hummock.sstable.block_cache cimport CachePlace
+from hummock.sstable.cache.block_cache cimport CachePlace
 from hummock.sstable.reader cimport OpenedSstable
 
 

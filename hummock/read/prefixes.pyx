@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy
 
 from hummock.columnar.binary_column cimport BinaryColumn
-from hummock.iterator.collect cimport BatchCollector
+from hummock.iterator.batch_collector cimport BatchCollector
 from hummock.iterator.user cimport UserIterator
 from hummock.base.key cimport Slice, compare_bytes
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport Slice
-from hummock.sstable.cold_block cimport ColdBlock
+from hummock.sstable.partial_block cimport ColdBlock
 
 
 cdef struct Page:                       # of answers; the next one is asked for when a value does not fit

@@ -12,9 +12,9 @@ from libc.string cimport memcpy
 from hummock.errors import Corruption
 
 from hummock.base.key cimport Slice
-from hummock.object_store.open_files cimport OpenFile
+from hummock.object_store.fd_cache cimport OpenFile
 from hummock.read.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
-from hummock.sstable.cold_block cimport NOT_READ, ColdBlock
+from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 

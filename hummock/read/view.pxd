@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
-from hummock.iterator.row_rules cimport RowRules
+from hummock.iterator.row_filter cimport RowRules
 from hummock.base.key cimport Slice
 
 

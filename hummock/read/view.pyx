@@ -17,14 +17,14 @@ from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
 from hummock.base.checksum cimport hash64
-from hummock.iterator.row_rules cimport RowRules
+from hummock.iterator.row_filter cimport RowRules
 from hummock.iterator.user cimport UserIterator
 from hummock.base.key cimport (
     MAX_EPOCH, SPILL_MASK, TABLE_ID_BYTES, Slice, begins_with, compare_bytes, head_of, slice_of,
 )
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.concat_iterator cimport ConcatIterator
-from hummock.sstable.key_prefix cimport KeyPrefix
+from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 from hummock.sstable.sstable_iterator cimport SstableIterator
 

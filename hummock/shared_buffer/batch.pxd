@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.base.key cimport Slice
-from hummock.sstable.bloom_filter cimport BloomFilter
+from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.columnar.write_batch cimport WriteBatch
 
 

@@ -6,7 +6,7 @@ from any thread without the GIL by whoever holds a reference.
 
 import numpy as np
 
-from hummock.sstable.bloom_filter import build_filter
+from hummock.sstable.filter.bloom import build_filter
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -15,8 +15,8 @@ from libc.string cimport memcmp
 from hummock.base.checksum cimport hash64
 from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
 from hummock.base.key cimport Slice, compare_bytes, head_of
-from hummock.sstable.bloom_filter cimport BloomFilter
-from hummock.sstable.head_search cimport even_guess
+from hummock.sstable.filter.bloom cimport BloomFilter
+from hummock.sstable.interpolation_search cimport even_guess
 
 cdef extern from * nogil:
     """

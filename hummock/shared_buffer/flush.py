@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from hummock.compaction.retention import RetentionIterator
-from hummock.compaction.write_run import write_run
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.errors import HummockError
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hummock.compaction.write_run import write_run
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
 from hummock.loaded_files import PLACEHOLDER

@@ -5,7 +5,7 @@ session is asked for: without it, and without Java, everything else works.
 """
 
 from hummock.spark.jobs import run_job, run_specs, slots
-from hummock.spark.probe import check_executors
+from hummock.spark.executor_check import check_executors
 from hummock.spark.session import check_session, spark_session, spark_settings
 
 __all__ = ["check_executors", "check_session", "run_job", "run_specs", "slots", "spark_session", "spark_settings"]

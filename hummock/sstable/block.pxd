@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from hummock.iterator.base cimport Span
 from hummock.base.key cimport Slice
-from hummock.sstable.block_cache cimport NEAR_BYTES, CachePlace
+from hummock.sstable.cache.block_cache cimport NEAR_BYTES, CachePlace
 
 
 @cython.final

@@ -7,7 +7,7 @@ from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, p
 from hummock.base.coding cimport put_u32
 from hummock.iterator.base cimport copy_key
 from hummock.base.key cimport Slice, compare_bytes, slice_of
-from hummock.sstable.block_layout cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
+from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
 cdef enum:
     ROW_BYTES = 17              # of a builder's arrays, per row

@@ -21,14 +21,14 @@ from hummock.iterator.base cimport Entry, low_of
 from hummock.base.key cimport Slice, compare_bytes, head_of, slice_of
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
-from hummock.sstable.key_prefix cimport KeyPrefix
+from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 
 from hummock.base.codec import CODEC_IDS, CODEC_NAMES
-from hummock.sstable.filter_policy import FilterPolicy
+from hummock.sstable.filter.policy import FilterPolicy
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.key_prefix import key_prefix
+from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
 
 cdef Py_ssize_t PAGE_BYTES = 4096        # files are written fastest by whole ones

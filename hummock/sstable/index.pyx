@@ -21,8 +21,8 @@ from hummock.base.coding cimport get_u32
 from hummock.base.row_digest cimport hash_under
 from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
-from hummock.sstable.block_layout cimport MAX_RAW_BYTES
-from hummock.sstable.head_search cimport row_near
+from hummock.sstable.block_format cimport MAX_RAW_BYTES
+from hummock.sstable.interpolation_search cimport row_near
 
 from hummock.errors import Corruption
 

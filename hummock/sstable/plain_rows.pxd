@@ -3,8 +3,8 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice, head_of, same_bytes
-from hummock.sstable.block_cache cimport CachePlace
-from hummock.sstable.head_search cimport row_near
+from hummock.sstable.cache.block_cache cimport CachePlace
+from hummock.sstable.interpolation_search cimport row_near
 
 cdef enum:
     ELSEWHERE = -3              # the block itself must be asked

@@ -12,16 +12,16 @@ from libc.stdint cimport uint8_t
 
 from hummock.errors import Corruption, DeadlineExceeded
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.sstable.key_prefix import key_prefix
+from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.sstable.meta import SstableMeta
 
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, head_of, slice_of
 from hummock.sstable.block cimport Block
-from hummock.sstable.bloom_filter cimport BloomFilter
-from hummock.sstable.block_cache cimport BlockCache, CachePlace, CacheShelf
-from hummock.sstable.cache_door cimport CacheDoor
-from hummock.sstable.key_prefix cimport KeyPrefix
+from hummock.sstable.filter.bloom cimport BloomFilter
+from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
+from hummock.sstable.cache.admission cimport CacheDoor
+from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
 
 META = -1
 FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Self
 
-from hummock.compaction.retention import RetentionIterator
-from hummock.compaction.write_run import write_run
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.epoch import MAX_EPOCH, NEVER, Epoch, check_pure
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.base import HummockIterator

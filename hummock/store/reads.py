@@ -12,7 +12,7 @@ import numpy as np
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.base.key import KeyRange
 from hummock.read.many_gets import read_many
 from hummock.options import StorageOptions

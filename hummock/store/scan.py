@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hummock.columnar.arrow_export import table_of
 from hummock.errors import HummockError, StoreClosed
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.options import StorageOptions
 from hummock.read.changes import ChangeReader
 from hummock.read.view import ReadView

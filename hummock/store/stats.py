@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from hummock.epoch import Epoch
-from hummock.sstable.disk_cache import DiskCacheCounts
+from hummock.object_store.disk_cache import DiskCacheCounts
 from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
 from hummock.store.write_path import WritePath

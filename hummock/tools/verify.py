@@ -14,7 +14,7 @@ from typing import Any
 
 from hummock.errors import Corruption, HummockError, ObjectNotFound
 from hummock.loaded_files import LoadAnswer
-from hummock.meta.compaction_records import RunningTask, WantedRange
+from hummock.meta.compaction.records import RunningTask, WantedRange
 from hummock.meta.records import (
     CHECKPOINT,
     COMMITS,
@@ -43,8 +43,8 @@ from hummock.meta.records import (
     decode,
     decode_value,
 )
-from hummock.meta.stale import StaleFiles
-from hummock.meta.store import MetaStore
+from hummock.meta.vacuum.vacuum.stale_list import StaleFiles
+from hummock.meta.store.base.base import MetaStore
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.base.json_fields import U64

@@ -19,7 +19,7 @@ from typing import Any
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
-from hummock.meta.store import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import planning
 from relational.catalog.job_failure import JobFailure

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hummock.errors import InvalidOption, SparkJobFailed
 from hummock.base.process import installed_version
 from hummock.spark.jobs import run_job, slots
-from hummock.spark.probe import check_executors
+from hummock.spark.executor_check import check_executors
 from hummock.sstable.info import SstableInfo
 from relational.errors import RelationalError
 from relational.spark.frame_columns import FrameColumns

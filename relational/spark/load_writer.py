@@ -16,10 +16,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from hummock.compaction.crew import Crew
+from hummock.pipeline.thread_group import Crew
 from hummock.compaction.read_ahead import ReadAhead
-from hummock.compaction.retention import RetentionIterator
-from hummock.compaction.run_iterator import run_iterators
+from hummock.pipeline.retention import RetentionIterator
+from hummock.compaction.input_iterator import run_iterators
 from hummock.epoch import MAX_EPOCH
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator

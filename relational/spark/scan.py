@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hummock.compaction.split import cuts_of
+from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
 from hummock.base.key import KeyRange

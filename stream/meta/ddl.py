@@ -16,7 +16,7 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.store import NONE, MetaOperations
+from hummock.meta.store.base.base import NONE, MetaOperations
 from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch, EpochGenerator
-from hummock.meta.store import NONE
+from hummock.meta.store.base.base import NONE
 from relational.catalog.manager import CatalogManager
 from stream.control import Step, StepObserver, Worker, unobserved
 from stream.message import Add

@@ -52,9 +52,9 @@ ROOM_OF = {
     "hummock.sstable.info": "hummock.sstable.info",
     "hummock.loaded_files": "hummock.sstable.info",
     "hummock.compaction.task": "hummock.compaction.task",
-    "hummock.meta.store": "hummock.meta.store",
+    "hummock.meta.store.base.base": "hummock.meta.store.base.base",
     "hummock.state_store": "hummock.state_store",
-    "hummock.meta.notification": "hummock.meta.store",
+    "hummock.meta.notification": "hummock.meta.store.base.base",
     "hummock.meta.uploads": "hummock.meta.uploads",
     **{f"stream.{module}": "stream.session"
        for module in ("job_status", "runner", "snapshot", "statements", "table", "rows", "bulk_load")},
@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.spark": "base object_store sstable",
     "hummock.meta_client": "base version compaction.task sstable.info",
     "hummock.meta": "base version compaction compaction.task meta_client object_store sstable.info meta.store",
-    "hummock.meta.store": "base",
+    "hummock.meta.store.base.base": "base",
     "hummock.meta.uploads": "base meta_client object_store",
     "hummock.store": (
         "base state_store iterator sstable shared_buffer version throttle meta_client meta.uploads object_store "
@@ -112,14 +112,14 @@ MAY_IMPORT: dict[str, str] = {
     "relational.chunk": "types hummock.base",
     "relational.encoding": "types chunk hummock.base",
     "relational.expr": "types chunk",
-    "relational.catalog": "types hummock.base hummock.meta.store",
+    "relational.catalog": "types hummock.base hummock.meta.store.base.base",
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
         "types chunk catalog table errors expr plan sql hummock.base hummock.iterator hummock.compaction "
         "hummock.object_store hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store "
-        "hummock.version hummock.meta hummock.meta.store"
+        "hummock.version hummock.meta hummock.meta.store.base.base"
     ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (
@@ -156,7 +156,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "stream.meta": (
         "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
-        "hummock.meta.store hummock.version hummock.meta_client hummock.sstable.info"
+        "hummock.meta.store.base.base hummock.version hummock.meta_client hummock.sstable.info"
     ),
     "stream.spark": (
         "node plan executor worker message exchange error_counts relational.types relational.chunk relational.expr "
@@ -164,7 +164,7 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable.info hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.node": (
-        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store "
+        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store.base.base "
         "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store "
         "hummock.version relational.catalog"
     ),
@@ -190,10 +190,10 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "botocore": ("hummock.object_store.s3_client",),
     "urllib3": ("hummock.object_store.http",),
     "opendal": ("hummock.object_store.opendal",),
-    "pybloom_live": ("hummock.sstable.filter_policy",),
+    "pybloom_live": ("hummock.sstable.filter.policy",),
     "pyspark": ("hummock.spark", "hummock.compaction.spark", "relational.spark", "stream.spark"),
-    "sqlite3": ("hummock.meta.sqlite",),
-    "psycopg": ("hummock.meta.postgres",),
+    "sqlite3": ("hummock.meta.store.base.sqlite",),
+    "psycopg": ("hummock.meta.store.base.postgres",),
     "lz4": ("hummock.base.codec",),
     "zstandard": ("hummock.base.codec",),
     "sqlglot": ("relational.sql",),

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from hummock.sstable.block_cache import BlockCache, CacheShelf
+from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
 
 
 class Thing:

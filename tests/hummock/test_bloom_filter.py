@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hummock.errors import Corruption
-from hummock.sstable.bloom_filter import BloomFilter, build_filter
+from hummock.sstable.filter.bloom import BloomFilter, build_filter
 
 SPREAD = 0x9FB21C651E98DF25
 

@@ -9,7 +9,7 @@ from hummock.base.key import user_key
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableBuilder
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.base.table_rules import PrefixRule
 from tests.hummock.oracle_block import full_key_order

@@ -13,7 +13,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.tools.verify import verify_version
 from tests.suites.compaction_files import put_file

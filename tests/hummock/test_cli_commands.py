@@ -19,7 +19,7 @@ from hummock.cli import main
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import STALE, UPLOADS, lease_key
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.base import MetaOperations
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.tools.verify import verify_sstable, verify_version

@@ -7,10 +7,10 @@ import pytest
 from hummock.compaction.task import RangeResult, TaskKind
 from hummock.errors import EpochTooOld, TaskRefused
 from hummock.base.key import KeyRange
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import REPORTS, STALE, TASK, WANTED, vacuumed_key
-from hummock.meta.sqlite import SqliteMetaStore
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.base.base import MetaOperations
 from hummock.options import CompactionOptions
 from hummock.base.table_rules import TableRules
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager, results_of

@@ -10,7 +10,7 @@ from hummock.compaction.task import TaskKind
 from hummock.compactor import Compactor
 from hummock.errors import Corruption, ObjectStoreError
 from hummock.base.key import KeyRange, user_key
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction.crew import Crew
+from hummock.pipeline.thread_group import Crew
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell names in other ways")

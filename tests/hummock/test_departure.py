@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from hummock.compaction.crew import Crew
-from hummock.compaction.departure import Departure
+from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import Departure
 from hummock.errors import ObjectExists, ObjectStoreError, UploadLost
 from hummock.metrics import Metrics
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -16,8 +16,8 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
-from hummock.sstable.filter_policy import BlockedBloomPolicy, filter_policy
-from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.filter.policy import BlockedBloomPolicy, filter_policy
+from hummock.sstable.multi_builder import SplitSstableBuilder
 from tests.hummock.test_object_store_disk import Disk
 from tests.suites.compaction_files import entries_in, names
 from tests.suites.file_calls import between

@@ -9,8 +9,8 @@ import hummock
 from hummock.errors import Corruption, DiskCacheInUse, InvalidOption, ObjectNotFound
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.sstable.cached_store import DiskCachedObjectStore
-from hummock.sstable.disk_cache import RECORD, WINDOW_BYTES, DiskCache
+from hummock.object_store.cached import DiskCachedObjectStore
+from hummock.object_store.disk_cache import RECORD, WINDOW_BYTES, DiskCache
 from tests.suites.manager_parts import epoch_of
 
 SLOT = WINDOW_BYTES + RECORD.size
@@ -267,7 +267,7 @@ def test_a_disk_that_fails_is_a_cache_that_misses(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("hummock.sstable.disk_cache.os.pwrite", broken)
+    monkeypatch.setattr("hummock.object_store.disk_cache.os.pwrite", broken)
     for path, content in objects.items():
         assert cached.get(path) == content
     assert cache.used_bytes == 0
@@ -275,6 +275,6 @@ def test_a_disk_that_fails_is_a_cache_that_misses(tmp_path, monkeypatch):
     for path, content in objects.items():
         assert cached.get(path) == content
     assert cache.used_bytes > 0
-    monkeypatch.setattr("hummock.sstable.disk_cache.os.pread", broken)
+    monkeypatch.setattr("hummock.object_store.disk_cache.os.pread", broken)
     for path, content in objects.items():
         assert cached.get(path) == content

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from hummock.compaction.execute import execute_range
+from hummock.compaction.subcompaction import execute_range
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.task import OutputOptions, RangeSpec
 from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
@@ -20,7 +20,7 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.base.json_fields import U64
-from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import content_hash
 from tests.hummock.test_retention import kept_by_the_rule

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hummock.errors import Corruption, InvalidOption
-from hummock.sstable.filter_policy import BlockedBloomPolicy, PybloomFilterPolicy, filter_policy, load_filter
+from hummock.sstable.filter.policy import BlockedBloomPolicy, PybloomFilterPolicy, filter_policy, load_filter
 
 HASHES = np.frombuffer(random.Random(41).randbytes(16_000), np.uint64)
 

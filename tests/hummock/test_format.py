@@ -12,7 +12,7 @@ from hummock.base.checksum import hash64_of
 from hummock.base.key import user_key
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder, SstableOutput
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import SstableMeta, digest_of, samples_in_tail
 from tests.hummock.oracle_block import decode_payload
 from tests.hummock.oracle_hash import content_hash

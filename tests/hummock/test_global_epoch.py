@@ -22,7 +22,7 @@ from hummock.options import StorageOptions
 from hummock.base.json_fields import U64
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.concat_iterator import ConcatIterator
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.store.storage import HummockStorage

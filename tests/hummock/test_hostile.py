@@ -12,10 +12,10 @@ from hummock.cli import main
 from hummock.errors import FormatTooNew, HummockError, MetaStoreCorrupt, MetaStoreError
 from hummock.meta import open_meta_store, records
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, STALE, TASK, UPLOADS, VACUUMED, WRITER
-from hummock.meta.references import read_references
-from hummock.meta.store import MetaOperations
+from hummock.meta.vacuum.vacuum.references import read_references
+from hummock.meta.store.base.base import MetaOperations
 from hummock.meta.uploads import UploadRegistry
 from hummock.meta.version_log import load
 from hummock.object_store import open_object_store

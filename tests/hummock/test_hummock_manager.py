@@ -16,10 +16,10 @@ from hummock.errors import (
 )
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
-from hummock.meta.sqlite import SqliteMetaStore
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.base.base import MetaOperations
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore

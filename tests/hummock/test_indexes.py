@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hummock.compaction.indexes import SharedIndexes
+from hummock.compaction.index_cache import SharedIndexes
 
 
 def test_an_index_is_read_once_however_many_ask():

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from hummock.iterator.base import Direction, HummockIterator
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator

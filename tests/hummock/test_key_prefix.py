@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hummock.base.key import user_key
-from hummock.sstable.key_prefix import key_prefix
+from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.base.table_rules import KeyColumn, PrefixRule
 
 SEED = 7

@@ -16,8 +16,8 @@ from hummock.meta import MemoryMetaStore
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import LOADS, TASKS, UPLOADS, vacuumed_key
-from hummock.meta.store import MetaOperations
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore

@@ -8,7 +8,7 @@ import pytest
 from hummock.errors import SnapshotExpired, StoreClosed, WaitEpochTimeout
 from hummock.store.pinned_version import LocalVersionManager
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager

@@ -13,7 +13,7 @@ from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.metrics import Metrics
-from hummock.object_store.address import parse_address
+from hummock.object_store.url import parse_address
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.s3 import S3ObjectStore
 from hummock.options import MIB, RetryOptions, StorageOptions

@@ -13,7 +13,7 @@ from hummock.object_store import open_object_store
 from hummock.object_store.faults import FaultPlan, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.object_store.open_files import OpenFiles, files_limit
+from hummock.object_store.fd_cache import OpenFiles, files_limit
 
 
 def descriptors():

@@ -23,8 +23,8 @@ from hummock.errors import (
 from hummock.meta import open_meta_store
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
-from hummock.meta.sqlite import SqliteMetaStore
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.base.base import MetaOperations
 from hummock.options import CompactionOptions, MetaOptions
 from hummock.columnar.write_batch import WriteBatch
 

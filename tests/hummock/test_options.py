@@ -5,7 +5,7 @@ import pytest
 import hummock
 from hummock.errors import InvalidOption
 from hummock.options import FILTER_POLICIES, CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions
-from hummock.sstable.filter_policy import POLICIES
+from hummock.sstable.filter.policy import POLICIES
 
 
 def test_defaults_are_valid():

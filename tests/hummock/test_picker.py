@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction import picker_l0
-from hummock.compaction.pick import Pick, Shift, files_of, hull
-from hummock.compaction.picker import pick_compaction, pick_range
-from hummock.compaction.picker_l0 import pick_to_base
-from hummock.compaction.picker_slices import pick_slice
-from hummock.compaction.situation import Situation
+from hummock.compaction.picker.picker import l0 as picker_l0
+from hummock.compaction.picker.picker.candidate import Pick, Shift, files_of, hull
+from hummock.compaction.picker.picker import pick_compaction, pick_range
+from hummock.compaction.picker.picker.l0 import pick_to_base
+from hummock.compaction.picker.picker.key_slices import pick_slice
+from hummock.compaction.picker.picker.context import Situation
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.base.key import KeyRange, user_key
 from hummock.options import CompactionOptions

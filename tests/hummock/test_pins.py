@@ -7,7 +7,7 @@ import pytest
 
 from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, SnapshotExpired
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases
 from hummock.meta.records import LEASES
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hummock.compaction.retention import RetentionIterator
+from hummock.pipeline.retention import RetentionIterator
 from hummock.epoch import Epoch
 from hummock.iterator.merge import MergeIterator
 from hummock.base.key import table_id_of, vnode_of

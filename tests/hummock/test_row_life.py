@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from hummock.compaction.row_life import all_dead, dead_share
+from hummock.compaction.picker.picker.expiry import all_dead, dead_share
 from hummock.epoch import Epoch
-from hummock.iterator.row_rules import RowRules
+from hummock.iterator.row_filter import RowRules
 from hummock.base.key import user_key
 from hummock.base.table_rules import KeyWatermark, TableRules
 from tests.suites.manager_parts import Files

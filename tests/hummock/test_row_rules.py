@@ -7,11 +7,11 @@ import random
 import pyarrow as pa
 import pytest
 
-from hummock.compaction.retention import RetentionIterator
+from hummock.pipeline.retention import RetentionIterator
 from hummock.epoch import Epoch
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.iterator.merge import MergeIterator
-from hummock.iterator.row_rules import RowRules
+from hummock.iterator.row_filter import RowRules
 from hummock.iterator.user import UserIterator
 from hummock.base.key import KeyRange, user_key
 from hummock.meta import MemoryMetaStore

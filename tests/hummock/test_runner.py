@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.compaction import execute
-from hummock.compaction.assignment import Assignment, carry_out, decode_result
-from hummock.compaction.journal import Journal
-from hummock.compaction.runner import ProcessRunner, ThreadRunner
+from hummock.compaction import subcompaction as execute
+from hummock.compaction.worker_task import Assignment, carry_out, decode_result
+from hummock.compaction.progress_log import Journal
+from hummock.compaction.executors import ProcessRunner, ThreadRunner
 from hummock.compaction.spark import SparkRunner
-from hummock.compaction.split import Split, cuts_of
+from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compaction.task import OutputOptions
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
 from hummock.base.key import user_key
@@ -196,7 +196,7 @@ def test_an_assignment_is_read_as_it_was_written(place):
 
 def test_an_attempt_ends_no_file_after_its_time(place, monkeypatch):
     """A zombie's life is bounded, whoever waits for it."""
-    monkeypatch.setattr("hummock.compaction.assignment.deadline", lambda limit_ms: lambda: limit_ms == 0)
+    monkeypatch.setattr("hummock.compaction.worker_task.deadline", lambda limit_ms: lambda: limit_ms == 0)
     spec = place[1].ranges()[0].narrowed()
     with pytest.raises(TaskCancelled):
         carry_out(Assignment(spec, place[0], PREFIX, MEMORY, 0).encode())

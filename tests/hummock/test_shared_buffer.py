@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from hummock.compaction.pipeline import run_pipeline
-from hummock.compaction.retention import RetentionIterator
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.pipeline.retention import RetentionIterator
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, ObjectExists
 from hummock.iterator.merge import MergeIterator
@@ -22,8 +22,8 @@ from hummock.shared_buffer.batch import (
 from hummock.shared_buffer.buffer import SharedBuffer, StagedRun
 from hummock.shared_buffer.flush import Uploader, chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
-from hummock.sstable.filter_policy import filter_policy
-from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.filter.policy import filter_policy
+from hummock.sstable.multi_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
 from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import put_file

@@ -7,8 +7,8 @@ import random
 import numpy as np
 
 from hummock.columnar.slab_allocator import slab_totals
-from hummock.sstable.block_cache import BlockCache, CacheShelf
-from hummock.sstable.bloom_filter import BloomFilter, build_filter
+from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
+from hummock.sstable.filter.bloom import BloomFilter, build_filter
 from tests.suites.seeds import run_seed
 
 SLAB_BYTES, KEPT_BYTES, IDLE_BYTES = 2 << 20, 8 << 20, 64 << 20

@@ -9,9 +9,9 @@ import pytest
 
 import hummock
 from hummock.compaction import spark as on_spark
-from hummock.compaction.journal import JOURNAL_PREFIX, Journal
+from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
 from hummock.compaction.spark import SparkTasks
-from hummock.compaction.split import read_samples
+from hummock.compaction.subcompaction_planner import read_samples
 from hummock.compactor import Compactor
 from hummock.errors import TaskCancelled
 from hummock.base.key import user_key

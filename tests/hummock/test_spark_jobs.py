@@ -10,7 +10,8 @@ import pytest
 
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectNotFound, SparkJobCancelled, SparkJobFailed
 from hummock.object_store import open_object_store
-from hummock.spark import check_executors, jobs, probe, run_job, run_specs, slots
+from hummock.spark import check_executors, jobs, run_job, run_specs, slots
+from hummock.spark import executor_check as probe
 from hummock.spark.worker import (
     deadline,
     do_spec,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction.split import Pieces, cuts_of, range_bytes_for, read_samples, split, split_of
+from hummock.compaction.subcompaction_planner import Pieces, cuts_of, range_bytes_for, read_samples, split, split_of
 from hummock.errors import Corruption
 from hummock.base.key import user_key
 from hummock.object_store.base import sstable_meta_path

@@ -14,8 +14,8 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.concat_iterator import ConcatIterator
-from hummock.sstable.filter_policy import filter_policy
-from hummock.sstable.split_builder import SplitSstableBuilder
+from hummock.sstable.filter.policy import filter_policy
+from hummock.sstable.multi_builder import SplitSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions

@@ -8,7 +8,7 @@ import pytest
 
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, StoreClosed
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.base.key import KeyRange, user_key
 from hummock.store.memory_store import MemoryStateStore
 from hummock.object_store import open_object_store

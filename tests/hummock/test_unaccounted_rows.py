@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.compaction import execute
-from hummock.compaction.execute import execute_range
-from hummock.compaction.pipeline import run_pipeline
-from hummock.compaction.run_iterator import run_iterators
+from hummock.compaction import subcompaction as execute
+from hummock.compaction.subcompaction import execute_range
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.compaction.input_iterator import run_iterators
 from hummock.errors import Corruption, RowsUnaccounted
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator

@@ -8,12 +8,12 @@ from hummock.errors import MetaStoreError
 from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import UPLOADS
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.base import MetaOperations
 from hummock.meta.upload_table import read_uploads
 from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store.base import is_sstable_name, name_prefix
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore

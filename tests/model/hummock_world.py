@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hummock.compaction.runner import ThreadRunner
-from hummock.compaction.split import cuts_of
+from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import (
@@ -24,7 +24,7 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.base.key import KeyRange, table_id_of
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.options import VacuumOptions
 from hummock.columnar.write_batch import WriteBatch
 from tests.model.places import LEASE_MS, NODE, refused

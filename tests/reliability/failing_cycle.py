@@ -15,7 +15,7 @@ from hummock.compactor import Compactor
 from hummock.errors import EpochTooOld, HummockError
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import RetryOptions

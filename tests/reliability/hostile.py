@@ -17,7 +17,7 @@ from hummock.errors import HummockError
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableBuilder, SstableOutput
-from hummock.sstable.filter_policy import filter_policy
+from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import HEADER, SECTION, TRAILER, SstableMeta, read_sections
 from hummock.base.table_rules import PrefixRule
 

@@ -10,7 +10,7 @@ from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore

@@ -15,7 +15,7 @@ from hummock.errors import ObjectStoreError
 from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.metrics import Metrics
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore

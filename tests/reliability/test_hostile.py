@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.compaction.execute import execute_range
+from hummock.compaction.subcompaction import execute_range
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import FormatTooNew, HummockError, InvalidTask
 from hummock.base.key import user_key

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.compaction import execute, write_run
+from hummock.compaction import subcompaction as execute
+from hummock.pipeline import sorted_run_writer as write_run
 from hummock.errors import (
     Corruption,
     EpochTooOld,
@@ -205,7 +206,7 @@ def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monke
         real = room.run_pipeline
         monkeypatch.setattr(room, "run_pipeline", lambda *given, real=real, room=room, **how: (
             ran.append(room.__name__), real(*given, **how))[1])
-    assert not importlib.import_module("hummock.compaction.pipeline").__file__.endswith(".py")
+    assert not importlib.import_module("hummock.pipeline.merge_loop").__file__.endswith(".py")
     lab.commit(1, keys("ab"))
     lab.commit(2, keys("bc"))
     lab.compact()

@@ -11,9 +11,9 @@ from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError, ObjectStoreError, TaskRefused
 from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.memory import MemoryMetaStore
-from hummock.meta.sqlite import SqliteMetaStore
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore

@@ -10,15 +10,16 @@ from hashlib import blake2b
 
 import pytest
 
-from hummock.compaction.assignment import Assignment
+from hummock.compaction.worker_task import Assignment
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, FormatTooNew
 from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadAnswer
-from hummock.meta import MetaOperations, SqliteMetaStore, summary
-from hummock.meta.compaction_records import RunningTask, WantedRange
-from hummock.meta.log_record import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
+from hummock.meta import MetaOperations, SqliteMetaStore
+from hummock.meta.store.base.base import row_digests as summary
+from hummock.meta.compaction.records import RunningTask, WantedRange
+from hummock.meta.store.base.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
 from hummock.meta.records import (
     CommitAnswer,
     Head,
@@ -33,9 +34,9 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
-from hummock.meta.stale import StaleFiles
-from hummock.meta.store_witness import Witnessed
-from hummock.meta.witness import Acknowledged, Witness
+from hummock.meta.vacuum.vacuum.stale_list import StaleFiles
+from hummock.meta.store.base.rollback_guard_bucket import Witnessed
+from hummock.meta.store.base.rollback_guard_file import Acknowledged, Witness
 from hummock.meta_client import WriterSession
 from hummock.version import HummockVersion, VersionDelta
 from relational.catalog.objects import TableCatalog

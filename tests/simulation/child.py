@@ -13,7 +13,7 @@ import os
 import sys
 
 from hummock.meta import open_meta_store
-from hummock.meta.store import MetaStore
+from hummock.meta.store.base.base import MetaStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from stream.options import StreamOptions

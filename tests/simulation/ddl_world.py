@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from hummock.meta.memory import MemoryMetaStore
-from hummock.meta.object_log import ObjectLogMetaStore
-from hummock.meta.store import MetaOperations, MetaStore
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.base.object_log import ObjectLogMetaStore
+from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store.base import ObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, VacuumOptions

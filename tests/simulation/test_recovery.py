@@ -8,7 +8,7 @@ import pytest
 
 from hummock.errors import Fenced, HummockError
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from stream.control import Step

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions

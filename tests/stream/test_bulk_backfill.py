@@ -9,7 +9,7 @@ from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
 from hummock.base.key import KeyRange
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
-from hummock.meta.store import MetaOperations
+from hummock.meta.store.base.base import MetaOperations
 from hummock.object_store.base import sstable_data_path
 from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound

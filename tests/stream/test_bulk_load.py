@@ -13,8 +13,8 @@ from hummock.errors import Fenced, InvalidOption, LoadRefused, SnapshotExpired, 
 from hummock.maintenance import Maintenance
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key, vacuumed_key
-from hummock.meta.store import MetaOperations
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.options import CompactionOptions, VacuumOptions
 from hummock.store.throttle import SLOWEST_BYTES_PER_SECOND, debt_share
 from relational.errors import CatalogError, Duplicate, NotFound

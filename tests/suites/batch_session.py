@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hummock.epoch import EpochPair
 from hummock.store.memory_store import MemoryStateStore
-from hummock.meta.memory import MemoryMetaStore
+from hummock.meta.store.base.memory import MemoryMetaStore
 from relational.batch.query import query_chunks, run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog

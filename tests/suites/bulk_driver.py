@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import stream
 from hummock.meta.records import LOADS
-from hummock.meta.sqlite import SqliteMetaStore
+from hummock.meta.store.base.sqlite import SqliteMetaStore
 from hummock.spark import spark_session
 from relational.table.storage_table import StorageTable
 from stream import bulk_load

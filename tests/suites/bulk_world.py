@@ -30,7 +30,7 @@ from hummock.compactor import Compactor
 from hummock.errors import Fenced, InvalidEpoch, LoadRefused, SnapshotExpired, SstableRefused
 from hummock.base.key import KeyRange
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
 from hummock.tools.verify import verify_rows, verify_version

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from hummock.iterator.collect import BatchCollector
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions

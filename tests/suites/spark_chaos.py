@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hummock.compaction import assignment
-from hummock.compaction.assignment import Assignment
+from hummock.compaction import worker_task as assignment
+from hummock.compaction.worker_task import Assignment
 from hummock.object_store import directory_of
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from hummock.compaction.assignment import Assignment
-from hummock.compaction.assignment import carry_out as carry_out_really
-from hummock.compaction.journal import JOURNAL_PREFIX, Journal
+from hummock.compaction.worker_task import Assignment
+from hummock.compaction.worker_task import carry_out as carry_out_really
+from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, TaskRefused
 from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan

@@ -1,0 +1,58 @@
+"""pick_compaction: what a version needs next, as a pure function of it, of the running tasks and of the options.
+
+Work that costs nothing comes first, then what keeps level 0 small, then the levels' sizes, then space. Nothing is
+picked that conflicts with a running task, and nothing that would lead to the same pick again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hummock.compaction.picker.picker.candidate import Pick, Placed, Shift, hull
+from hummock.compaction.picker.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
+from hummock.compaction.picker.picker.levels import pick_level
+from hummock.compaction.picker.picker.reclaim import pick_reclaim
+from hummock.compaction.picker.picker.trivial_move import pick_dead_files, pick_moves
+from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.task import TaskInput, TaskKind
+from hummock.epoch import Epoch
+from hummock.base.key import KeyRange
+from hummock.options import CompactionOptions
+from hummock.version import HummockVersion
+
+PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_level, pick_emergency, pick_reclaim)
+
+
+def pick_compaction(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+                    watermark: Epoch) -> Pick | Shift | None:
+    """The next work; None: nothing is due, or all of it must wait for tasks that run.
+
+    `watermark`: what a task that starts now would retain by.
+    """
+    situation = Situation(version, running, options, watermark)
+    for pick in PICKERS:
+        if (work := pick(situation)) is not None:
+            return work
+    return None
+
+
+def pick_range(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
+               key_range: KeyRange) -> tuple[bool, Pick | None]:
+    """Whether any file may hold keys of the range; and all of them into the last level, if they are free.
+
+    With each file go the older ones that it overlaps.
+    """
+    parts: list[TaskInput] = []
+    for level in version.levels:
+        for run in level.runs:
+            files = run.overlapping(key_range.start, key_range.end)
+            if parts:                   # and what files above reach outside of the range
+                beneath = run.covering(*hull(info for part in parts for info in part.sstables))
+                files = tuple(info for info in run.sstables if info in files or info in beneath)
+            if files:
+                parts.append(TaskInput(level.number, run.id, files))
+    if not parts:
+        return False, None
+    situation = Situation(version, running, options, version.safe_epoch)
+    return True, situation.finished(TaskKind.MANUAL, parts, options.last_level)
+

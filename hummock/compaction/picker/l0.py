@@ -1,0 +1,133 @@
+"""Level 0: runs of like size become one, and all of it goes down when it is worth the base level's rewrite.
+
+A run's tier is the logarithm of its bytes to the base of `l0_runs`. So many adjacent runs of one tier or below it
+become one run of the next, whereby a row is rewritten once a tier. Level 0 is merged into the base level when it
+holds as much as that, within bounds: rows that go down then cost the rewrite of about as many that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from hummock.compaction.picker.picker.candidate import Pick, input_bytes
+from hummock.compaction.picker.picker.key_slices import into_base, pick_slice
+from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.task import TaskInput, TaskKind
+from hummock.options import MIB, CompactionOptions
+from hummock.version import Run
+
+SMALLEST_TIER_BYTES = MIB       # runs below are all of one tier
+OVERFULL = 1.5                  # a base level above that much of its target takes nothing before it is smaller
+MERGED_SHARE = 4                # a merge within level 0 makes at most that part of what is worth going down
+
+
+def pick_to_base(situation: Situation) -> Pick | None:
+    """The oldest free runs of level 0 into the base level, if they are worth it and that has given enough away.
+
+    What is too much for one task goes down by slices of the key space. Where no slice is small enough, because runs
+    are parted too little, the oldest ones become one first, whose files are narrower.
+    """
+    if situation.fullness(situation.base_level) > OVERFULL:
+        return None
+    runs = tuple(_oldest_free(situation))
+    if sum(run.data_bytes for run in runs) < base_trigger_bytes(situation):
+        return None
+    whole = into_base(situation, [TaskInput(0, run.id, run.sstables) for run in runs])
+    if whole is not None and input_bytes(whole) <= situation.options.task_bytes:
+        return whole
+    within, beyond = pick_slice(situation)
+    return within or _part_oldest(situation) or beyond or whole
+
+
+def pick_like_sizes(situation: Situation) -> Pick | None:
+    """Adjacent free runs of level 0 of one tier or below it, from the lowest tier that has enough of them."""
+    options = situation.options
+    runs = situation.version.levels[0].runs
+    most_bytes = max(base_trigger_bytes(situation), options.l0_base_bytes) // MERGED_SHARE
+    for tier in sorted({tier_of(run, options) for run in runs}):
+        low = {run.id for run in runs if tier_of(run, options) <= tier and situation.are_free(run.sstables)}
+        for window in _windows(runs, lambda run, low=low: run.id in low):       # type: ignore[misc]
+            chosen = _bounded(window, options, most_bytes)
+            if len(chosen) >= options.l0_runs and (pick := merged(situation, TaskKind.INTRA_L0, chosen)):
+                return pick
+    return None
+
+
+def pick_emergency(situation: Situation) -> Pick | None:
+    """Where writers are slowed down and nothing else is to be had: any adjacent free runs, the most there are."""
+    options, runs = situation.options, situation.version.levels[0].runs
+    if len(runs) < options.l0_runs_slowdown:
+        return None
+    windows = [_bounded(window, options, options.task_bytes) for window in
+               _windows(runs, lambda run: situation.are_free(run.sstables))]
+    best = max(windows, key=len, default=())
+    return merged(situation, TaskKind.EMERGENCY, best) if len(best) > 1 else None
+
+
+def merged(situation: Situation, kind: TaskKind, runs: Sequence[Run]) -> Pick | None:
+    """Adjacent runs become one, in the place of the newest."""
+    parts = (TaskInput(0, run.id, run.sstables) for run in runs)
+    return situation.finished(kind, parts, 0, runs[0].id)
+
+
+def base_trigger_bytes(situation: Situation) -> int:
+    """From where on level 0 is merged into the base level."""
+    options = situation.options
+    return min(max(situation.run(situation.base_level).data_bytes, options.l0_base_bytes), options.base_level_bytes)
+
+
+def tier_of(run: Run, options: CompactionOptions) -> int:
+    tier, limit = 0, SMALLEST_TIER_BYTES
+    while run.data_bytes > limit:
+        tier, limit = tier + 1, limit * options.l0_runs
+    return tier
+
+
+def _part_oldest(situation: Situation) -> Pick | None:
+    """The oldest runs become one, as large as a task may be."""
+    options, runs = situation.options, situation.version.levels[0].runs
+    for window in _windows(runs[::-1], lambda run: situation.are_free(run.sstables)):
+        if window[0] is runs[-1]:
+            oldest = _bounded(window[::-1], options, options.task_bytes)
+            return merged(situation, TaskKind.INTRA_L0, oldest) if len(oldest) > 1 else None
+    return None
+
+
+def _oldest_free(situation: Situation) -> list[Run]:
+    """The free runs of level 0 from the oldest up, less those that overlap an older one that stays; newest first."""
+    runs: list[Run] = []
+    staying: list[tuple[bytes, bytes]] = []
+    for run in reversed(situation.version.levels[0].runs):
+        low, high = run.sstables[0].smallest, run.sstables[-1].largest
+        if not situation.are_free(run.sstables) or any(low <= last and first <= high for first, last in staying):
+            staying.append((low, high))
+        elif len(runs) < situation.options.task_runs:
+            runs.append(run)
+        else:
+            break
+    return runs[::-1]
+
+
+def _windows(runs: Sequence[Run], belongs: Callable[[Run], bool]) -> Iterator[list[Run]]:
+    """Longest sequences of adjacent runs that belong, newest first."""
+    window: list[Run] = []
+    for run in runs:
+        if belongs(run):
+            window.append(run)
+        elif window:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def _bounded(window: Sequence[Run], options: CompactionOptions, most_bytes: int) -> list[Run]:
+    """The oldest runs of the window, at most as many and as large as one task takes; newest first."""
+    chosen: list[Run] = []
+    total = 0
+    for run in reversed(window):
+        total += run.data_bytes
+        if len(chosen) == options.task_runs or (chosen and total > most_bytes):
+            break
+        chosen.append(run)
+    return chosen[::-1]

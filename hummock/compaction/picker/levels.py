@@ -1,0 +1,72 @@
+"""Levels below 0: one that holds more than its target gives files to the next, those that overlap the least there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hummock.compaction.picker.picker.candidate import Pick, Shift, hull
+from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.task import TaskInput, TaskKind
+from hummock.sstable.info import SstableInfo
+from hummock.version import Run, RunAddition
+
+CANDIDATES = 256        # files of a level that are looked at, evenly spread
+TASK_SHARE = 4          # the files of the upper level are at most that part of a task
+
+
+def pick_level(situation: Situation) -> Pick | Shift | None:
+    """From the level that is fullest by its target into the next."""
+    levels = range(1, situation.options.last_level)
+    full = [(score, number) for number in levels if (score := situation.fullness(number)) > 1]
+    for _, number in sorted(full, reverse=True):
+        if work := push_down(situation, number):
+            return work
+    return None
+
+
+def push_down(situation: Situation, number: int) -> Pick | Shift | None:
+    """The free files of the level that overlap least in the next, by the ratio of bytes; alone they just move."""
+    upper, lower = situation.run(number), situation.run(number + 1)
+    places = range(0, len(upper.sstables), max(1, len(upper.sstables) // CANDIDATES))
+    ranked = sorted((_overlap_ratio(upper.sstables[place], lower), place) for place in places)
+    for ratio, place in ranked:
+        chosen = tuple(_widened(situation, number, place))
+        if not chosen:
+            continue
+        pick = with_next(situation, TaskKind.LEVEL, number, chosen)
+        if pick is not None and ratio == 0 and len(pick.inputs) == 1:
+            return Shift(TaskKind.LEVEL, tuple(info.id for info in chosen), (RunAddition(number + 1, 0, chosen),))
+        if pick is not None:
+            return pick
+    return None
+
+
+def with_next(situation: Situation, kind: TaskKind, number: int, chosen: tuple[SstableInfo, ...]) -> Pick | None:
+    """Files of level `number` with those that they overlap in the next one, into that."""
+    below = situation.run(number + 1).covering(*hull(chosen))
+    parts = [TaskInput(number, 0, chosen)]
+    return situation.finished(kind, [*parts, TaskInput(number + 1, 0, below)] if below else parts, number + 1)
+
+
+def _widened(situation: Situation, number: int, place: int) -> Iterator[SstableInfo]:
+    """The file there and its successors, as long as they are free, few and too many where they are."""
+    upper, lower = situation.run(number), situation.run(number + 1)
+    options, total, total_below, last = situation.options, 0, 0, b""
+    excess = situation.staying_bytes(number) - situation.target_bytes(number)
+    for count, info in enumerate(upper.sstables[place:]):
+        below = lower.covering(max(info.smallest, last), info.largest)
+        below_bytes = sum(other.data_bytes for other in below)
+        is_worth = below_bytes <= options.level_multiplier * info.data_bytes
+        if not situation.are_free((info, *below)) or (count and (
+                not is_worth or count == options.task_files
+                or total + info.data_bytes > min(excess, options.task_bytes // TASK_SHARE)
+                or total + total_below + info.data_bytes + below_bytes > options.task_bytes)):
+            return
+        total, total_below = total + info.data_bytes, total_below + below_bytes
+        last = below[-1].largest if below else last
+        yield info
+
+
+def _overlap_ratio(info: SstableInfo, lower: Run) -> float:
+    return sum(other.data_bytes for other in lower.covering(info.smallest, info.largest)) / info.data_bytes
+

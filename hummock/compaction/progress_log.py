@@ -1,0 +1,98 @@
+"""Journal: what of a large compact task is done already, so that a driver that comes later need not do it again.
+
+    compact/<task id>-<digest of the task>/plan      where the task is cut, by the first driver
+    compact/<task id>-<digest of the task>/<place>   the result of a range, by the first attempt that ended it
+
+Objects, since they are written by tasks, which know no meta store; each once, by whoever comes first. Any of several
+results of a range is good: its inputs cannot change, and all files that attempts at the task wrote are protected until
+the task ends. What a damaged object says is not used. The journal of a task that ended is nobody's: vacuum takes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any
+
+from hummock.compaction.subcompaction_planner import Split
+from hummock.compaction.task import CompactTask, RangeResult
+from hummock.errors import Corruption, InvalidTask, ObjectExists, ObjectNotFound
+from hummock.object_store.base import ObjectStore
+
+JOURNAL_PREFIX = "compact/"
+ID_DIGITS = 20
+DIGEST_BYTES = 16
+
+
+class Journal:
+    """Of one task, given without cuts."""
+
+    def __init__(self, store: ObjectStore, task: CompactTask):
+        digest = blake2b(json.dumps(task.to_json(), sort_keys=True).encode(), digest_size=8).hexdigest()
+        self._store, self._root = store, f"{JOURNAL_PREFIX}{task.id:0{ID_DIGITS}d}-{digest}/"
+
+    def split(self, plan: Callable[[], Split]) -> Split:
+        """How the task is parted: as it is written down already, else as `plan` has it, which is written down.
+
+        Raises `Corruption` where what is written down is damaged: results beside it are of ranges that nobody knows.
+        """
+        path = f"{self._root}plan"
+        if (held := _read(self._store, path)) is None:
+            planned = plan()
+            record = [[cut.hex() for cut in planned.cuts], list(planned.sizes)]
+            with suppress(ObjectExists):
+                self._store.put(path, _sealed(record), if_absent=True)
+                return planned
+            if (held := _read(self._store, path)) is None:
+                raise Corruption(path, "its seal")
+        cuts, sizes = held
+        return Split(tuple(map(bytes.fromhex, cuts)), tuple(sizes))
+
+    def path(self, place: int) -> str:
+        """Of a range's result."""
+        return f"{self._root}{place:06d}"
+
+    def results(self, places: int) -> dict[int, RangeResult]:
+        """Those of the first `places` ranges that are done, by place."""
+        paths = {self.path(place): place for place in range(places)}
+        done: dict[int, RangeResult] = {}
+        for found in self._store.list(self._root):
+            record = _read(self._store, found.path) if found.path in paths else None
+            if record is not None:
+                with suppress(InvalidTask):
+                    done[paths[found.path]] = RangeResult.from_json(record)
+        return done
+
+    def clear(self) -> None:
+        """Takes it away: the task has ended."""
+        self._store.delete([found.path for found in self._store.list(self._root)])
+
+
+def write_result(store: ObjectStore, path: str, result: RangeResult) -> None:
+    """Writes down that a range is done, if it is the first time."""
+    with suppress(ObjectExists):
+        store.put(path, _sealed(result.to_json()), if_absent=True)
+
+
+def task_id_of(path: str) -> int | None:
+    """The task whose journal an object is part of; None: of none."""
+    digits = path.removeprefix(JOURNAL_PREFIX)[:ID_DIGITS]
+    return int(digits) if path.startswith(JOURNAL_PREFIX) and len(digits) == ID_DIGITS and digits.isdigit() else None
+
+
+def _sealed(record: object) -> bytes:
+    payload = json.dumps(record).encode()
+    return blake2b(payload, digest_size=DIGEST_BYTES).hexdigest().encode() + payload
+
+
+def _read(store: ObjectStore, path: str) -> Any:
+    """The record; None where there is none, or none that is whole."""
+    try:
+        data = store.get(path)
+    except ObjectNotFound:
+        return None
+    seal, payload = data[:2 * DIGEST_BYTES], data[2 * DIGEST_BYTES:]
+    whole = blake2b(payload, digest_size=DIGEST_BYTES).hexdigest().encode() == seal
+    return json.loads(payload) if whole else None

@@ -1,0 +1,147 @@
+"""The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
+
+Reader threads have stored blocks ready ahead, one thread merges, retains, cuts, builds and compresses without the GIL,
+one begins files and ends them, and files leave piece by piece, by other threads, while they are built. Who has several
+ranges lets one get ready while another merges, and a third become durable. A result says nothing about the store's
+version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
+from hummock.compaction.index_cache import SharedIndexes
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.compaction.read_ahead import ReadAhead
+from hummock.pipeline.retention import RetentionIterator
+from hummock.compaction.input_iterator import run_iterators
+from hummock.compaction.task import RangeResult, RangeSpec
+from hummock.errors import RowsUnaccounted, TaskCancelled
+from hummock.iterator.merge import MergeIterator
+from hummock.object_store.base import ObjectStore
+from hummock.base.json_fields import U64
+from hummock.sstable.builder import SstableOutput
+from hummock.sstable.filter.policy import filter_policy
+from hummock.sstable.multi_builder import SplitSstableBuilder
+
+MintName = Callable[[], str]            # a new object name each time
+Progress = Callable[[int], None]        # rows read so far
+IsCancelled = Callable[[], bool]
+Turn = AbstractContextManager[Any]
+
+PUT_THREADS = 2
+SMALLEST_PIECE = 256 << 10      # where memory is short
+PIECES = 5                      # on their way, beside those of the builders:
+BUILDERS = 3                    # one in the making, one that waits for its end, one that ends
+
+
+def execute_range(
+    spec: RangeSpec,
+    store: ObjectStore,
+    mint_name: MintName,
+    *,
+    memory_bytes: int,
+    progress: Progress | None = None,
+    is_cancelled: IsCancelled | None = None,
+    turn: Turn | None = None,
+    indexes: SharedIndexes | None = None,
+) -> RangeResult:
+    """The files of one range, durable, and where its rows went.
+
+    About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
+    `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
+    it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. `indexes` are
+    those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
+    `RowsUnaccounted`, or what the store raises.
+    """
+    work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
+                      indexes)
+    return work.run()
+
+
+class _RangeWork:
+    """One attempt at one range."""
+
+    def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
+                 progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn,
+                 indexes: SharedIndexes | None):
+        task = spec.task
+        self._spec, self._store, self._turn = spec, store, turn
+        self._progress, self._is_cancelled = progress, is_cancelled
+        piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
+        ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
+        self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes,
+                                indexes)
+        self._runs = run_iterators(self._ahead)
+        self._kept = RetentionIterator(
+            MergeIterator(list(self._runs)), task.watermark, task.drop_tombstones, task.dropped_tables, task.tables)
+        prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
+        policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
+        borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
+        self._departure = Departure(store, PIECES * piece_bytes)
+        self._builder = SplitSstableBuilder(
+            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._departure.file, is_served=True)
+        self._crew = Crew(f"compact-{spec.place}")
+        self._lock = threading.Lock()
+        self._cpu_seconds = 0.0
+
+    def run(self) -> RangeResult:
+        self._check_cancelled()
+        try:
+            for _ in range(self._ahead.readers):
+                self._crew.start(partial(self._timed, self._ahead.serve, self._tick))
+            self._builder.prepare()
+            self._crew.start(partial(self._timed, self._builder.serve))
+            for _ in range(PUT_THREADS):
+                self._crew.start(partial(self._timed, self._departure.serve))
+            with self._turn:
+                self._check_cancelled()
+                self._timed(run_pipeline, self._kept, self._builder, self._take)
+            sstables = tuple(output.info for output in self._departure.wait())
+        finally:
+            self._ahead.stop()
+            self._builder.stop()
+            self._departure.stop()
+            self._crew.join()
+            self._departure.close()
+            self._ahead.close()
+            del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
+        self._tick()
+        result = RangeResult(
+            self._spec.place, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
+            sum(run.hash_read for run in self._runs) % U64, self._kept.dropped_hash, self._ahead.bytes_read,
+            self._cpu_seconds)
+        if why := result.unaccounted():
+            raise RowsUnaccounted(self._spec.task.id, self._spec.place, why)
+        return result
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._check_cancelled()
+            if self._progress is not None:
+                self._progress(self._ahead.rows)
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled is not None and self._is_cancelled():
+            raise TaskCancelled(self._spec.task.id)
+
+    def _take(self, output: SstableOutput) -> None:
+        """A finished file's rest leaves."""
+        self._tick()
+        self._departure.finish(output)
+
+    def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """`work(*arguments)`, its CPU time added to the attempt's."""
+        began = time.thread_time()
+        try:
+            return work(*arguments)
+        finally:
+            with self._lock:
+                self._cpu_seconds += time.thread_time() - began

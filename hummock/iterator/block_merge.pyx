@@ -1,0 +1,343 @@
+"""ColumnMerge: merges columns in rounds, each of which puts some hundreds of rows in order before any is handed out.
+
+A round takes from each child the rows up to the first key behind which one of them is not known yet. They are
+merged two runs at a time (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on who wins: between
+runs of like size it cannot be foretold. Two rows are compared by one number, the 64 bits of their keys from the
+first bit on which keys of the round differ, and by their keys only where those are equal. What stands in order are
+places; entries are gathered from the columns one after the other, so that none waits for the one before it.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove
+
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.iterator.base cimport Columns, Entry, HummockIterator, copy_key
+from hummock.iterator.key_prefix128 cimport (
+    NUMBER_BYTES, Number, head_behind, is_equal, is_less, leading_zeros, number_of, number_rows, put_number, suffix_of,
+)
+from hummock.base.key cimport Slice, compare_bytes
+
+cdef extern from * nogil:
+    """
+    #define hummock_prefetch_row(address) __builtin_prefetch(address)
+    """
+    void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
+
+cdef Py_ssize_t ROUND_ROWS = 512        # about; of few children as of many
+cdef Py_ssize_t MOST_KNOWN = 256        # rows of one window in a round
+cdef Py_ssize_t FEWEST_KNOWN = 16
+cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys put together at once, unless one of them needs more
+cdef Py_ssize_t LINE_BYTES = 64
+
+
+cdef class ColumnMerge:
+    """Invariant: `items[at : count]` are the next entries, in order; no other row of a window comes before them."""
+
+    def __dealloc__(self):
+        pool_give(self.memory, self.memory_bytes)
+        pool_give(self.keys, self.keys_capacity)
+
+    cdef bint add(self, void* child) noexcept nogil:
+        cdef Window* window = &self.windows[self.live]
+        if not (<HummockIterator>child).columns(&window.columns):
+            return False
+        window.child, window.numbers = child, self.numbers + self.live * self.stride
+        window.known = window.passed = window.chosen = 0
+        window.prefix = number_of(window.columns.prefix)
+        self.live += 1
+        return True
+
+    cdef int begin(self, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t rows, wanted
+        self.live = self.count = self.at = 0
+        self.stride = min(max(ROUND_ROWS // max(count, 1), FEWEST_KNOWN), MOST_KNOWN)
+        rows = self.stride * count
+        wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(Number) + 2 * sizeof(Item)) * rows
+                  + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
+        if wanted > self.memory_bytes:
+            pool_give(self.memory, self.memory_bytes)
+            self.memory_bytes = pool_capacity(wanted)
+            self.memory = pool_take(self.memory_bytes)
+            if self.memory == NULL:
+                self.memory_bytes = 0
+                with gil:
+                    raise MemoryError(f"no memory to merge {count} children")
+        self.windows = <Window*>self.memory
+        self.numbers = <Number*>(self.windows + count)
+        self.items = <Item*>(self.numbers + rows)
+        self.others = self.items + rows
+        self.bounds = <Py_ssize_t*>(self.others + rows)
+        return 0
+
+    cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
+        cdef Py_ssize_t done = 0
+        cdef const Window* window
+        cdef const Columns* columns
+        cdef const Number* number
+        cdef Py_ssize_t row, size
+        cdef uint64_t place
+        if self.at == self.count:
+            self.finish_round()
+            self.plan()
+        self.keys_bytes = 0
+        while done < most and self.at < self.count:
+            place = self.items[self.at].place
+            window = &self.windows[place >> 32]
+            columns = &window.columns
+            row = columns.row + <uint32_t>place
+            number = window.numbers + <uint32_t>place
+            out.high, out.low = number.high, number.low
+            out.user_key = suffix_of(columns, row)
+            if columns.prefix.size > 0:
+                size = columns.prefix.size + out.user_key.size
+                if self.keys_bytes + size + NUMBER_BYTES > self.keys_capacity:
+                    if done > 0:
+                        break
+                    self.make_keys_room()
+                join_key(columns, number, self.keys + self.keys_bytes, &out.user_key)
+                self.keys_bytes += size
+            out.epoch = columns.epochs[0 if columns.one_epoch else row]
+            take_value(columns, row, &out.value)
+            out += 1
+            done += 1
+            self.at += 1
+        return done
+
+    cdef int make_keys_room(self) except -1 nogil:
+        """Room for KEYS_BYTES of user keys, or for the longest one of each child."""
+        cdef Py_ssize_t at, wanted = KEYS_BYTES
+        for at in range(self.live):
+            wanted = max(wanted, self.windows[at].columns.longest_key + NUMBER_BYTES)
+        pool_give(self.keys, self.keys_capacity)
+        self.keys_capacity = pool_capacity(wanted)
+        self.keys = pool_take(self.keys_capacity)
+        if self.keys == NULL:
+            self.keys_capacity = 0
+            with gil:
+                raise MemoryError(f"no memory for {wanted} bytes of keys")
+        return 0
+
+    cdef int finish_round(self) except -1 nogil:
+        cdef Py_ssize_t at, left = 0
+        cdef Window* window
+        self.count = self.at = 0
+        for at in range(self.live):
+            window = &self.windows[at]
+            window.columns.row += window.chosen
+            window.passed += window.chosen
+            window.known -= window.chosen
+            if window.known > 0 and window.chosen > 0:
+                memmove(window.numbers, window.numbers + window.chosen, sizeof(Number) * <size_t>window.known)
+            window.chosen = 0
+            if window.columns.row == window.columns.end:
+                (<HummockIterator>window.child).skip(window.passed)
+                window.passed = 0
+                if not (<HummockIterator>window.child).valid:
+                    continue
+                (<HummockIterator>window.child).columns(&window.columns)
+                window.prefix = number_of(window.columns.prefix)
+            if left < at:
+                self.windows[left] = window[0]
+            left += 1
+        self.live = left
+        return 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t at, bound = 0, last, best = 0
+        cdef Window* window
+        if self.live == 0:
+            return 0
+        for at in range(self.live):
+            window = &self.windows[at]
+            last = min(window.columns.end - window.columns.row, self.stride)
+            if window.known < last:
+                fetch_ahead(&window.columns, window.columns.row + window.known, window.columns.row + last)
+                number_rows(&window.columns, window.prefix, window.known, last, window.numbers)
+                window.known = last
+            last -= 1
+            if at > 0 and self.precedes(at, last, bound, best):
+                bound, best = at, last
+            elif at == 0:
+                best = last
+        self.choose(bound)
+        self.sort()
+        return 0
+
+    cdef void choose(self, Py_ssize_t bound) noexcept nogil:
+        cdef Py_ssize_t at, row, last = self.windows[bound].known - 1, low, high, middle
+        cdef Number limit = self.windows[bound].numbers[last]
+        cdef Window* window
+        cdef uint64_t first = self.windows[bound].numbers[0].high, differ = 0
+        cdef int shift
+        cdef Item* item = self.items
+        for at in range(self.live):
+            window = &self.windows[at]
+            low, high = 0, window.known
+            if at == bound:
+                low = high
+            while low < high:
+                middle = (low + high) >> 1
+                if is_less(&window.numbers[middle], &limit) or (
+                        is_equal(&window.numbers[middle], &limit) and self.precedes(at, middle, bound, last)):
+                    low = middle + 1
+                else:
+                    high = middle
+            window.chosen = low
+            if low > 0:
+                differ |= (window.numbers[0].high ^ first) | (window.numbers[low - 1].high ^ first)
+        shift = leading_zeros(differ) if differ != 0 else 64
+        self.count, self.bounds[0] = 0, 0
+        last = 0
+        for at in range(self.live):
+            window = &self.windows[at]
+            if window.chosen == 0:
+                continue
+            for row in range(window.chosen):
+                item.head = head_behind(&window.numbers[row], shift)
+                item.place = <uint64_t>at << 32 | <uint64_t>row
+                item += 1
+            self.count += window.chosen
+            last += 1
+            self.bounds[last] = self.count
+        self.runs = last
+
+    cdef void sort(self) noexcept nogil:
+        """Merges neighbours among the runs within `items` until there is one."""
+        cdef Py_ssize_t runs = self.runs, at, left
+        while runs > 1:
+            left = 0
+            at = 0
+            while at < runs:
+                if at + 1 < runs:
+                    self.merge(self.bounds[at], self.bounds[at + 1], self.bounds[at + 2])
+                else:
+                    memcpy(self.others + self.bounds[at], self.items + self.bounds[at],
+                           sizeof(Item) * <size_t>(self.bounds[at + 1] - self.bounds[at]))
+                self.bounds[left] = self.bounds[at]
+                left += 1
+                at += 2
+            self.bounds[left] = self.count
+            runs = left
+            self.items, self.others = self.others, self.items
+
+    cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil:
+        """The runs of `items` [first, middle) and [middle, end) as one of `others`."""
+        cdef const Item* a = self.items + first
+        cdef const Item* b = self.items + middle
+        cdef const Item* a_last = b - 1
+        cdef const Item* b_last = self.items + end - 1
+        cdef Item* out = self.others + first
+        cdef Item* out_last = self.others + end - 1
+        cdef Py_ssize_t steps = min(middle - first, end - middle), swap
+        while steps > 0:        # neither end can reach the other run's before that many steps
+            swap = self.is_after(a, b) if a.head == b.head else a.head > b.head
+            out[0] = a[swap * (b - a)]
+            out += 1
+            b += swap
+            a += 1 - swap
+            swap = self.is_after(a_last, b_last) if a_last.head == b_last.head else a_last.head > b_last.head
+            out_last[0] = b_last[swap * (a_last - b_last)]
+            out_last -= 1
+            a_last -= swap
+            b_last -= 1 - swap
+            steps -= 1
+        while a <= a_last and b <= b_last:
+            swap = self.is_after(a, b) if a.head == b.head else a.head > b.head
+            out[0] = a[swap * (b - a)]
+            out += 1
+            b += swap
+            a += 1 - swap
+        if a <= a_last:
+            memcpy(out, a, sizeof(Item) * <size_t>(a_last + 1 - a))
+        elif b <= b_last:
+            memcpy(out, b, sizeof(Item) * <size_t>(b_last + 1 - b))
+
+    cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil:
+        """Whether `a`, of a newer child, comes after `b` of the same head."""
+        return self.precedes(b.place >> 32, <uint32_t>b.place, a.place >> 32, <uint32_t>a.place)
+
+    cdef bint precedes(self, Py_ssize_t a, Py_ssize_t a_at, Py_ssize_t b, Py_ssize_t b_at) noexcept nogil:
+        """Whether the row of window `a` comes before that of window `b`, another one."""
+        cdef const Number* left = &self.windows[a].numbers[a_at]
+        cdef const Number* right = &self.windows[b].numbers[b_at]
+        cdef const Columns* ours = &self.windows[a].columns
+        cdef const Columns* theirs = &self.windows[b].columns
+        cdef Slice our_key, their_key
+        cdef uint64_t our_epoch, their_epoch
+        cdef int order = 0
+        if not is_equal(left, right):
+            return is_less(left, right)
+        our_key, their_key = suffix_of(ours, ours.row + a_at), suffix_of(theirs, theirs.row + b_at)
+        our_epoch = ours.epochs[0 if ours.one_epoch else ours.row + a_at]
+        their_epoch = theirs.epochs[0 if theirs.one_epoch else theirs.row + b_at]
+        if (ours.prefix.size + our_key.size > NUMBER_BYTES
+                or ours.prefix.size + our_key.size != theirs.prefix.size + their_key.size):
+            order = compare_joined(ours.prefix, our_key, theirs.prefix, their_key)
+        if order != 0:
+            return order < 0
+        return our_epoch > their_epoch or (our_epoch == their_epoch and a < b)
+
+
+cdef int compare_joined(Slice a_prefix, Slice a, Slice b_prefix, Slice b) noexcept nogil:
+    """As compare_bytes of `a_prefix` + `a` and `b_prefix` + `b`."""
+    cdef Slice part, rest
+    cdef int order
+    if a_prefix.size > b_prefix.size:
+        return -compare_joined(b_prefix, b, a_prefix, a)
+    part.data, part.size = b_prefix.data, a_prefix.size
+    order = compare_bytes(a_prefix, part)
+    if order != 0:
+        return order
+    rest.data, rest.size = b_prefix.data + a_prefix.size, b_prefix.size - a_prefix.size
+    part.data, part.size = a.data, min(a.size, rest.size)
+    order = compare_bytes(part, rest)
+    if order != 0:
+        return order
+    part.data, part.size = a.data + rest.size, a.size - rest.size
+    return compare_bytes(part, b)
+
+
+cdef inline void fetch_ahead(const Columns* columns, Py_ssize_t row, Py_ssize_t end) noexcept nogil:
+    """After many rows of others it is too late for the hardware: fetches what entries of these rows are gathered
+    from, and as many keys as these rows have from `end` on.
+    """
+    cdef const uint8_t* at = <const uint8_t*>(columns.value_offsets + row)
+    cdef const uint8_t* stop = <const uint8_t*>(columns.value_offsets + end)
+    while at <= stop:
+        prefetch_row(at)
+        at += LINE_BYTES
+    at = <const uint8_t*>(columns.key_offsets + end)
+    stop = at + sizeof(uint32_t) * <size_t>(end - row)
+    while at <= stop:
+        prefetch_row(at)
+        at += LINE_BYTES
+    at = columns.key_data + columns.key_offsets[end]
+    stop = at + (columns.key_offsets[end] - columns.key_offsets[row])
+    while at <= stop:
+        prefetch_row(at)
+        at += LINE_BYTES
+
+
+cdef inline void join_key(const Columns* columns, const Number* number, uint8_t* target, Slice* key) noexcept nogil:
+    """Puts the whole key to `target`, where 16 bytes more may be written."""
+    cdef Py_ssize_t size = columns.prefix.size + key.size
+    if size <= NUMBER_BYTES:
+        put_number(target, number[0])
+    else:
+        copy_key(target, columns.prefix.data, columns.prefix.size)
+        copy_key(target + columns.prefix.size, key.data, key.size)
+    key.data, key.size = target, size
+
+
+cdef inline void take_value(const Columns* columns, Py_ssize_t row, Slice* value) noexcept nogil:
+    cdef Py_ssize_t bit
+    cdef bint is_marked
+    value.data = columns.value_data + columns.value_offsets[row]
+    value.size = columns.value_offsets[row + 1] - columns.value_offsets[row]
+    prefetch_row(value.data)
+    prefetch_row(value.data + LINE_BYTES)
+    if columns.marks != NULL:
+        bit = columns.marks_at + row
+        is_marked = (columns.marks[bit >> 3] >> (bit & 7)) & 1
+        if is_marked != columns.marks_puts:
+            value.data, value.size = NULL, 0

@@ -1,0 +1,385 @@
+"""CompactionManager: which compact tasks are under way, who works on them, and how they ended.
+
+Every change of a task is one transaction that requires the counter of tasks and the head of the version log, so
+that changes of all processes go one at a time over the newest version. A task changes the version when it is
+reported and never else; its inputs stay in the version until then, and no two tasks share one. Whoever asks for
+work takes over what others left: an attempt whose token is not in its task's row is dead, whatever it still does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from hummock.compaction.picker.picker.candidate import Pick, Shift, files_of
+from hummock.compaction.picker.picker import pick_compaction, pick_range
+from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
+from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
+from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
+from hummock.base.key import KeyRange
+from hummock.meta.compaction.records import (
+    RunningTask,
+    TaskBoard,
+    WantedRange,
+    claim_large,
+    large_until_ms,
+    read_answer,
+    read_answers,
+    read_board,
+    read_running,
+    remember,
+    task_key,
+    wanted_key,
+)
+from hummock.meta.compaction.report import check_results, delta_of
+from hummock.meta.pins import read_leases, settle
+from hummock.meta.records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    HEAD,
+    LEASES,
+    NEWEST_LEASE,
+    TASK,
+    TASKS,
+    VACUUMED,
+    TaskAnswer,
+    lease_key,
+    names_digest,
+    vacuumed_key,
+)
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.version_state import Change, VersionKeeper
+from hummock.meta.version_log import LogPosition, append
+from hummock.object_store.base import RandomBytes
+from hummock.options import CompactionOptions
+from hummock.version import HummockVersion, VersionDelta
+
+TOKEN_BYTES = 16
+ERROR_CHARACTERS = 500      # of an attempt's error, as far as it is remembered
+
+
+@dataclass(slots=True)
+class _Grant:
+    """What one call for work has led to so far."""
+
+    holder: str
+    token: str
+    does_large: bool = False
+    task: CompactTask | None = None
+    is_over: bool = False       # there is nothing more to be done
+
+
+class CompactionManager:
+    """Thread safe."""
+
+    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
+                 lift_epochs: Callable[[Epoch], None]):
+        """`lift_epochs`: the leases of this process hold back nothing above an epoch that none of its pins needs."""
+        self.options, self._lift_epochs = options, lift_epochs
+        self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
+
+    @property
+    def _meta_store(self) -> MetaStore:
+        return self._keeper.meta_store
+
+    # -- giving work out -----------------------------------------------------------------------------------
+
+    def get(self, holder: str, does_large: bool = False) -> tuple[CompactTask, str] | None:
+        lease_key(holder)
+        grant = _Grant(holder, self._random_bytes(TOKEN_BYTES).hex(), does_large)
+        if does_large:
+            self._meta_store.transaction(claim_large(self._clock() + self.options.task_lease_ms))
+        while grant.task is None and not grant.is_over:
+            self._keeper.change(lambda position: self._plan_get(grant, position), _overtaken)
+        return None if grant.task is None else (grant.task, grant.token)
+
+    def _plan_get(self, grant: _Grant, position: LogPosition) -> Change | None:
+        """One step towards work: a task given out or up, or files shifted; None: a task is held, or none is due."""
+        board, until_ms = read_board(self._meta_store), large_until_ms(self._meta_store)
+        now_ms = self._clock()
+        mine = next((row for row in board.running if row.token == grant.token), None)
+        if mine is not None:
+            grant.task = mine.task
+            return None
+        leaves_large = now_ms < until_ms and not grant.does_large
+        for row in board.running:
+            if row.is_free(now_ms, self.options.task_stall_ms) and not (leaves_large and self._is_large(row.task)):
+                return self._plan_free(row, grant, board, position, now_ms)
+        grant.is_over = True
+        if sum(bool(row.holder) for row in board.running) >= self.options.running_tasks:
+            return None
+        planned = self._plan_new(grant, board, position, now_ms, leaves_large)
+        grant.is_over = planned is None
+        return planned
+
+    def _is_large(self, task: CompactTask) -> bool:
+        return task.input_bytes >= self.options.large_task_bytes
+
+    def _plan_free(self, row: RunningTask, grant: _Grant, board: TaskBoard, position: LogPosition,
+                   now_ms: int) -> Change:
+        """The task goes to the caller, or is given up after too many tries."""
+        if row.tries >= self.options.task_tries:
+            error = row.error or f"{row.holder} was silent or made no progress"
+            return self._ended(row, FAILED, error) + board.step() + position.requirement, position
+        again = row.passed_on(grant.token, holder=grant.holder, tries=row.tries + 1, progress_rows=0,
+                              progressed_ms=now_ms, expires_ms=now_ms + self.options.task_lease_ms)
+        if grant.does_large and self._is_large(row.task):
+            again = replace(again, is_journaled=True)
+        written = MetaOperations(put={task_key(row.task.id): again.encode()})
+        return written + board.step() + position.requirement, position
+
+    def _plan_new(self, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
+                  leaves_large: bool) -> Change | None:
+        version, running = position.version, [row.task for row in board.running]
+        for wanted in board.wanted:
+            is_needed, pick = pick_range(version, running, self.options, wanted.key_range)
+            done = MetaOperations(delete=(wanted_key(wanted.id),))
+            if not is_needed:
+                return done + board.step() + position.requirement, position
+            if pick is not None:
+                operations, after = self._plan_task(pick, grant, board, position, now_ms, leaves_large)
+                return operations + done, after
+        if board.wanted:
+            return None         # what was asked for waits for tasks that end; new ones would keep it waiting
+        picked = pick_compaction(version, running, self.options, self._watermark(version)[0])
+        if picked is None:
+            return None
+        if isinstance(picked, Pick):
+            return self._plan_task(picked, grant, board, position, now_ms, leaves_large)
+        return self._plan_shift(picked, board, position)
+
+    def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
+        """What a task that starts now retains by, and what makes sure that no pin reaches below it meanwhile."""
+        target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
+        return max(target, version.safe_epoch), settled
+
+    def _plan_shift(self, shift: Shift, board: TaskBoard, position: LogPosition) -> Change:
+        version, settled = position.version, NONE
+        safe_epoch = version.safe_epoch
+        if shift.forgets:
+            safe_epoch, settled = self._watermark(version)
+        delta = VersionDelta(version.id + 1, version.max_committed_epoch, safe_epoch, shift.added, shift.removed)
+        logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+        return logged + settled + board.step(), after
+
+    def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
+                   leaves_large: bool) -> Change:
+        """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction.
+
+        A large one that the caller leaves to others is nobody's from the beginning.
+        """
+        floor = self._history_floor(position.version)
+        self._lift_epochs(floor)
+        raised = raise_safe_epoch(position, floor, self._meta_store, self._clock,
+                                  self._keeper.options.checkpoint_deltas)
+        operations, after = raised or (position.requirement, position)
+        task = self._task_of(pick, board.counter.next_id, after.version)
+        is_large = self._is_large(task)
+        row = RunningTask(task, grant.token, grant.holder, now_ms + self.options.task_lease_ms, 0, now_ms,
+                          is_journaled=is_large and grant.does_large)
+        if leaves_large and is_large:
+            row = RunningTask(task, self._random_bytes(TOKEN_BYTES).hex(), "", now_ms, 0, now_ms, tries=0)
+        return operations + MetaOperations(put={task_key(task.id): row.encode()}) + board.step(taken=1), after
+
+    def _history_floor(self, version: HummockVersion) -> Epoch:
+        """The newest epoch that `history_ms` lets compaction forget what was before."""
+        try:
+            return from_unix_ms(to_unix_ms(version.max_committed_epoch) - self.options.history_ms)
+        except InvalidEpoch:
+            return version.safe_epoch
+
+    def _task_of(self, pick: Pick, task_id: int, version: HummockVersion) -> CompactTask:
+        options, tables = self.options, {table_id for info in files_of(pick) for table_id in info.table_ids}
+        codec = options.codecs[min(pick.target_level, len(options.codecs) - 1)]
+        output = OutputOptions(options.sstable_bytes, options.block_bytes, codec, options.filter_policy,
+                               options.filter_bits_per_key)
+        return CompactTask(
+            task_id, pick.kind, pick.inputs, pick.target_level, pick.target_run, version.safe_epoch,
+            pick.drop_tombstones, output, tuple(sorted(tables & version.dropped_tables)),
+            {table_id: rules for table_id, rules in version.tables.items() if table_id in tables})
+
+    # -- attempts ------------------------------------------------------------------------------------------
+
+    def heartbeat(self, task_id: int, token: str, progress_rows: int) -> None:
+        for _ in range(self._keeper.options.transaction_attempts):
+            held = self._meta_store.get(task_key(task_id))
+            row = None if held is None else RunningTask.decode(task_key(task_id), held)
+            if row is None or row.token != token:
+                raise self._refusal(task_id)
+            now_ms = self._clock()
+            moved = progress_rows > row.progress_rows
+            again = replace(row, expires_ms=now_ms + self.options.task_lease_ms,
+                            progress_rows=progress_rows if moved else row.progress_rows,
+                            progressed_ms=now_ms if moved else row.progressed_ms)
+            try:
+                kept = MetaOperations(require={task_key(task_id): held}, put={task_key(task_id): again.encode()})
+                claimed = claim_large(again.expires_ms) if row.is_journaled else NONE
+                self._meta_store.transaction(kept + claimed)
+            except (PreconditionFailed, OutcomeUnknown):
+                continue
+            return
+        raise MetaStoreError(f"the heartbeat of compact task {task_id} was overtaken at each try")
+
+    def report(self, task_id: int, token: str, results: tuple[RangeResult, ...]) -> None:
+        outputs = tuple(info for result in results for info in result.sstables)
+
+        def refuse(error: PreconditionFailed) -> None:
+            if error.key.startswith(VACUUMED):
+                raise TaskRefused(task_id, f"vacuum removes {error.key.removeprefix(VACUUMED)}") from error
+            _overtaken(error)
+
+        self._keeper.change(lambda position: self._plan_report(task_id, token, results, names_digest(outputs),
+                                                               position), refuse)
+
+    def _plan_report(self, task_id: int, token: str, results: tuple[RangeResult, ...], digest: str,
+                     position: LogPosition) -> Change | None:
+        board = read_board(self._meta_store)
+        row = board.find(task_id)
+        if row is None or row.token != token:
+            answer = read_answer(self._meta_store, task_id)
+            if answer is not None and (answer.token, answer.outcome, answer.digest) == (token, DONE, digest):
+                return None
+            raise self._refusal(task_id)
+        outputs = check_results(row.task, row.name_prefixes, results)
+        held = {info.name for info in position.version.sstables}
+        if repeated := [info.name for info in outputs if info.name in held]:
+            raise TaskRefused(task_id, f"{repeated[0]} is in the version already")
+        delta, next_file_id = delta_of(row.task, outputs, position.version, position.head.next_file_id)
+        logged, after = append(position, delta, next_file_id, self._keeper.options.checkpoint_deltas)
+        ended = self._ended(row, DONE, version_id=after.version.id, digest=digest)
+        unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in outputs})
+        return logged + board.step() + unvacuumed + ended, after
+
+    def fail(self, task_id: int, token: str, error: str) -> None:
+        def parked(row: RunningTask) -> RunningTask:
+            delay_ms = min(self.options.task_retry_ms << (row.tries - 1), self.options.task_stall_ms)
+            return replace(row, expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS])
+
+        self._let_go(task_id, token, parked)
+
+    def hand_back(self, task_id: int, token: str) -> None:
+        self._let_go(task_id, token, lambda row: replace(row, expires_ms=self._clock(), tries=row.tries - 1))
+
+    def _let_go(self, task_id: int, token: str, parked: Callable[[RunningTask], RunningTask]) -> None:
+        """The task is nobody's from here on, as `parked` says; nothing, where the attempt is not in force."""
+        def plan(position: LogPosition) -> Change | None:
+            board = read_board(self._meta_store)
+            row = board.find(task_id)
+            if row is None or row.token != token:
+                return None
+            free = parked(row).passed_on(self._random_bytes(TOKEN_BYTES).hex(), holder="")
+            return MetaOperations(put={task_key(task_id): free.encode()}) + board.step(), position
+
+        self._keeper.change(plan, _overtaken)
+
+    def cancel(self, task_id: int, reason: str) -> bool:
+        found = False
+
+        def plan(position: LogPosition) -> Change | None:
+            nonlocal found
+            board = read_board(self._meta_store)
+            row = board.find(task_id)
+            if row is None:
+                return None
+            found = True
+            return self._ended(row, CANCELLED, reason) + board.step(), position
+
+        self._keeper.change(plan, _overtaken)
+        return found
+
+    def _ended(self, row: RunningTask, outcome: str, error: str = "", *, version_id: int = 0,
+               digest: str = "") -> MetaOperations:
+        answer = TaskAnswer(row.task.id, row.token, outcome, row.task.kind.value, version_id, digest,
+                            error[:ERROR_CHARACTERS])
+        return remember(self._meta_store, answer, self.options.tasks_remembered)
+
+    def _refusal(self, task_id: int) -> TaskRefused:
+        answer = read_answer(self._meta_store, task_id)
+        if answer is None:
+            return TaskRefused(task_id, "it is another attempt's by now, or was never given out")
+        return TaskRefused(task_id, f"it ended as {answer.outcome}{': ' * bool(answer.error)}{answer.error}")
+
+    # -- looking and asking --------------------------------------------------------------------------------
+
+    def request(self, key_range: KeyRange) -> int:
+        made = WantedRange(0, key_range)
+
+        def plan(position: LogPosition) -> Change | None:
+            nonlocal made
+            board = read_board(self._meta_store)
+            if made in board.wanted:        # an earlier try, whose end was not seen
+                return None
+            made = WantedRange(board.counter.next_id, key_range)
+            return MetaOperations(put={wanted_key(made.id): made.encode()}) + board.step(taken=1), position
+
+        self._keeper.change(plan, _overtaken)
+        return made.id
+
+    def drop(self, names: Iterable[str], reason: str) -> None:
+        """A version without these files; tasks that hold one are cancelled. Files that it lacks already are fine."""
+        wanted = frozenset(names)
+
+        def plan(position: LogPosition) -> Change | None:
+            version, board = position.version, read_board(self._meta_store)
+            ids = {info.id for info in version.sstables if info.name in wanted}
+            if not ids:
+                return None
+            held = [row for row in board.running if any(info.id in ids for info in files_of(row.task))]
+            ended = sum((self._ended(row, CANCELLED, reason) for row in held), NONE)
+            delta = VersionDelta(version.id + 1, version.max_committed_epoch, version.safe_epoch,
+                                 removed=tuple(sorted(ids)))
+            logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
+            return logged + board.step() + ended, after
+
+        self._keeper.change(plan, _overtaken)
+
+    def running(self) -> list[RunningTask]:
+        return read_running(self._meta_store)
+
+    def answers(self) -> list[TaskAnswer]:
+        return read_answers(self._meta_store)
+
+    def debt(self) -> int:
+        left = 0
+        for _ in range(self._keeper.options.transaction_attempts):
+            board = read_board(self._meta_store)
+            version = self._keeper.refresh()    # behind the board: every task that had ended is in it, and delivered
+            due = pick_compaction(version, [row.task for row in board.running], self.options,
+                                  self._watermark(version)[0])
+            left = len(board.running) + len(board.wanted) + (due is not None)
+            if self._meta_store.get(TASKS) == board.counter_bytes:
+                return left
+        return max(left, 1)     # tasks come and go faster than their rows can be read
+
+
+def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,
+                         clock: Clock) -> tuple[Epoch, MetaOperations]:
+    """`epoch` as far as pins in force and commits allow, and the operations that make sure of the pins.
+
+    They require that none of the leases changed, and that no further one was made since.
+    """
+    newest = meta_store.get(NEWEST_LEASE)
+    leases = read_leases(meta_store)
+    # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
+    in_force, settled = settle(leases, clock())
+    target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
+    return target, settled + MetaOperations(require={NEWEST_LEASE: newest})
+
+
+def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, clock: Clock,
+                     checkpoint_deltas: int) -> Change | None:
+    """Raises the safe epoch towards `epoch`; None: it is as high as it may be."""
+    version = position.version
+    target, settled = reachable_safe_epoch(version, epoch, meta_store, clock)
+    if target <= version.safe_epoch:
+        return None
+    delta = VersionDelta(version.id + 1, version.max_committed_epoch, target)
+    logged, after = append(position, delta, position.head.next_file_id, checkpoint_deltas)
+    return logged + settled, after
+
+
+def _overtaken(error: PreconditionFailed) -> None:
+    """Another change of tasks, versions or leases came first: the plan is made anew."""
+    if error.key not in (HEAD, TASKS, NEWEST_LEASE) and not error.key.startswith((LEASES, TASK)):
+        raise error

@@ -1,0 +1,181 @@
+"""What an object store remembers of the meta store that belongs to it, outside of that meta store.
+
+    store/identity          the id of the store, written once and for ever
+    store/witness/<serial>  that transaction `serial` was acknowledged; the newest counts
+    store/clock             written to be dated: the clock of the object store
+
+An emptied, exchanged or rolled back meta store is refused by what stands here, as `Witness` does it for a file. It
+is written every few transactions and at close, so the loss of only the last few of a process that was killed is
+not noticed. Identity and witness have one form, 64 bytes:
+
+    magic b"HMKSTO01" | store id, 16 bytes | serial, u64 LE | digest of that transaction, 16 bytes (identity: zeros) |
+    blake2b-128 of all before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from hummock.epoch import monotonic_seconds
+from hummock.errors import (
+    MetaStoreCorrupt,
+    MetaStoreEmptied,
+    MetaStoreError,
+    MetaStoreReplaced,
+    MetaStoreUnfit,
+    ObjectExists,
+    ObjectNotFound,
+    ObjectStoreError,
+    ObjectStoreRefused,
+)
+from hummock.object_store.base import ObjectStore, RandomBytes
+from hummock.object_store.conditional_put_check import require_exclusive_creation
+from hummock.base.json_fields import check_magic
+
+IDENTITY = "store/identity"
+WITNESSES = "store/witness/"
+CLOCK = "store/clock"
+MAGIC = b"HMKSTO01"
+TESTIMONY_BYTES = 64
+NO_DIGEST = bytes(16)
+READS_LIMIT = 16
+WITNESS_EVERY = 16              # transactions
+WITNESS_SECONDS = 10.0
+CLOCK_KEPT_SECONDS = 600.0      # a monotonic clock drifts little in that time
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """Store `store_id` had acknowledged transaction `serial`, whose digest is `digest`."""
+
+    store_id: bytes
+    serial: int = 0
+    digest: bytes = NO_DIGEST
+
+    def encode(self) -> bytes:
+        body = MAGIC + self.store_id + self.serial.to_bytes(8, "little") + self.digest
+        return body + blake2b(body, digest_size=16).digest()
+
+    @staticmethod
+    def decode(data: bytes, path: str) -> Witnessed:
+        """Raises `MetaStoreCorrupt`."""
+        body = data[:-16]
+        if len(data) != TESTIMONY_BYTES or blake2b(body, digest_size=16).digest() != data[-16:]:
+            raise MetaStoreCorrupt(path, "digest", None, data[-16:].hex())
+        if not check_magic(path, body[:len(MAGIC)], MAGIC):
+            raise MetaStoreCorrupt(path, "magic", MAGIC, body[:8])
+        return Witnessed(body[8:24], int.from_bytes(body[24:32], "little"), body[32:])
+
+
+class StoreWitness:
+    """The objects under `store/` of one object store. Not thread safe: its meta store's lock guards it.
+
+    Its methods raise `MetaStoreError` and its branch where the object store fails.
+    """
+
+    def __init__(self, objects: ObjectStore, random_bytes: RandomBytes,
+                 monotonic: Callable[[], float] = monotonic_seconds):
+        self._objects, self._random_bytes, self._monotonic = objects, random_bytes, monotonic
+        self._written: list[str] = []               # witnesses that are there, oldest first
+        self._last = Witnessed(b"")                 # the newest of them
+        self._written_at = monotonic()
+        self._clock: tuple[float, int] | None = None
+
+    def identity(self, create: bool) -> bytes | None:
+        """The id of the store; None where there is none and `create` is false."""
+        try:
+            with suppress(ObjectNotFound):
+                return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
+            if not create:
+                return None
+            with suppress(ObjectExists):
+                self._objects.put(IDENTITY, Witnessed(self._random_bytes(16)).encode(), if_absent=True)
+            return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+
+    def check(self, store_id: bytes) -> None:
+        """Raises `MetaStoreEmptied` where no store is here any more, `MetaStoreReplaced` where it is another one."""
+        found = self.identity(False)
+        if found is None:
+            raise MetaStoreEmptied(self._objects.url, f"this process, which opened store {store_id.hex()} there,")
+        if found != store_id:
+            raise MetaStoreReplaced(self._objects.url, store_id.hex(), found.hex())
+
+    def probe(self, store_id: bytes | None) -> None:
+        """Raises `MetaStoreUnfit` unless the object store refuses to create what exists, as the identity does."""
+        try:
+            if store_id is not None and self._objects.creates_exclusively:
+                try:
+                    self._objects.put(IDENTITY, Witnessed(store_id).encode(), if_absent=True)
+                except ObjectExists:
+                    return
+            require_exclusive_creation(self._objects, self._random_bytes)
+        except ObjectStoreRefused as error:
+            raise MetaStoreUnfit(self._objects.url, error.reason) from error
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+
+    def newest(self) -> Witnessed | None:
+        """The newest testimony. Raises `MetaStoreCorrupt` where it is damaged."""
+        for _ in range(READS_LIMIT):
+            try:
+                self._written = [found.path for found in self._objects.list(WITNESSES)]
+                if not self._written:
+                    return None
+                path = self._written[-1]
+                testimony = Witnessed.decode(self._objects.get(path), path)
+            except ObjectNotFound:      # a newer one took its place just now
+                continue
+            except ObjectStoreError as error:
+                raise MetaStoreError(str(error)) from error
+            if path != _path_of(testimony.serial):
+                raise MetaStoreCorrupt(path, "serial", path, testimony.serial)
+            self._last = testimony
+            return testimony
+        raise MetaStoreError(f"{self._objects.url}: {WITNESSES} changed at each of {READS_LIMIT} reads")
+
+    def note(self, testimony: Witnessed, *, now: bool = False) -> None:
+        """Writes the testimony if one is due, or `now`. That it could not be written is no failure of the store."""
+        due = (self._last.serial == 0 or testimony.serial >= self._last.serial + WITNESS_EVERY
+               or self._monotonic() - self._written_at >= WITNESS_SECONDS)
+        if testimony.serial <= self._last.serial or not (due or now):
+            return
+        self._written_at = self._monotonic()
+        with suppress(ObjectStoreError):
+            path = _path_of(testimony.serial)
+            with suppress(ObjectExists):
+                self._objects.put(path, testimony.encode(), if_absent=True)
+            self._last, older = testimony, self._written
+            self._written = [path]
+            self._objects.delete([name for name in older if name < path])
+
+    def go_back(self, testimony: Witnessed) -> None:
+        """Takes the testimony for the newest and gives up what is known of later transactions."""
+        try:
+            later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
+            self._objects.delete(later)
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+        self._last, self._written = Witnessed(testimony.store_id), []
+        self.note(testimony, now=True)
+
+    def now_ms(self) -> int:
+        """The object store's clock, read at times where it answers and carried on by this machine's monotonic one."""
+        now = self._monotonic()
+        if self._clock is None or now - self._clock[0] > CLOCK_KEPT_SECONDS:
+            try:
+                self._objects.put(CLOCK, self._random_bytes(16))
+                self._clock = now, self._objects.head(CLOCK).modified_ms
+            except ObjectStoreError as error:
+                if self._clock is None:
+                    raise MetaStoreError(str(error)) from error
+            now = self._monotonic()
+        return self._clock[1] + int((now - self._clock[0]) * 1000)
+
+
+def _path_of(serial: int) -> str:
+    return f"{WITNESSES}{serial:020d}"

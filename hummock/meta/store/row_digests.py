@@ -1,0 +1,91 @@
+"""How a database that is not trusted is checked: a digest in each row, and one row that knows them all.
+
+    meta(key, value, digest)      digest = blake2b-128 of (key size u32 LE | key | value)
+    summary(0, format, store_id, serial, rows, total, digest)
+                                  total = sum of row digests mod 2**128, LE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from hummock.errors import FormatTooNew, MetaStoreCorrupt
+from hummock.meta.store.base.base import MetaOperations
+
+FORMAT = 1
+DIGEST_BYTES = 16
+TOTAL_MODULUS = 1 << (8 * DIGEST_BYTES)
+COLUMNS = "id, format, store_id, serial, rows, total, digest"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all rows together are, as of transaction `serial`."""
+
+    store_id: bytes
+    serial: int = 0
+    rows: int = 0
+    total: int = 0
+
+    def row(self) -> tuple[int, int, bytes, int, int, bytes, bytes]:
+        total = self.total.to_bytes(DIGEST_BYTES, "little")
+        return (0, FORMAT, self.store_id, self.serial, self.rows, total, self.digest)
+
+    @property
+    def digest(self) -> bytes:
+        text = f"{FORMAT}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
+        return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+    def after(self, operations: MetaOperations, held: Iterable[tuple[str, bytes]]) -> Summary:
+        """The summary once the operations are done; `held` are the rows that stand under their keys now."""
+        rows, total = self.rows, self.total
+        for key, value in held:
+            rows -= 1
+            total -= int.from_bytes(row_digest(key, value), "little")
+        for key, value in operations.put.items():
+            rows += 1
+            total += int.from_bytes(row_digest(key, value), "little")
+        return Summary(self.store_id, self.serial + 1, rows, total % TOTAL_MODULUS)
+
+    def check_rows(self, store: str, digests: Iterable[bytes]) -> None:
+        """Raises `MetaStoreCorrupt` unless these are the digests of all rows."""
+        count = total = 0
+        for digest in digests:
+            count += 1
+            total += int.from_bytes(digest, "little")
+        if (count, total % TOTAL_MODULUS) != (self.rows, self.total):
+            raise MetaStoreCorrupt(store, "rows", f"{self.rows} rows, sum {self.total:x}",
+                                   f"{count} rows, sum {total % TOTAL_MODULUS:x}")
+
+    @staticmethod
+    def of_row(row: tuple | None, store: str) -> Summary:
+        """The checked summary. Raises `MetaStoreCorrupt`."""
+        if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
+            raise MetaStoreCorrupt(store, "summary row", "a summary", row)
+        if row[1] > FORMAT:
+            raise FormatTooNew(store, row[1], FORMAT)
+        summary = Summary(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
+        if summary.row() != row:
+            raise MetaStoreCorrupt(store, "summary digest", summary.digest.hex(), row[-1].hex())
+        return summary
+
+
+def row_digest(key: str, value: bytes) -> bytes:
+    """blake2b-128 of (key size u32 LE | key | value)."""
+    name = key.encode()
+    digest = blake2b(len(name).to_bytes(4, "little"), digest_size=DIGEST_BYTES)
+    digest.update(name)
+    digest.update(value)
+    return digest.digest()
+
+
+def checked_value(row: tuple, store: str) -> bytes:
+    """The value of a (key, value, digest) whose digest agrees. Raises `MetaStoreCorrupt`."""
+    key, value, digest = row
+    if type(key) is not str or type(value) is not bytes or type(digest) is not bytes:
+        raise MetaStoreCorrupt(store, f"types of row {key!r}")
+    if (expected := row_digest(key, value)) != digest:
+        raise MetaStoreCorrupt(store, f"digest of row {key!r}", expected.hex(), digest.hex())
+    return value

@@ -1,0 +1,90 @@
+"""VacuumLoop: vacuum in the background of a process that writes, so that nobody need think of it."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from hummock.epoch import monotonic_seconds
+from hummock.errors import HummockError
+from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum_report import VacuumReport
+
+
+class VacuumLoop:
+    """Removes stale files soon after `tell`, and lists all objects every `listing_ms`, on one thread of its own.
+
+    The first look is `pause_ms` after the news; the pause doubles from look to look up to `interval_ms`, at which
+    files are found that left a version in other processes. A round that fails is tried again at the next; `error` is
+    what the last one raised, None where it did not.
+    """
+
+    def __init__(self, vacuum: Vacuum):
+        self.error: HummockError | None = None
+        self.report: VacuumReport | None = None         # of the newest listing
+        self._vacuum = vacuum
+        self._changed = threading.Condition()
+        self._is_told = self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._listed_at = monotonic_seconds()
+
+    def start(self) -> Self:
+        """REQUIRES that it was not started before."""
+        assert self._thread is None
+        self._thread = threading.Thread(target=self._run, name="vacuum", daemon=True)
+        self._thread.start()
+        return self
+
+    def round(self) -> None:
+        """What one look does; `HummockError`s are kept in `error` and counted."""
+        try:
+            if self._is_listing_due():
+                self.report = self._vacuum.run(watch=self._goes_on)
+                if not self._vacuum.is_under_way:
+                    self._listed_at = monotonic_seconds()
+            else:
+                self._vacuum.remove_stale(watch=self._goes_on)
+            self.error = None
+        except HummockError as error:
+            self.error = error
+            self._vacuum.metrics.vacuum_failures.labels(type(error).__name__).inc()
+
+    def tell(self) -> None:
+        """Files have left a version of this process."""
+        with self._changed:
+            self._is_told = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends the thread after the page that it is at. Idempotent."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        options = self._vacuum.options
+        pause_ms = options.interval_ms
+        while not self._is_closed:
+            self.round()
+            with self._changed:
+                is_told = self._changed.wait_for(lambda: self._is_told or self._is_closed, pause_ms / 1000)
+                pause_ms = min(options.pause_ms if is_told else 2 * pause_ms, options.interval_ms)
+                if is_told:
+                    self._is_told = False
+                    self._changed.wait_for(lambda: self._is_closed, pause_ms / 1000)
+
+    def _is_listing_due(self) -> bool:
+        return (monotonic_seconds() - self._listed_at) * 1000 >= self._vacuum.options.listing_ms
+
+    def _goes_on(self, report: VacuumReport) -> bool:
+        return not self._is_closed

@@ -1,0 +1,69 @@
+"""The stale list: which files left the version, and at which step, so that vacuum need not look for them.
+
+A row is written in the transaction that takes its files out of the version, whoever does that, and deleted
+after their objects. A file that leaves at version v is needed by versions below v only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hummock.errors import MetaStoreCorrupt
+from hummock.meta.records import FORMAT, STALE, stale_key
+from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.object_store.base import is_sstable_name
+from hummock.base.json_fields import MALFORMED, check_format
+from hummock.version import HummockVersion, VersionDelta
+
+
+@dataclass(frozen=True, slots=True)
+class StaleFiles:
+    """Name and stored bytes of each file that version `version_id` no longer holds and the one before held."""
+
+    version_id: int
+    files: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        return stale_key(self.version_id)
+
+    def encode(self) -> bytes:
+        return json.dumps({"format": FORMAT, "files": self.files}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, key: str, data: bytes) -> StaleFiles:
+        """The row under `key`. Raises `MetaStoreCorrupt`."""
+        try:
+            record = json.loads(data)
+            check_format(key, record["format"], FORMAT)
+            found = cls(int(key.removeprefix(STALE)), tuple((name, int(size)) for name, size in record["files"]))
+        except MALFORMED as error:
+            raise MetaStoreCorrupt(key, "fields", cls.__name__, str(error)) from error
+        for name, _ in found.files:
+            if not isinstance(name, str) or not is_sstable_name(name):
+                raise MetaStoreCorrupt(key, "files", "names of 32 hexadecimal digits", name)
+        return found
+
+
+def stale_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
+    """What a transaction that takes `version` one step on by `delta` writes for the files that leave with it."""
+    staying = {info.id for part in delta.added for info in part.sstables}
+    leaving = set(delta.removed) - staying
+    if not leaving:
+        return NONE
+    files = tuple((info.name, info.data_bytes + info.meta_bytes)
+                  for info in version.sstables if info.id in leaving)
+    row = StaleFiles(delta.id, files)
+    return MetaOperations(put={row.key: row.encode()})
+
+
+def read_stale(meta_store: MetaStore) -> list[StaleFiles]:
+    """Every row, oldest version first."""
+    return [StaleFiles.decode(key, row) for key, row in meta_store.list(STALE)]
+
+
+def freed_for_all(rows: Iterable[StaleFiles], oldest_version: int | None) -> list[StaleFiles]:
+    """The rows whose files no reader needs; `oldest_version`: the least that is pinned, None: none is."""
+    return [row for row in rows if oldest_version is None or row.version_id <= oldest_version]

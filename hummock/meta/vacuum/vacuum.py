@@ -1,0 +1,280 @@
+"""Vacuum removes the files that nothing needs, and no other, while everything else goes on.
+
+It may run in any process, in several at once, and end at any instruction; what is left is found by the next run.
+
+    Stale files     0  where this process reads too, lift its leases to what it still reads
+                    1  read the stale list, then the leases
+                    2  delete the leases that ran out, if they hold files back     transaction
+                    3  delete the objects that no version in use holds
+                    4  delete their rows of the stale list                         transaction
+    Orphans         5  list objects, page by page
+                    6  read the references (`References` says why in this order)
+                    7  write the names without a need to the tombstone list        transaction: it proves that
+                    8  delete their objects
+                    9  forget tombstones whose object is gone and whose name       transaction
+                       nobody can commit any more: the writer role moved on, long ago
+    Journals       10  list the journals of large compact tasks, then read the tasks
+                   11  delete those whose task is not under way any more
+    Probes         12  list what checks of executors left, and delete what is older than the grace
+
+A name on the tombstone list never enters a version: a commit that comes too late is refused and loses no data
+without noticing. Removal is decided by rows, not by age; the grace only spares files of who did not register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import TypeVar
+
+from hummock.compaction.progress_log import JOURNAL_PREFIX, task_id_of
+from hummock.epoch import Clock, monotonic_seconds
+from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, PreconditionFailed
+from hummock.meta.compaction.records import read_running
+from hummock.meta.pins import read_leases
+from hummock.meta.records import Tombstone, encode, vacuumed_key
+from hummock.meta.vacuum.vacuum.references import Need, References, pinned_floor, read_references
+from hummock.meta.vacuum.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
+from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.version_log import follow, load
+from hummock.metrics import Metrics
+from hummock.object_store.base import (
+    PROBE_PREFIX,
+    SSTABLE_PREFIX,
+    ObjectMeta,
+    ObjectStore,
+    is_sstable_name,
+    sstable_data_path,
+    sstable_meta_path,
+    sstable_name_of,
+)
+from hummock.options import VacuumOptions
+
+ATTEMPTS = 16           # tries against other processes before a page is given up
+Result = TypeVar("Result")
+Watch = Callable[[VacuumReport], bool]
+
+
+def unwatched(report: VacuumReport) -> bool:
+    """Lets every run go on to its end."""
+    return True
+
+
+class _Overtaken(MetaStoreError):
+    """What was read never held until it was acted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What a listing showed of a file: one or both of its objects."""
+
+    name: str
+    bytes: int
+    modified_ms: int
+
+
+class Vacuum:
+    """Removes what is not needed from one store. Not thread safe by itself; any number may work at once.
+
+    Leases run by the meta store's clock unless `clock` is given. `lift` is called before leases are read: it gives
+    up what this process has pinned and does not need.
+    Raises `MetaStoreEmptied` where objects exist that a lost meta store must have named.
+    """
+
+    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
+                 options: VacuumOptions | None = None, metrics: Metrics | None = None,
+                 lift: Callable[[], None] = lambda: None):
+        self.options, self.metrics = options or VacuumOptions(), metrics or Metrics()
+        self._meta_store, self._object_store, self._clock = meta_store, object_store, clock or meta_store.now_ms
+        self._lift = lift
+        self._position = load(meta_store, object_store)
+        self._behind = ""               # the last file that an unfinished listing came to
+
+    def run(self, *, dry_run: bool = False, watch: Watch = unwatched) -> VacuumReport:
+        """Removes stale files and orphans; `dry_run` only says what it would remove.
+
+        `watch` is shown the report after each page; where it returns False, the run ends there. So does one that
+        has listed `objects_per_run`; the next goes on where it ended.
+        """
+        began = monotonic_seconds()
+        report = VacuumReport(dry_run)
+        if self._remove_stale(report, watch):
+            self._remove_orphans(report, watch)
+        if not dry_run and not self.is_under_way:
+            self._remove_journals()
+            self._remove_probes()
+            self._remove_leftovers()
+        self.metrics.vacuum_seconds.observe(monotonic_seconds() - began)
+        if report.is_complete:
+            for need, footprint in report.found.items():
+                self.metrics.vacuum_bytes.labels(need.value).set(footprint.bytes)
+        return report
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the newest listing has not come to its end."""
+        return bool(self._behind)
+
+    def remove_stale(self, *, watch: Watch = unwatched) -> VacuumReport:
+        """The first stage alone, which lists no object and may run often."""
+        report = VacuumReport()
+        self._remove_stale(report, watch)
+        return report
+
+    # -- stale files ---------------------------------------------------------------------------------------
+
+    def _remove_stale(self, report: VacuumReport, watch: Watch) -> bool:
+        """Whether it came to its end."""
+        self._lift()
+        freed = iter(self._overtaking(lambda: self._freed(report.dry_run)))
+        while rows := list(islice(freed, self.options.page_files)):
+            files = [file for row in rows for file in row.files]
+            if not report.dry_run:
+                self._delete(name for name, _ in files)
+                self._meta_store.transaction(MetaOperations(delete=tuple(row.key for row in rows)))
+            for _, size_bytes in files:
+                report.found[Need.STALE].add(size_bytes)
+                self._count_removed(report, "stale", size_bytes)
+            if not watch(report):
+                return False
+        return True
+
+    def _freed(self, dry_run: bool) -> list[StaleFiles]:
+        """The rows whose files no lease protects; leases that ran out are gone before they are acted on."""
+        stale = read_stale(self._meta_store)
+        leases = read_leases(self._meta_store)
+        floor, lapsed = pinned_floor(leases, stale, self._clock())
+        if lapsed and not dry_run:
+            self._meta_store.transaction(lapsed)
+        freed = freed_for_all(stale, floor)
+        if not freed:
+            return []
+        self._position = follow(self._meta_store, self._position)
+        live = {info.name for info in self._position.version.sstables}
+        for row in freed:
+            if kept := live.intersection(name for name, _ in row.files):
+                raise MetaStoreCorrupt(row.key, "files", "files that left the version", sorted(kept))
+        return freed
+
+    # -- orphans -------------------------------------------------------------------------------------------
+
+    def _remove_orphans(self, report: VacuumReport, watch: Watch) -> None:
+        began = behind = "" if report.dry_run else self._behind
+        files = self._listed(behind, report)
+        while page := list(islice(files, self.options.page_files)):
+            self._remove_from(page, behind, page[-1].name, report)
+            behind = page[-1].name
+            if not report.dry_run:
+                self._behind = behind
+            if not watch(report) or report.objects_listed >= self.options.objects_per_run:
+                return
+        self._remove_from([], behind, None, report)
+        report.is_complete = not began and not report.pages_left
+        if not report.dry_run:
+            self._behind = ""
+
+    def _remove_from(self, page: list[StoredFile], first: str, last: str | None, report: VacuumReport) -> None:
+        """Sorts the page, the whole listing between two names, by need and removes the orphans in it.
+
+        One that commits overtake at every try is left to the next run.
+        """
+        try:
+            orphans = self._overtaking(lambda: self._give_up(page, first, last, report))
+        except _Overtaken:
+            report.pages_left += 1
+            return
+        if not report.dry_run:
+            self._delete(file.name for file in orphans)
+        for file in orphans:
+            self._count_removed(report, "orphaned", file.bytes)
+
+    def _give_up(self, page: list[StoredFile], first: str, last: str | None,
+                 report: VacuumReport) -> list[StoredFile]:
+        """The page's orphans, on the tombstone list from here on. Raises `PreconditionFailed`."""
+        references = read_references(self._meta_store, self._position, self._clock)
+        self._position, now_ms = references.position, references.now_ms
+        needs = [(file, references.need_of(file.name, now_ms - file.modified_ms < self.options.grace_ms))
+                 for file in page]
+        orphans = [file for file, need in needs if need is Need.ORPHANED]
+        if not report.dry_run:
+            self._bury(references, orphans)
+            self._forget(references, {file.name for file in page}, first, last)
+        for file, need in needs:
+            if need is not Need.STALE:      # those are known by the stale list
+                report.found[need].add(file.bytes)
+        return orphans
+
+    def _bury(self, references: References, orphans: list[StoredFile]) -> None:
+        tombstone = encode(Tombstone(references.generation, references.now_ms))
+        rows = {vacuumed_key(file.name): tombstone for file in orphans if file.name not in references.tombstones}
+        if rows or references.lapsed:
+            self._meta_store.transaction(references.proof + MetaOperations(put=rows))
+
+    def _forget(self, references: References, names: set[str], first: str, last: str | None) -> None:
+        gone = [vacuumed_key(name) for name, tombstone in references.tombstones.items()
+                if first < name and (last is None or name <= last) and name not in names
+                and tombstone.generation < references.generation
+                and references.now_ms - tombstone.vacuumed_ms >= self.options.tombstone_ms]
+        if gone:
+            self._meta_store.transaction(MetaOperations(delete=tuple(gone)))
+
+    def _listed(self, behind: str, report: VacuumReport) -> Iterator[StoredFile]:
+        """The stored files whose name is above `behind`, ascending."""
+        for name, group in groupby(self._objects(behind, report), key=lambda found: sstable_name_of(found.path)):
+            objects = list(group)
+            if name is None or not is_sstable_name(name):
+                report.foreign_objects += len(objects)
+                continue
+            yield StoredFile(name, sum(found.size_bytes for found in objects),
+                             max(found.modified_ms for found in objects))
+
+    def _objects(self, behind: str, report: VacuumReport) -> Iterator[ObjectMeta]:
+        for found in self._object_store.list(SSTABLE_PREFIX):
+            if not behind or found.path > sstable_meta_path(behind):
+                report.objects_listed += 1
+                yield found
+
+    def _remove_journals(self) -> None:
+        """What tasks that have ended wrote down of themselves. Their numbers are never used again."""
+        journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(JOURNAL_PREFIX)]
+        running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
+        self._delete_objects([path for path, task_id in journals if task_id is not None and task_id not in running])
+
+    def _remove_probes(self) -> None:
+        """Whoever makes one deletes it, unless it died in between."""
+        newest_ms = self._clock() - self.options.grace_ms
+        self._delete_objects([found.path for found in self._object_store.list(PROBE_PREFIX)
+                              if found.modified_ms <= newest_ms])
+
+    def _remove_leftovers(self) -> None:
+        """A store that does not let us is no reason to fail: they cost space alone."""
+        try:
+            self._object_store.remove_leftovers(self._clock())
+        except ObjectStoreError as error:
+            self.metrics.vacuum_failures.labels(type(error).__name__).inc()
+
+    # -- both ----------------------------------------------------------------------------------------------
+
+    def _delete(self, names: Iterable[str]) -> None:
+        self._delete_objects([path for name in names for path in (sstable_data_path(name), sstable_meta_path(name))])
+
+    def _delete_objects(self, paths: list[str]) -> None:
+        for at in range(0, len(paths), self.options.deleted_at_once):
+            self._object_store.delete(paths[at:at + self.options.deleted_at_once])
+
+    def _count_removed(self, report: VacuumReport, stage: str, size_bytes: int) -> None:
+        report.removed.add(size_bytes)
+        if not report.dry_run:
+            self.metrics.vacuum_files.labels(stage).inc()
+            self.metrics.vacuum_removed_bytes.labels(stage).inc(size_bytes)
+
+    def _overtaking(self, attempt: Callable[[], Result]) -> Result:
+        """The result of `attempt`, which reads again where what it read was overtaken."""
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except PreconditionFailed:
+                self.metrics.transaction_retries.labels("vacuum overtaken").inc()
+        raise _Overtaken(f"vacuum was overtaken by other processes at each of {ATTEMPTS} tries")

@@ -1,0 +1,129 @@
+"""VersionKeeper: the newest version that a process knows, and the one way in which the process changes it.
+
+Changes go one at a time, and each new version is handed to the subscribers in order before the call that made it
+returns. A transaction whose end was not seen is never assumed to have failed or succeeded: what it would have
+written is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
+from hummock.meta.notification import NotificationService, TopicSubscription
+from hummock.meta.records import HEAD, LEASES, NEWEST_LEASE
+from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.version_log import LogPosition, follow, load
+from hummock.metrics import Metrics
+from hummock.object_store.base import ObjectStore
+from hummock.options import MetaOptions
+from hummock.version import HummockVersion
+
+VERSIONS_TOPIC = "versions"
+Change = tuple[MetaOperations, LogPosition]
+
+
+class VersionKeeper:
+    """Thread safe. The version that it knows is never newer than the store's and never goes back.
+
+    Making one reads the log. Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
+    """
+
+    def __init__(self, meta_store: MetaStore, object_store: ObjectStore, options: MetaOptions, metrics: Metrics):
+        self.meta_store, self.options, self.metrics = meta_store, options, metrics
+        self.notifications = NotificationService(metrics, options.acknowledge_ms)
+        self._change_lock = threading.Lock()        # one change at a time; taken before the other
+        self._install_lock = threading.Lock()       # guards the position and the order of notifications
+        self._position = load(meta_store, object_store)
+        self._posted = 0                            # serial number of the newest notification
+        self.left_at = self._position.version.id    # the newest version that files may have left
+        self._show(self._position.version)
+
+    @property
+    def position(self) -> LogPosition:
+        return self._position
+
+    @property
+    def version(self) -> HummockVersion:
+        return self._position.version
+
+    def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
+        """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
+        return self.notifications.subscribe(VERSIONS_TOPIC, callback)
+
+    def refresh(self) -> HummockVersion:
+        """The newest version in the meta store, installed here and delivered."""
+        self.catch_up()
+        self._deliver()
+        return self.version
+
+    def catch_up(self) -> None:
+        """Installs the newest version in the meta store; it is delivered by whoever changes or refreshes next."""
+        self._install(follow(self.meta_store, self._position))
+
+    def change(self, plan: Callable[[LogPosition], Change | None],
+               refuse: Callable[[PreconditionFailed], None]) -> None:
+        """Carries out what `plan` makes of the newest position; None: it is done already.
+
+        `refuse` raises the error that a failed precondition means, or returns where reading again may help.
+        """
+        with self._change_lock:
+            self._try_change(plan, refuse)
+        self._deliver()
+
+    def _try_change(self, plan: Callable[[LogPosition], Change | None],
+                    refuse: Callable[[PreconditionFailed], None]) -> None:
+        unknown: OutcomeUnknown | None = None
+        for _ in range(self.options.transaction_attempts):
+            with self.meta_store.one_moment():
+                planned = plan(self._position)
+            if planned is None:
+                return
+            operations, after = planned
+            try:
+                self.meta_store.transaction(operations)
+            except PreconditionFailed as error:
+                self.metrics.transaction_retries.labels("overtaken").inc()
+                refuse(error)
+                self.catch_up()
+            except OutcomeUnknown as error:
+                self.metrics.transaction_retries.labels("unknown outcome").inc()
+                unknown = error
+                try:
+                    self.catch_up()
+                except MetaStoreError as failure:
+                    raise OutcomeUnknown(f"{error}; reading again: {failure}") from failure
+            else:
+                self._install(after)
+                return
+        raise unknown or MetaStoreError(f"overtaken by other processes at each of "
+                                        f"{self.options.transaction_attempts} tries")
+
+    def _install(self, position: LogPosition) -> None:
+        """Makes `position` the known one unless a newer is known, and posts its version in order."""
+        with self._install_lock:
+            known = self._position
+            if position.version.id > known.version.id:
+                self._position = position
+                if not position.version.keeps_runs(known.version):
+                    self.left_at = position.version.id
+                self._posted = self.notifications.post(VERSIONS_TOPIC, position.version)
+                self._show(position.version)
+            elif known.head_bytes is None:
+                self._position = position
+
+    def _deliver(self) -> None:
+        self.notifications.deliver(self._posted)
+
+    def _show(self, version: HummockVersion) -> None:
+        self.metrics.version_id.set(version.id)
+        self.metrics.committed_epoch.set(version.max_committed_epoch)
+        for level in version.levels:
+            self.metrics.version_files.labels(str(level.number)).set(sum(len(run.sstables) for run in level.runs))
+
+
+def retry_overtaken(error: PreconditionFailed) -> None:
+    """A change that another one overtook is planned anew; any other requirement is the caller's to explain."""
+    if error.key not in (HEAD, NEWEST_LEASE) and not error.key.startswith(LEASES):
+        raise error

@@ -1,0 +1,55 @@
+"""The one way in which entries become files: an iterator is drained into a builder without the GIL.
+
+merge, retain, cut, build and compress are chained calls in C; a flush and a compaction differ only in the
+iterator they give and in what it retains. The GIL is taken where a file ends and the builder is not served.
+"""
+
+from libc.stdint cimport uint64_t
+
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
+from hummock.base.key cimport SPILL_MASK
+from hummock.sstable.multi_builder cimport SplitSstableBuilder
+
+
+cdef enum:
+    PULL_ENTRIES = 256
+
+
+def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
+    """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
+
+    `take(output)` is called with each SstableOutput as soon as it is finished, in key order: on the thread that serves
+    the builder, else on this one, before the next file is begun. What it waits for, the merge waits for in the end.
+    With `flush` (0..65535) every entry is stored under that spill offset of its pure epoch: REQUIRES that
+    `source` has at most one operation on a key in a pure epoch.
+    """
+    cdef uint64_t cleared = 0 if flush is None else SPILL_MASK, offset = 0 if flush is None else flush
+    cdef Entry entries[PULL_ENTRIES]
+    cdef Py_ssize_t rows = 0, count = 1
+    if source.direction != FORWARD:
+        raise ValueError("files are built in ascending order: the source must walk forward")
+    if not 0 <= offset <= SPILL_MASK:
+        raise ValueError(f"flush {offset} does not fit into 16 bits")
+    builder.hand_over_to(take)
+    try:
+        with nogil:
+            source.rewind()
+            source.pulled = 0
+            while count > 0:
+                count = source.pull(entries, PULL_ENTRIES)
+                rows += count
+                add_all(builder, entries, count, ~cleared, offset)
+            builder.end_all()
+    finally:
+        builder.hand_over_to(None)
+    return rows
+
+
+cdef int add_all(
+    SplitSstableBuilder builder, Entry* entries, Py_ssize_t count, uint64_t kept_bits, uint64_t offset
+) except -1 nogil:
+    cdef Py_ssize_t at
+    for at in range(count):
+        entries[at].epoch = (entries[at].epoch & kept_bits) | offset
+        builder.add(&entries[at])
+    return 0

@@ -1,0 +1,69 @@
+"""Entries in order become one sorted run of durable files: how a flush of the shared buffer leaves, and a bulk load.
+
+Files are built on the caller's thread, without the GIL, and leave in pieces meanwhile; building waits while as many
+bytes as there is room for are on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.iterator.base import HummockIterator
+from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
+from hummock.sstable.builder import SstableOutput
+from hummock.sstable.filter.policy import filter_policy
+from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.base.table_rules import Tables
+
+PUT_THREADS = 4  # files that leave at the same time, while the next one is built
+
+
+def write_run(
+    rows: HummockIterator,
+    size_bytes: int,
+    store: ObjectStore,
+    options: StorageOptions,
+    mint_name: Callable[[], str],
+    *,
+    name: str,
+    room_bytes: int,
+    tables: Tables,
+    borders: Iterable[tuple[int, int]] = (),
+    flush: int | None = None,
+    before_each: Callable[[], None] = lambda: None,
+) -> list[SstableOutput]:
+    """The files, ascending and disjoint, durable and without their data; those of an error are left to vacuum.
+
+    `size_bytes`: of keys and values, about. `tables`: the rules by table id, whose prefixes are filtered too. No file
+    holds keys of both sides of one of `borders`, (table id, vnode) pairs. `flush`: as in `run_pipeline`. What
+    `before_each` raises, before a file's end leaves, ends it.
+    """
+    policy = filter_policy(options.filter_policy, options.filter_bits_per_key)
+    prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
+    departure, crew = Departure(store, room_bytes), Crew(name)
+
+    def take(output: SstableOutput) -> None:
+        before_each()
+        departure.finish(output)
+
+    data_bytes = min(PIECE_BYTES, size_bytes + 4 * options.block_bytes)
+    is_large = size_bytes > options.sstable_bytes        # perhaps several files
+    builder = SplitSstableBuilder(
+        options, policy, mint_name, prefixes, borders, data_bytes, departure.file, is_served=is_large)
+    try:
+        builder.prepare()
+        for _ in range(PUT_THREADS if is_large else 1):
+            crew.start(departure.serve)
+        if is_large:
+            crew.start(builder.serve)
+        run_pipeline(rows, builder, take, flush=flush)
+        return list(departure.wait())
+    finally:
+        builder.stop()
+        departure.stop()
+        crew.join()
+        departure.close()

@@ -1,0 +1,110 @@
+"""The check at the start: executors have this very package, compiled, and reach the store as the driver does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from hummock.errors import ExecutorUnfit, HummockError, InvalidOption
+from hummock.object_store import open_object_store
+from hummock.object_store.base import PROBE_PREFIX, ObjectStore
+from hummock.base.process import installed_version
+from hummock.spark.jobs import run_job, slots
+from hummock.spark.worker import NICENESS, SHIPPING, shared_url, task_niceness, task_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOT_SHARED = "give executors the store at this very URL: a directory that all machines mount, a bucket, credentials"
+SETTING = f"set spark.executorEnv.{NICENESS}, or let the environment of executors name none"
+
+
+def check_executors(spark: SparkSession, url: str) -> int:
+    """How many executors answered that all is well with them and with the store at `url`.
+
+    Every slot that is free is asked, twice on average; an executor that comes later is found out by its first task.
+    Raises `ExecutorUnfit` naming the machine, the reason and the remedy.
+    """
+    asked = 2 * slots(spark)
+    paths = [_probe_path()]
+    ask = _asking(shared_url(url), paths[0])
+    store = open_object_store(url)
+    try:
+        _put(store, paths[0], b"driver")
+        frame = spark.range(0, asked, 1, asked).mapInArrow(ask, "answer string")
+        rows = run_job(spark, frame.collect, name="hummock: check of the executors")
+        answers = [json.loads(row.answer) for row in rows]
+        paths += [answer["path"] for answer in answers if "path" in answer]
+    finally:
+        store.delete(paths)
+        store.close()
+    for answer in answers:
+        _judge(answer)
+    return len({answer["executor"] for answer in answers})
+
+
+def probe(url: str, driver_path: str) -> dict[str, Any]:
+    """In a task: what this worker has and can do."""
+    import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
+
+    path = _probe_path()
+    found = {"version": installed_version(), "setting": "", "store": "", "path": path}
+    try:
+        task_niceness()
+    except InvalidOption as error:
+        found["setting"] = str(error)
+    try:
+        store = task_store(url)
+        _put(store, path, b"executor")
+        read = store.get(path), store.get(driver_path)
+        if read != (b"executor", b"driver"):
+            found["store"] = f"it read {read!r}"
+    except HummockError as error:
+        found["store"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _probe_path() -> str:
+    return f"{PROBE_PREFIX}{os.urandom(16).hex()}"
+
+
+def _put(store: ObjectStore, path: str, data: bytes) -> None:
+    """Without a sync where the store can: beside others that wait for theirs."""
+    with store.create_scratch(path) as writer:
+        writer.write(data)
+
+
+def _judge(answer: dict[str, Any]) -> None:
+    if answer["error"]:
+        raise ExecutorUnfit(answer["host"], answer["error"], SHIPPING)
+    if answer["version"] != installed_version():
+        raise ExecutorUnfit(answer["host"], f"it has version {answer['version']} of this package, the driver "
+                            f"{installed_version()}", SHIPPING)
+    if answer["setting"]:
+        raise ExecutorUnfit(answer["host"], answer["setting"], SETTING)
+    if answer["store"]:
+        raise ExecutorUnfit(answer["host"], answer["store"], NOT_SHARED)
+
+
+def _asking(url: str, driver_path: str) -> Any:
+    """A function that travels whole, so that an executor without this package can say so."""
+
+    def ask(batches: Iterable[Any]) -> Iterator[Any]:
+        import json
+        import os
+        import socket
+
+        import pyarrow
+
+        for _ in batches:
+            answer = {"host": socket.gethostname(), "executor": f"{socket.gethostname()} {os.getppid()}", "error": ""}
+            try:
+                from hummock.spark.executor_check import probe
+                answer.update(probe(url, driver_path))
+            except Exception as error:
+                answer["error"] = f"{type(error).__name__}: {error}"
+            yield pyarrow.record_batch({"answer": [json.dumps(answer)]})
+
+    return ask

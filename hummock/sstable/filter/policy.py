@@ -1,0 +1,121 @@
+"""Filter policies: how a file's key hashes become bytes that answer "may this key be in here?".
+
+The policy's name stands in the file's info; a reader that does not know it reads the file without a filter. A
+filter never says no to a hash it was built from.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from pybloom_live import BloomFilter as PlainBloomFilter
+
+from hummock.errors import Corruption, InvalidOption
+from hummock.sstable.filter.bloom import BloomFilter, build_filter
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """A loaded filter. `hash` is the 64-bit key hash of FORMAT.md."""
+
+    size_bytes: int
+
+    def contains(self, hash: int) -> bool: ...
+
+
+class FilterPolicy(Protocol):
+    """`build` once per file from uint64[n] hashes, in any order; `load` what it built."""
+
+    name: str
+
+    def build(self, hashes: np.ndarray) -> bytes: ...
+
+    def load(self, data: bytes, object_name: str) -> Filter | None: ...
+
+
+class BlockedBloomPolicy:
+    """The default: compiled, one cache line for each key."""
+
+    name = "blocked_bloom"
+
+    def __init__(self, bits_per_key: int = 10):
+        self.bits_per_key = bits_per_key
+
+    def build(self, hashes: np.ndarray) -> bytes:
+        return build_filter(hashes, self.bits_per_key)
+
+    def load(self, data: bytes, object_name: str) -> Filter:
+        return BloomFilter.load(data, object_name)
+
+
+class PybloomFilter:
+    """A loaded filter of pybloom-live."""
+
+    def __init__(self, filter: PlainBloomFilter, size_bytes: int):
+        self._filter, self.size_bytes = filter, size_bytes
+
+    def contains(self, hash: int) -> bool:
+        return hash in self._filter
+
+
+class PybloomFilterPolicy:
+    """Filters of pybloom-live: a plain Bloom filter in another implementation, slow to build."""
+
+    name = "pybloom"
+
+    def __init__(self, bits_per_key: int = 10):
+        self.error_rate = min(0.5, math.exp(-bits_per_key * math.log(2) ** 2))
+
+    def build(self, hashes: np.ndarray) -> bytes:
+        filter = PlainBloomFilter(capacity=max(1, len(hashes)), error_rate=self.error_rate)
+        for value in hashes.tolist():
+            filter.add(value, skip_check=True)
+        target = io.BytesIO()
+        filter.tofile(target)
+        return target.getvalue()
+
+    def load(self, data: bytes, object_name: str) -> Filter:
+        try:
+            filter = PlainBloomFilter.fromfile(io.BytesIO(data), len(data))
+        except (ValueError, OverflowError, struct.error) as error:
+            raise Corruption(object_name, "filter", "a filter of pybloom-live", str(error)) from error
+        if filter.num_slices < 1 or filter.bits_per_slice < 1:
+            raise Corruption(object_name, "filter", "slices of bits", filter.num_slices)
+        return PybloomFilter(filter, len(data))
+
+
+class NoFilterPolicy:
+    """No filter: every read of a file looks into it."""
+
+    name = "none"
+
+    def build(self, hashes: np.ndarray) -> bytes:
+        return b""
+
+    def load(self, data: bytes, object_name: str) -> Filter | None:
+        return None
+
+
+POLICIES = (BlockedBloomPolicy, PybloomFilterPolicy)
+
+
+def filter_policy(name: str, bits_per_key: int = 10) -> FilterPolicy:
+    """The policy of that name, for writing. InvalidOption for an unknown name."""
+    if name == NoFilterPolicy.name:
+        return NoFilterPolicy()
+    for policy in POLICIES:
+        if policy.name == name:
+            return policy(bits_per_key)
+    raise InvalidOption("filter_policy", name, f"one of {', '.join(p.name for p in POLICIES)}, none")
+
+
+def load_filter(name: str, data: bytes, object_name: str) -> Filter | None:
+    """The filter that a policy of that name built; None where there is none or the name is unknown."""
+    for policy in POLICIES:
+        if policy.name == name and data:
+            return policy().load(data, object_name)
+    return None

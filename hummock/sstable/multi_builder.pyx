@@ -1,0 +1,247 @@
+"""SplitSstableBuilder: full keys in order in, as many files out as size and borders ask for.
+
+A cut falls between two user keys only: all versions of a key lie in one file, so that two files of one sorted run
+never share a key. Whoever adds does not wait for the GIL at a file's end where another thread serves: that one begins
+each file before it is wanted and ends it while the next one fills.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
+
+from hummock.iterator.base cimport Entry
+from hummock.base.key cimport NOWHERE
+from hummock.base.pthread cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_wait,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+from hummock.sstable.builder cimport SstableBuilder, fill_entry
+
+from hummock.errors import without_frames
+from hummock.sstable.filter.policy import FilterPolicy
+
+
+cdef class SplitSstableBuilder:
+    """Builds a sorted run; `finish` gives its files in key order, none of them empty.
+
+    `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
+    `sink_of(name)` is the PieceSink that gets that file's pieces as they fill. `is_served`: a thread calls `serve`;
+    what that one meets with is raised from adding, or from `finish`.
+    """
+
+    def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=(),
+                  Py_ssize_t data_bytes=0, sink_of=None, bint is_served=False):
+        self.options, self.policy, self.name_source = options, policy, name_source
+        self.prefix_rules, self.sstable_bytes = prefix_rules or {}, options.sstable_bytes
+        self.outputs, self.data_bytes, self.sink_of = [], data_bytes, sink_of
+        self.begun, self.is_served = [], is_served
+        pthread_mutex_init(&self.lock, NULL)
+        pthread_cond_init(&self.changed, NULL)
+        places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
+        self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
+        if self.borders == NULL:
+            raise MemoryError
+        for place in places:
+            self.borders[self.border_count] = place
+            self.border_count += 1
+        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
+
+    def __dealloc__(self):
+        free(self.borders)
+        pthread_cond_destroy(&self.changed)
+        pthread_mutex_destroy(&self.lock)
+
+    cdef int add(self, const Entry* entry) except -1 nogil:
+        if not self.is_open:
+            self.pass_border(entry.high >> 16)
+            self.roll(True)
+        elif self.is_cut_before(entry):
+            self.roll(True)
+        return (<SstableBuilder>self.current).add(entry)
+
+    cdef bint is_cut_before(self, const Entry* entry) noexcept nogil:
+        if entry.high >> 16 >= self.next_border:
+            self.pass_border(entry.high >> 16)
+            return (<SstableBuilder>self.current).order_of(entry) < 0
+        if (<SstableBuilder>self.current).bytes_so_far() < self.sstable_bytes:
+            return False
+        return (<SstableBuilder>self.current).order_of(entry) < 0
+
+    cdef void pass_border(self, uint64_t place) noexcept nogil:
+        """Finds the first border behind `place`."""
+        cdef Py_ssize_t at = 0
+        while at < self.border_count and self.borders[at] <= place:
+            at += 1
+        self.next_border = self.borders[at] if at < self.border_count else NOWHERE
+
+    cdef int roll(self, bint open_next) except -1 nogil:
+        cdef void* built = self.current
+        if self.is_open:
+            self.current, self.is_open = NULL, False
+            if self.is_served:
+                self.hand_on(built)
+            else:
+                with gil:
+                    self.end_file(built)
+        if open_next:
+            if self.spare == NULL and not self.is_served:
+                with gil:
+                    self.begin_spare()
+            self.take_spare()
+            self.is_open = True
+        return 0
+
+    cdef int hand_on(self, void* built) except -1 nogil:
+        """One file waits at most for its end."""
+        (<SstableBuilder>built).end_rows()
+        pthread_mutex_lock(&self.lock)
+        while self.built != NULL and not self.has_failed:
+            pthread_cond_wait(&self.changed, &self.lock)
+        self.built = built
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        return self.check_served()
+
+    cdef int take_spare(self) except -1 nogil:
+        pthread_mutex_lock(&self.lock)
+        while self.spare == NULL and not self.has_failed:
+            pthread_cond_wait(&self.changed, &self.lock)
+        self.current, self.spare = self.spare, NULL
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        self.check_served()
+        return (<SstableBuilder>self.current).begin()
+
+    cdef int check_served(self) except -1 nogil:
+        if self.has_failed:
+            with gil:
+                raise self.error
+        return 0
+
+    cdef bint wait_for_work(self) noexcept nogil:
+        cdef bint is_work
+        pthread_mutex_lock(&self.lock)
+        while self.spare != NULL and self.built == NULL and not self.is_over:
+            pthread_cond_wait(&self.changed, &self.lock)
+        is_work = not self.is_over
+        pthread_mutex_unlock(&self.lock)
+        return is_work
+
+    cdef int begin_spare(self) except -1:
+        cdef SstableBuilder made
+        name = self.name_source()
+        made = SstableBuilder(self.options, self.policy, name, self.prefix_rules, self.data_bytes,
+                              None if self.sink_of is None else self.sink_of(name))
+        self.begun.append(made)
+        pthread_mutex_lock(&self.lock)
+        self.spare = <void*>made
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        return 0
+
+    cdef int end_file(self, void* built) except -1:
+        """Finishes it and hands the output over."""
+        cdef SstableBuilder held = <SstableBuilder>built
+        self.begun.remove(held)
+        output = held.finish()
+        held = None                     # its memory leaves with the output
+        if self.taker is None:
+            self.outputs.append(output)
+        else:
+            self.taker(output)
+        return 0
+
+    def prepare(self) -> None:
+        """Begins a file before it is wanted. REQUIRES: nobody serves yet."""
+        if self.spare == NULL:
+            self.begin_spare()
+
+    def serve(self) -> None:
+        """Begins files ahead and ends those that are built, until `stop`; for one thread."""
+        cdef void* built
+        while True:
+            with nogil:
+                is_work = self.wait_for_work()
+            if not is_work:
+                return
+            try:
+                if self.spare == NULL:
+                    self.begin_spare()
+                built = self.take_built()
+                if built != NULL:
+                    self.end_file(built)
+                    self.note_ended()
+            except BaseException as error:      # it is the adder's to raise
+                self.fail(without_frames(error).with_traceback(None))
+                return
+
+    cdef int end_all(self) except -1 nogil:
+        self.roll(False)
+        self.wait_until_ended()
+        self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
+        return self.check_served()
+
+    cdef void* take_built(self) noexcept nogil:
+        cdef void* built
+        pthread_mutex_lock(&self.lock)
+        built, self.built = self.built, NULL
+        self.is_ending = built != NULL
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        return built
+
+    cdef void note_ended(self) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        self.is_ending = False
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void wait_until_ended(self) noexcept nogil:
+        """All files that were handed on have ended, or who serves has failed."""
+        pthread_mutex_lock(&self.lock)
+        while (self.built != NULL or self.is_ending) and not self.has_failed:
+            pthread_cond_wait(&self.changed, &self.lock)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef fail(self, error):
+        self.error = error
+        self.sstable_bytes = 0          # the next user key meets with it
+        pthread_mutex_lock(&self.lock)
+        self.has_failed = True
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+
+    def stop(self) -> None:
+        """Ends `serve`. Idempotent."""
+        pthread_mutex_lock(&self.lock)
+        self.is_over = True
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+
+    def put(self, bytes user_key, uint64_t epoch, value) -> None:
+        """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
+        cdef bytes held = value if value is not None else b""
+        cdef Entry entry
+        fill_entry(&entry, user_key, epoch, held, value is None)
+        with nogil:                     # a piece that leaves may wait for others
+            self.add(&entry)
+
+    def hand_over_to(self, taker) -> None:
+        """From here on `taker(output)` is called with each file when it is finished; None: files are kept."""
+        self.taker = taker
+
+    def take_outputs(self) -> list:
+        """The files finished since the last call, so that they can leave while the next one is built."""
+        taken, self.outputs = self.outputs, []
+        return taken
+
+    def finish(self) -> list:
+        """Finishes the file in the making; all files not taken yet. The builder begins anew."""
+        with nogil:
+            self.end_all()
+        return self.take_outputs()

@@ -1,0 +1,95 @@
+"""ColdBlock: a block that is read for a few rows and not kept.
+
+The stored bytes are read without the GIL from a file that is open, into memory that was used for the block before and
+so lies in the processor's cache, and all of them are checked. Then only the keys are decoded, which come first, and
+after the search the values up to the one that is wanted.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
+from hummock.base.checksum cimport crc32c
+from hummock.base.codec cimport CODEC_LZ4, can_hold, decompress
+from hummock.base.coding cimport get_u32
+from hummock.base.key cimport Slice
+from hummock.base.lz4_incremental cimport LZ4_SLACK, lz4_begin, lz4_until
+from hummock.object_store.fd_cache cimport OpenFile
+from hummock.sstable.block cimport Block, room_of
+from hummock.sstable.block_format cimport HEADER_BYTES, MAX_RAW_BYTES
+from hummock.sstable.index cimport SstableIndex
+
+cdef enum:
+    VALUES_SIZE_AT = 24         # in the header
+
+
+cdef class ColdBlock:
+
+    def __cinit__(self):
+        self.block = Block("")
+
+    def __dealloc__(self):
+        pool_give(self.stored, self.capacity)
+
+    cdef Py_ssize_t read(self, OpenFile file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil:
+        cdef Py_ssize_t size = <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), got
+        self.make_room(size + LZ4_SLACK)
+        if may_wait:
+            got = file.read(self.stored, size, index.offsets[number])
+        else:
+            got = file.read_now(self.stored, size, index.offsets[number])
+        if got != size or crc32c(self.stored, size) != index.checksums[number]:
+            return NOT_READ
+        if not self.unpack(index, number, size) or self.block.rows != index.rows[number]:
+            return NOT_READ
+        if index.global_epoch > 0:
+            self.block.stand_under(index.global_epoch, number)
+        return self.block.rows
+
+    cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil:
+        """Decodes the keys at least."""
+        cdef Py_ssize_t raw_size = index.raw_sizes[number], rows = index.rows[number]
+        cdef int codec = index.codecs[number]
+        if raw_size < HEADER_BYTES or raw_size > MAX_RAW_BYTES or rows > raw_size or (
+                not can_hold(codec, self.stored, size, raw_size)):
+            return False
+        self.block.make_room(room_of(raw_size, rows) + LZ4_SLACK, 0)        # so that nothing moves while it is decoded
+        self.is_partial = codec == CODEC_LZ4
+        if self.is_partial:
+            lz4_begin(&self.cursor, self.stored, size, self.block.memory, raw_size)
+            if not lz4_until(&self.cursor, HEADER_BYTES) or get_u32(self.block.memory) != <uint32_t>rows:
+                return False
+            self.keys_end = raw_size - get_u32(self.block.memory + VALUES_SIZE_AT)
+            if self.keys_end < HEADER_BYTES or not lz4_until(&self.cursor, self.keys_end):
+                return False
+        elif not decompress(codec, self.stored, size, self.block.memory, raw_size):
+            return False
+        self.block.parse(raw_size, number, False)
+        return True
+
+    cdef int make_room(self, Py_ssize_t size) except -1 nogil:
+        if size > self.capacity:
+            pool_give(self.stored, self.capacity)
+            self.capacity = pool_capacity(2 * size)
+            self.stored = pool_take(self.capacity)
+            if self.stored == NULL:
+                self.capacity = 0
+                with gil:
+                    raise MemoryError
+        return 0
+
+    cdef Py_ssize_t row_of(self, Slice key, uint64_t newest) noexcept nogil:
+        cdef Slice suffix, prefix = self.block.prefix
+        cdef Py_ssize_t shared = prefix.size if prefix.size < key.size else key.size, row
+        cdef int order = memcmp(key.data, prefix.data, <size_t>shared) if shared > 0 else 0
+        if order != 0 or key.size < prefix.size:
+            return self.block.rows if order > 0 else -1
+        suffix.data, suffix.size = key.data + shared, key.size - shared
+        row = self.block.search_rows(suffix, newest, 0, self.block.rows)
+        if row == self.block.rows or self.block.is_version_of(row, key, newest, 0):
+            return row
+        return -1
+
+    cdef bint show(self, Slice value) noexcept nogil:
+        return not self.is_partial or value.data == NULL or lz4_until(
+            &self.cursor, value.data + value.size - self.block.memory)
