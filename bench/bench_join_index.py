@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import StreamChunk
-from relational.state.join_index import JoinIndex
-from relational.state.join_probe import JoinProbe
+from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
 from relational.types import DataType
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)

@@ -19,8 +19,8 @@ import pytest
 
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.bind import Scope, TermBinder
-from relational.expr.evaluate import evaluate
-from relational.expr.term import apply, col
+from relational.expr.eval import evaluate
+from relational.expr.unbound import apply, col
 from relational.state import AggGroups, AggSpec
 from relational.types import DataType, Field, Schema
 

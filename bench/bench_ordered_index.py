@@ -16,8 +16,8 @@ import pytest
 from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk.column import Column
 from relational.encoding import KeyEncoder
-from relational.state.order_window import update_window
-from relational.state.ordered_index import OrderedIndex
+from relational.order.order_window import update_window
+from relational.order.ordered_index import OrderedIndex
 from relational.types import DataType
 
 SEED = 20130101

@@ -1,7 +1,7 @@
 """Rows, columns, expressions and plans over a state store of bytes."""
 
 from relational.expr import fluent as functions
-from relational.expr.term import col, lit
+from relational.expr.unbound import col, lit
 from relational.relation import Relation, TableRelation
 from relational.types import DataType, Field, Interval, Schema
 

@@ -17,7 +17,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import Scope, TermBinder, convert, literal
 from relational.expr.expression import Expression, Literal
-from relational.expr.term import Constant, Name, Named, Ordered, Term, as_term
+from relational.expr.unbound import Constant, Name, Named, Ordered, Term, as_term
 from relational.plan.builder import Selection, Star, keep, ordered, select, sort
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import Limit, LogicalPlan, PointGet, Scan, Values

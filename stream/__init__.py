@@ -8,7 +8,7 @@
 Everything a user needs is here; how it works stands in README.md and CHECKPOINT.md."""
 
 from relational.expr import fluent as functions
-from relational.expr.term import col, lit
+from relational.expr.unbound import col, lit
 from relational.types import DataType, Interval, Schema
 from stream.connector.base import (
     Connector,

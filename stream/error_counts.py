@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval_context import ErrorCounts
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
 from stream.plan.state_catalogs import error_table_name

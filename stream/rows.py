@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk import Column, DataChunk
-from relational.chunk.arrow import rows_from
+from relational.chunk.arrow_export import rows_from
 from relational.chunk.arrow_import import imported
 from relational.errors import BindError, EncodingError, InvalidValue, shortened
-from relational.expr.evaluate import evaluate
+from relational.expr.eval import evaluate
 from relational.expr.expression import Literal
 from stream.errors import InvalidStatement
 

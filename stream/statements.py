@@ -17,7 +17,7 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import literal
-from relational.expr.term import Constant
+from relational.expr.unbound import Constant
 from relational.plan.changes import default_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.optimizer import optimize
@@ -25,7 +25,7 @@ from relational.plan.view import view_of
 from relational.relation import Relation
 from relational.sql import introspect
 from relational.sql import statement as bound
-from relational.sql.ddl import TableSyntax, table_of
+from relational.sql.ddl.create_table import TableSyntax, table_of
 from relational.types import DataType
 from stream.errors import PlanNotSupported
 from stream.spark.driver import BulkBackfill

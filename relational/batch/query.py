@@ -20,7 +20,7 @@ from hummock.epoch import Epoch
 from hummock.state_store import StateStore
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
-from relational.expr.evaluate import evaluate, evaluate_constant
+from relational.expr.eval import evaluate, evaluate_constant
 from relational.expr.expression import Expression, Literal
 from relational.plan.logical import (
     Aggregate,

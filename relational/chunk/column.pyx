@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from relational.chunk.arrow import array_from
+from relational.chunk.arrow_export import array_from
 from relational.chunk.arrow_import import in_layout
 from relational.chunk.python_values import array_of_values, python_values
 from relational.types import DataType

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, uint8_t
 from relational.chunk.column cimport BOOLEAN, Column, as_column, check_mask
 from relational.chunk.gather cimport gather
 
-from relational.chunk.arrow import imported_columns, rows_from, rows_to_arrow
+from relational.chunk.arrow_export import imported_columns, rows_from, rows_to_arrow
 from relational.chunk.column import mask_of
 from relational.errors import InvalidValue
 from relational.types import Schema

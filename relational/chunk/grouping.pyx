@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from relational.chunk.column cimport Column, ColumnView, LONG_WORK
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
-from relational.chunk.normal_form cimport add_hashes, equal_rows, is_plain_word
+from relational.chunk.canonical cimport add_hashes, equal_rows, is_plain_word
 from relational.chunk.scalar cimport load64
 
 cdef enum:

@@ -15,11 +15,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from relational.chunk.column cimport Column, ColumnView, check_mask
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
-from relational.chunk.normal_form cimport equal_values
+from relational.chunk.canonical cimport equal_values
 
-from relational.chunk.arrow import changes_from, rows_to_arrow
+from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks
-from relational.chunk.pretty import format_changes, parse_pretty
+from relational.chunk.text import format_changes, parse_pretty
 from relational.chunk.vnode import vnodes_of
 
 
@@ -90,7 +90,7 @@ cdef class StreamChunk(DataChunk):
 
     @staticmethod
     def from_pretty(text, schema=None) -> StreamChunk:
-        """A chunk from lines such as `U- 1 a`, see `relational.chunk.pretty` for the little language."""
+        """A chunk from lines such as `U- 1 a`, see `relational.chunk.text` for the little language."""
         schema, changes, shown = parse_pretty(text, schema)
         chunk = StreamChunk.from_rows(schema, changes)
         return chunk if all(shown) else chunk.with_visibility(np.array(shown, dtype=np.uint8))

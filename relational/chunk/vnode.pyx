@@ -27,7 +27,7 @@ from libc.string cimport memcpy
 from relational.chunk.column cimport (
     BIGINT, Column, ColumnView, INTERVAL, LIST, LONG_WORK, NUMERIC, STRUCT, as_column, has_bytes, is_null,
 )
-from relational.chunk.normal_form cimport pair_of, word_of
+from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
 VNODE_COUNT = 256                       # of a table that does not say otherwise

@@ -1,7 +1,7 @@
 """Rows as bytes: keys that order as the rows do, values that lose nothing and outlive schemas. See FORMAT.md."""
 
 from relational.encoding.cells import CellEncoder, CellJoin
-from relational.encoding.memcomparable import KeyEncoder, is_lossy
-from relational.encoding.value import ValueEncoder
+from relational.encoding.key.encoder import KeyEncoder, is_lossy
+from relational.encoding.value.encoder import ValueEncoder
 
 __all__ = ["CellEncoder", "CellJoin", "KeyEncoder", "ValueEncoder", "is_lossy"]

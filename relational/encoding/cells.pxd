@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport Slice
-from relational.encoding.value cimport ValueEncoder
+from relational.encoding.value.encoder cimport ValueEncoder
 
 
 cdef class CellEncoder:

@@ -19,7 +19,7 @@ from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport Slice
 from relational.chunk.scalar cimport __builtin_bswap32, load32, store32
 from relational.encoding.field cimport BAD_FORM, Reason, TRUNCATED, bitmap_bytes, raise_encoding
-from relational.encoding.value cimport ValueEncoder
+from relational.encoding.value.encoder cimport ValueEncoder
 
 cdef enum:
     CELL_BYTES = 4          # behind the key of the row: which entry it is

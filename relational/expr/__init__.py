@@ -1,10 +1,10 @@
 """Scalar expressions: written as terms, bound to columns and types, computed over chunks."""
 
 from relational.expr.aggregates import AggCall, AggKind
-from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval import evaluate
+from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.term import Term, col, lit
+from relational.expr.unbound import Term, col, lit
 
 __all__ = [
     "AggCall",

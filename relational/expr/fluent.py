@@ -6,7 +6,7 @@ An argument is a term or a plain value; where a column is expected (aggregates),
 
 from __future__ import annotations
 
-from relational.expr.term import Apply, Choose, Summary, Term, apply, as_term, col
+from relational.expr.unbound import Apply, Choose, Summary, Term, apply, as_term, col
 
 
 def _argument(value: Term | str) -> Term:

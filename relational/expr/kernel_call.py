@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from relational.expr.evaluation import Attempt, Evaluation, Value
+from relational.expr.eval_context import Attempt, Evaluation, Value
 from relational.types.data_type import DataType
 
 Compute: TypeAlias = Callable[[Evaluation, list[Value]], Value]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from relational.errors import BindError
 from relational.expr.bind import Scope, TermBinder, place_of, span, unknown
 from relational.expr.expression import Expression
-from relational.expr.term import Constant, Name, Named, Ordered, Place, Term, has_summary, renamed
+from relational.expr.unbound import Constant, Name, Named, Ordered, Place, Term, has_summary, renamed
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
 from relational.types.ordering import OrderType, SortKey

@@ -10,7 +10,7 @@ from relational.errors import BindError
 from relational.expr.bind import convert, convert_all, is_unknown, span, unknown
 from relational.expr.coercion import can_assign
 from relational.expr.expression import Expression, Literal
-from relational.expr.term import Place
+from relational.expr.unbound import Place
 from relational.types.data_type import DataType
 
 

@@ -9,7 +9,7 @@ from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.bind import AGGREGATES, Scope, TermBinder, is_unknown, place_of, span, unknown
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.term import Name, Summary, Term, has_summary
+from relational.expr.unbound import Name, Summary, Term, has_summary
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 

@@ -31,8 +31,8 @@ from hummock.sstable.store import SstableStore
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, Op, StreamChunk
-from relational.chunk.arrow import OP_COLUMN
-from relational.expr.evaluate import evaluate
+from relational.chunk.arrow_export import OP_COLUMN
+from relational.expr.eval import evaluate
 from relational.expr.expression import Expression, input_columns, remap
 from relational.plan.logical import Filter, Scan
 from relational.plan.serialize import plan_from_text, plan_to_text

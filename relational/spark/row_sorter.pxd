@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from hummock.iterator.base cimport HummockIterator
 from hummock.base.key cimport Slice
-from relational.table.key_order cimport KeyItem
+from relational.table.key_sort cimport KeyItem
 
 cpdef enum:
     SHOWN_KEYS = 10             # of rows that meet others of their key

@@ -15,7 +15,7 @@ from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of
 from hummock.base.key cimport Slice, compare_bytes, head_of
 from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
-from relational.table.key_order cimport KeyItem, item_of, sort_items
+from relational.table.key_sort cimport KeyItem, item_of, sort_items
 
 from hummock.errors import Corruption
 from hummock.loaded_files import PLACEHOLDER

@@ -16,11 +16,11 @@ from relational.errors import ParseError, SourceTextError
 from relational.expr.bind import Scope, TermBinder
 from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Cast, Expression, InputRef, Literal, conjunction, conjuncts
-from relational.expr.term import Apply, Constant, Name, Term
+from relational.expr.unbound import Apply, Constant, Name, Term
 from relational.plan.logical import Scan
 from relational.spark.key_filters import Condition, key_filter
-from relational.sql.text import statements
-from relational.sql.translate import Translator
+from relational.sql.lexer import statements
+from relational.sql.expressions import Translator
 from relational.sql.tree import parse
 from relational.types.data_type import DataType, TypeKind
 

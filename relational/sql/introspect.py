@@ -8,7 +8,7 @@ from relational.catalog.names import DEFAULT_DATABASE, PUBLIC
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.sql.context import CatalogReader
-from relational.sql.definition import default_text, definition_of, type_text
+from relational.sql.ddl.show_create import default_text, definition_of, type_text
 from relational.sql.statement import Show, ShowKind
 
 _KINDS = {

@@ -8,10 +8,10 @@ from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, NotFound
 from relational.expr.bind import span
-from relational.expr.term import Place
+from relational.expr.unbound import Place
 from relational.sql.context import CatalogReader
-from relational.sql.text import TokenReader
-from relational.sql.translate import Translator
+from relational.sql.lexer import TokenReader
+from relational.sql.expressions import Translator
 
 
 def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, Place]:

@@ -8,13 +8,13 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import ParseError
 from relational.expr.bind import TermBinder, literal, place_of, span, unify
 from relational.expr.expression import Expression, Literal
-from relational.expr.term import Constant, Named, Ordered, Place, Term
+from relational.expr.unbound import Constant, Named, Ordered, Place, Term
 from relational.plan.builder import Scope, Selection, Star, select
 from relational.plan.logical import LogicalPlan, Scan, Values
 from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
 from relational.sql.names import name_in_tree, resolved
-from relational.sql.translate import Translator
+from relational.sql.expressions import Translator
 from relational.sql.tree import unsupported
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema

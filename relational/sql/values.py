@@ -12,8 +12,8 @@ import pyarrow as pa
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, EvaluationError
 from relational.expr.coercion import can_assign
-from relational.expr.evaluate import evaluate_array
-from relational.expr.evaluation import Evaluation, from_numbers
+from relational.expr.eval import evaluate_array
+from relational.expr.eval_context import Evaluation, from_numbers
 from relational.expr.expression import Cast, InputRef, Literal
 from relational.plan.logical import ColumnValues
 from relational.sql.literals import (

@@ -12,7 +12,7 @@ from hummock.base.key import KeyRange
 from hummock.state_store import StateStoreChanges, StateStoreIterator
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.table.row_cache import RowCache
-from relational.table.row_store import RowStore
+from relational.table.row_layout import RowStore
 
 
 @dataclass(frozen=True, slots=True)

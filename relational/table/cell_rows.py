@@ -14,7 +14,7 @@ from hummock.read.changes import changed_rows
 from hummock.state_store import ChangeBatch, StateStore, StateStoreChanges, StateStoreIterator
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.encoding import CellEncoder, CellJoin
-from relational.table.row_store import RowStore
+from relational.table.row_layout import RowStore
 
 CELL_BYTES = 4  # behind the key of a row: which of its entries it is
 

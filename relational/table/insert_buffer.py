@@ -16,7 +16,7 @@ from hummock.errors import InvalidWriteBatch
 from hummock.base.key import TABLE_ID_BYTES
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.errors import ConsistencyError
-from relational.table.key_merge import merged
+from relational.table.overlay import merged
 
 SORT_BYTES = 48  # that sorting takes, a row
 DRAIN_BYTES = 1 << 30  # keys and values of one drained batch, about; Arrow's offsets end at 2 GiB

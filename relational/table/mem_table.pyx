@@ -14,8 +14,8 @@ from libc.string cimport memcpy, memset
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.base.key cimport TABLE_ID_BYTES, compare_bytes, slice_of
-from relational.table.key_merge cimport BatchWriter
-from relational.table.key_order cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
+from relational.table.overlay cimport BatchWriter
+from relational.table.key_sort cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
 from relational.table.operation cimport (
     DELETE, DELETED, INSERT, INSERTED, UNTOUCHED, UPDATE, UPDATE_DELETE, UPDATE_INSERT, UPDATED, UPSERT, VANISHED, fold,
 )

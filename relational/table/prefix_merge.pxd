@@ -2,7 +2,7 @@
 
 from hummock.base.key cimport Slice
 from hummock.columnar.write_batch cimport KvBatch
-from relational.table.key_merge cimport BatchWriter
+from relational.table.overlay cimport BatchWriter
 from relational.table.mem_table cimport MemTable
 
 cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,

@@ -9,7 +9,7 @@ from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.write_batch cimport KvBatch
-from relational.table.key_merge cimport BatchWriter
+from relational.table.overlay cimport BatchWriter
 from relational.table.mem_table cimport Entry, MemTable
 from relational.table.operation cimport INSERTED, UNTOUCHED, UPDATED
 

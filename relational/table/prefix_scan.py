@@ -15,11 +15,11 @@ from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
 from hummock.columnar.write_batch import KvBatch
 from relational.errors import ConsistencyError
-from relational.table.key_merge import overlay
+from relational.table.overlay import overlay
 from relational.table.mem_table import MemTable
 from relational.table.prefix_merge import first_rows
-from relational.table.row_store import RowStore
-from relational.table.store_scan import concatenated
+from relational.table.row_layout import RowStore
+from relational.table.scan import concatenated
 
 MAX_FETCHED = 1 << 20  # rows asked of the store under one prefix before `first_under` gives up
 ALL_ROWS = 1 << 62

@@ -17,8 +17,8 @@ from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk.arrow_import import check_ranges
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
-from relational.encoding.memcomparable import MOST_KEY_BYTES
-from relational.encoding.value import MOST_VALUE_BYTES
+from relational.encoding.key.encoder import MOST_KEY_BYTES
+from relational.encoding.value.encoder import MOST_VALUE_BYTES
 from relational.errors import InvalidValue
 from relational.table.row_serde import RowSerde
 from relational.types.data_type import DataType, TypeKind

@@ -20,11 +20,11 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.vnode import vnodes_of
 from relational.encoding.cells import CellEncoder
-from relational.encoding.memcomparable import KeyEncoder
-from relational.encoding.value import ValueEncoder
+from relational.encoding.key.encoder import KeyEncoder
+from relational.encoding.value.encoder import ValueEncoder
 from relational.errors import DamagedRow, EncodingError
 from relational.table.cell_rows import CellRows
-from relational.table.row_store import RowStore, WholeRows
+from relational.table.row_layout import RowStore, WholeRows
 
 Row = tuple[object, ...]
 

@@ -29,12 +29,12 @@ from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.cached_rows import CachedRows, RowCacheCounts
 from relational.table.insert_buffer import InsertBuffer
-from relational.table.key_merge import merged
+from relational.table.overlay import merged
 from relational.table.mem_table import MemTable
 from relational.table.prefix_scan import all_under, first_under, laid_over
 from relational.table.row_cache import RowCache
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.store_scan import concatenated, in_key_order
+from relational.table.scan import concatenated, in_key_order
 
 SPILL_BYTES = 64 << 20
 ROW_CACHE_BYTES = 8 << 20

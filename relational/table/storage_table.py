@@ -22,7 +22,7 @@ from relational.table.change_rows import rows_of_changes
 from relational.table.column_cache import ColumnCache
 from relational.table.key_ranges import RowRange, key_ranges
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.store_scan import concatenated, in_key_order
+from relational.table.scan import concatenated, in_key_order
 from relational.types import Schema
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relational.chunk import StreamChunk
-from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval import evaluate
+from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message

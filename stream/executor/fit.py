@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
-from relational.expr.evaluate import evaluate
+from relational.expr.eval import evaluate
 from relational.expr.expression import Literal, input_columns, remap
 from stream.errors import InvalidStatement
 from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Statement, UpdateRows

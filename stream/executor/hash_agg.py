@@ -15,8 +15,8 @@ import numpy as np
 
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
-from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval import evaluate
+from relational.expr.eval_context import ErrorCounts
 from relational.state import AggGroups, AggSpec
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable

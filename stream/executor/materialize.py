@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from relational.catalog.objects import ConflictBehaviour
 from relational.chunk import StreamChunk
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval_context import ErrorCounts
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from stream.error_counts import StoredErrorCounts

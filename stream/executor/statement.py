@@ -15,7 +15,7 @@ import pyarrow as pa
 from relational.catalog.objects import RowFormat
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import DamagedRow, EncodingError, EvaluationError, InvalidValue, shortened
-from relational.expr.evaluate import evaluate
+from relational.expr.eval import evaluate
 from relational.expr.expression import Expression, input_columns
 from relational.table.row_checks import check_rows
 from relational.table.state_table import StateTable

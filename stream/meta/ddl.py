@@ -21,7 +21,7 @@ from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
-from relational.catalog.planning import DropPlan
+from relational.catalog.ddl_plan import DropPlan
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, StreamError, TableLoading

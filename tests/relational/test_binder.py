@@ -16,7 +16,7 @@ from relational.plan.logical import Scan
 from relational.plan.optimizer import optimize
 from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.sql import bind_sql, describe, show
-from relational.sql.definition import definition_of
+from relational.sql.ddl.show_create import definition_of
 from relational.sql.statement import (
     AddColumn,
     CreateMaterializedView,

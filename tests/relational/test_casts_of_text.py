@@ -11,7 +11,8 @@ import pytest
 
 from relational.chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.expr import ErrorCounts, Literal, evaluate
+from relational.expr import ErrorCounts, Literal
+from relational.expr import eval as evaluate
 from relational.expr.expression import Call, Case, Cast, InputRef
 from relational.expr.functions import resolve
 from relational.types import DataType, Field, Interval, Schema
@@ -20,7 +21,7 @@ VARCHAR = DataType.VARCHAR
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WIDE = Context(prec=400)
-EVALUATE = import_module("relational.expr.evaluate")
+EVALUATE = import_module("relational.expr.eval")
 
 
 def cast(texts, spelled, *, strict=False, errors=None):

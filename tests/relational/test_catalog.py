@@ -14,7 +14,7 @@ from relational.catalog.objects import (
     TableKind,
     value_columns,
 )
-from relational.catalog.rows import NEXT_ID, VERSION
+from relational.catalog.records import NEXT_ID, VERSION
 from relational.encoding import is_lossy
 from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 from relational.types import DataType, OrderType, SortKey, TypeKind

@@ -5,9 +5,10 @@ import pytest
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EvaluationError
-from relational.expr import ErrorCounts, col, evaluate, lit
+from relational.expr import ErrorCounts, col, lit
+from relational.expr import eval as evaluate
 from relational.expr.bind import Scope, TermBinder
-from relational.expr.evaluation import MAX_REASONS, OTHER_REASONS
+from relational.expr.eval_context import MAX_REASONS, OTHER_REASONS
 from relational.types import Schema
 
 SCHEMA = Schema.of(a="int", b="int")

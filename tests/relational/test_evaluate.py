@@ -14,8 +14,8 @@ from relational import functions as f
 from relational.chunk import DataChunk
 from relational.errors import BindError, EvaluationError
 from relational.expr.bind import FEW_MEMBERS, Scope, TermBinder
-from relational.expr.evaluate import evaluate
-from relational.expr.evaluation import ErrorCounts
+from relational.expr.eval import evaluate
+from relational.expr.eval_context import ErrorCounts
 from relational.sql import bind_sql
 from relational.types import DataType, Interval, Schema
 from tests.suites.duck import oracle, same

@@ -11,8 +11,8 @@ from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
-from relational.state.join_index import JoinIndex
-from relational.state.join_probe import JoinProbe
+from relational.join.join_index import JoinIndex
+from relational.join.join_probe import JoinProbe
 from relational.types import DataType, Schema
 
 SCHEMA = Schema.of(id="bigint", k="bigint", name="varchar", ok="boolean", small="smallint", price="numeric(20,3)")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
-from relational.state.key_index import KeyIndex
+from relational.hash.bytes_interner import KeyIndex
 
 
 def column(keys):

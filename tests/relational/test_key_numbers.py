@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk.column import Column
-from relational.state.key_numbers import KeyNumbers
+from relational.hash.key_ids import KeyNumbers
 from relational.types import DataType
 
 DAY = date(2013, 1, 1)

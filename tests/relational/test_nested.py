@@ -6,7 +6,7 @@ import pytest
 
 from relational.chunk import Column, DataChunk, StreamChunk, vnodes_of
 from relational.chunk.grouping import group_rows
-from relational.chunk.row_order import compare_columns
+from relational.chunk.row_compare import compare_columns
 from relational.errors import BindError, EncodingError
 from relational.types import DataType, Interval, OrderType, Schema
 from tests.relational.random_rows import ALL, COMPOSED, columns_of, compare_rows, random_rows, sql_row

@@ -18,9 +18,9 @@ import pytest
 from relational.chunk import DataChunk
 from relational.errors import EvaluationError
 from relational.expr.bind import Scope, TermBinder
-from relational.expr.evaluate import evaluate
+from relational.expr.eval import evaluate
 from relational.expr.expression import Call, Expression, InputRef
-from relational.expr.term import Choose, apply, col, lit
+from relational.expr.unbound import Choose, apply, col, lit
 from relational.types import DataType, Field, Schema
 from tests.relational.decimals import exact, rounded, unscaled
 

@@ -9,7 +9,7 @@ import pytest
 
 from relational.expr.bind import Scope, TermBinder
 from relational.expr.coercion import UNBOUNDED, arithmetic_type, common_type
-from relational.expr.term import Term, apply, col, lit
+from relational.expr.unbound import Term, apply, col, lit
 from relational.types import DataType, Field, Schema
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "numeric_types.txt"

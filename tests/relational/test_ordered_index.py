@@ -8,8 +8,8 @@ import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
 from relational.errors import ConsistencyError
-from relational.state.order_window import update_window
-from relational.state.ordered_index import OrderedIndex
+from relational.order.order_window import update_window
+from relational.order.ordered_index import OrderedIndex
 
 
 def column(values):

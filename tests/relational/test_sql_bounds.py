@@ -17,7 +17,7 @@ from relational.plan.serialize import plan_from_text
 from relational.sql import bind_sql
 from relational.sql.grammar import DIALECT
 from relational.sql.nodes import KNOWN
-from relational.sql.text import Piece, statements
+from relational.sql.lexer import Piece, statements
 from relational.sql.tree import MAX_DEPTH, parse
 from tests.suites.batch_session import NOW
 from tests.suites.sql_cases import case_catalog

@@ -10,9 +10,9 @@ from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.buffer_pool import set_pool_limit
 from relational.chunk.stream_chunk import StreamChunk
 from relational.state import AggGroups, AggSpec
-from relational.state.join_index import JoinIndex
-from relational.state.ordered_index import OrderedIndex
-from relational.state.record_buffer import kept_record_bytes
+from relational.join.join_index import JoinIndex
+from relational.order.ordered_index import OrderedIndex
+from relational.hash.record_arena import kept_record_bytes
 from relational.types import DataType
 from tests.suites.process_memory import has_gnu_malloc, malloc_counts
 

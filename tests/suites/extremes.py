@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from math import inf, nan
 
-from relational.expr.casting import can_cast
+from relational.expr.kernels.casting import can_cast
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, resolve
 from relational.types import DataType, Interval

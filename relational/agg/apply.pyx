@@ -1,0 +1,215 @@
+"""GroupStates: what a chunk does to the records of its groups, call by call.
+
+A chunk is taken in blocks small enough that a record fetched for the first call is still near for the last. A row
+of no group, one that a FILTER holds back and one without an argument change a record by nothing: no branch asks.
+"""
+
+import numpy as np
+
+cimport cython
+from libc.stdint cimport int8_t, int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
+from relational.agg.kernels cimport AggKernel
+from relational.agg.records cimport padded
+from relational.hash.record_arena cimport RecordBuffer
+from relational.agg.records cimport GroupRecords
+
+
+@cython.final
+cdef class GroupStates(GroupRecords):
+    """The records, and in each the states of `kernels`, one after the other."""
+
+    def __init__(self, kernels):
+        """Records for `kernels`, whose places in them are set here."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t width = 0
+        self.kernels = tuple(kernels)
+        for kernel in self.kernels:
+            kernel.states, kernel.offset = self, width
+            width += kernel.width
+        super().__init__(width)
+
+    def apply(self, const int32_t[::1] ids not None, arguments, const uint8_t[::1] ops=None):
+        """Takes in a chunk: row r changes group ids[r] (negative: none) by its op (None: all inserts).
+
+        `arguments`, per kernel: its column or None, and uint8[rows], 1 where its FILTER is true, or None. A row
+        whose argument is NULL does not count. ids: int32[rows]; IndexError for one that is not below `groups`.
+        """
+        cdef Py_ssize_t rows = ids.shape[0], row
+        cdef int count = len(self.kernels), i
+        cdef bint is_beyond = False
+        cdef void** kernels = <void**>malloc((count + 1) * sizeof(void*))
+        cdef AggKernel kernel
+        try:
+            if kernels == NULL:
+                raise MemoryError("no memory for the calls of an aggregation")
+            if ops is not None and ops.shape[0] != rows:
+                raise ValueError(f"{ops.shape[0]} ops for {rows} rows")
+            for row in range(rows):
+                is_beyond |= ids[row] >= self.groups
+            if is_beyond:
+                raise IndexError(f"a row belongs to group {np.max(ids)} of {self.groups}")
+            for i in range(count):
+                kernel = self.kernels[i]
+                kernels[i] = <void*>kernel
+                kernel.begin(rows, arguments[i][0], arguments[i][1])
+            if rows == 0:
+                return
+            self.fit()
+            if rows * count < LONG_WORK:
+                self.apply_rows(&ids[0], NULL if ops is None else &ops[0], rows, kernels, count)
+            else:
+                with nogil:
+                    self.apply_rows(&ids[0], NULL if ops is None else &ops[0], rows, kernels, count)
+        finally:
+            free(kernels)
+            for kernel in self.kernels:
+                kernel.end()
+
+    def load(self, kernel, const int32_t[::1] ids not None, columns, const uint8_t[::1] found=None):
+        """Fills the part of `kernel` in the records of `ids` from the state columns of a stored row each, where
+        `found`.
+        """
+        cdef AggKernel into = kernel
+        cdef Py_ssize_t rows = ids.shape[0], row
+        cdef list states = [as_column(source) for source in columns]
+        cdef Column column
+        types = tuple([column.data_type for column in states])
+        wanted = (*into.spec.state_types, *into.spec.wide_types)
+        if types != wanted:
+            raise ValueError(f"state of {into.spec.kind} is {wanted}, not {types}")
+        for column in states:
+            if column.view.rows != rows:
+                raise ValueError(f"{column.view.rows} states for {rows} groups")
+        if found is not None and found.shape[0] != rows:
+            raise ValueError(f"{found.shape[0]} flags for {rows} groups")
+        for row in range(rows):
+            if ids[row] < 0 or ids[row] >= self.groups:
+                raise IndexError(f"group {ids[row]} of {self.groups}")
+        into.expect(rows, states)
+        self.fit()
+        if rows:
+            into.read_states(&ids[0], NULL if found is None else &found[0], rows, states)
+
+    def compare(self, kernel, uint8_t[::1] state_changed not None, uint8_t[::1] output_changed not None):
+        """Sets both flags (uint8[gathered], not cleared here) where gathered and saved state of `kernel` differ."""
+        cdef AggKernel of = kernel
+        cdef Py_ssize_t row, rows = state_changed.shape[0]
+        if (rows * self.width > min(self.saved.size - self.first_saved * self.width, self.gathered.size)
+                or output_changed.shape[0] != rows):
+            raise ValueError(f"{rows} flags, {self.saved.size // self.width} saved records")
+        with nogil:
+            for row in range(rows):
+                if not of.same_state(of.picked(~row), of.picked(row)):
+                    state_changed[row] = 1
+                    output_changed[row] |= not of.same_output(of.picked(~row), of.picked(row))
+
+    def finish(self):
+        """The epoch ended: no group is dirty, nothing is saved or gathered."""
+        cdef AggKernel kernel
+        GroupRecords.finish(self)
+        for kernel in self.kernels:
+            kernel.end_epoch()
+
+    def keep(self, const int32_t[::1] ids not None):
+        """What is known of `ids` becomes groups 0, 1, 2 …, the rest is forgotten. REQUIRES that none is dirty."""
+        cdef AggKernel kernel
+        GroupRecords.keep(self, ids)
+        for kernel in self.kernels:
+            kernel.pack()
+
+    cdef int fit(self) except -1:
+        """Lays all records out anew where a kernel needs more bytes for its state than it has."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t width = 0, old_width = self.width, rows = self.groups + 1
+        cdef RecordBuffer records
+        cdef ByteBuffer saved
+        if all([(<AggKernel>each).wanted <= (<AggKernel>each).width for each in self.kernels]):
+            return 0
+        for kernel in self.kernels:
+            width += max(kernel.wanted, kernel.width)
+        width = padded(width)
+        records, saved = RecordBuffer(), ByteBuffer()
+        records.extend(rows * width)
+        self.lay_out(self.records.data, rows, records.data, width)
+        rows = self.saved.size // old_width
+        saved.reserve(rows * width)
+        memset(saved.data, 0, <size_t>(rows * width))
+        self.lay_out(self.saved.data, rows, saved.data, width)
+        saved.size = rows * width
+        width, self.width = 0, width
+        for kernel in self.kernels:
+            kernel.offset, kernel.width = width, max(kernel.wanted, kernel.width)
+            width += kernel.width
+        self.records, self.saved, self.gathered = records, saved, ByteBuffer()
+        return 0
+
+    cdef int lay_out(self, const uint8_t* source, Py_ssize_t rows, uint8_t* target, Py_ssize_t width) except -1:
+        """Copies records to where their states have the bytes that are wanted. `target`: zeros."""
+        cdef AggKernel kernel
+        cdef Py_ssize_t offset = 0
+        for kernel in self.kernels:
+            copy_states(kernel, source + kernel.offset, self.width, rows, target + offset, width)
+            offset += max(kernel.wanted, kernel.width)
+        return 0
+
+    cdef int apply_rows(self, const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, void** kernels,
+                        int count) except -1 nogil:
+        cdef int8_t* common = self.weights
+        cdef const int8_t* own
+        cdef Py_ssize_t first = 0, block
+        cdef int i
+        while first < rows:
+            block = min(rows - first, <Py_ssize_t>BLOCK)
+            self.mark(ids + first, block)
+            weigh(ids + first, NULL if ops == NULL else ops + first, block, common)
+            for i in range(count):
+                own = own_weights(<AggKernel>kernels[i], first, block, common, common + BLOCK)
+                (<AggKernel>kernels[i]).add(ids + first, own, first, block)
+            first += block
+        return 0
+
+
+cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,
+                      Py_ssize_t width) noexcept nogil:
+    """The states of one call, made as wide as is wanted."""
+    cdef Py_ssize_t row
+    for row in range(rows):
+        memcpy(target + row * width, source + row * old_width, <size_t>kernel.width)
+        if kernel.wanted > kernel.width:
+            kernel.widen(target + row * width)
+
+
+cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t* weights) noexcept nogil:
+    """1 for a row that comes, -1 for one that goes, 0 for one of no group."""
+    cdef Py_ssize_t row
+    if ops == NULL:
+        for row in range(rows):
+            weights[row] = ids[row] >= 0
+        return
+    for row in range(rows):
+        weights[row] = <int8_t>((ids[row] >= 0) * (1 - 2 * (ops[row] & 1)))
+
+
+cdef const int8_t* own_weights(AggKernel kernel, Py_ssize_t first, Py_ssize_t rows, const int8_t* common,
+                               int8_t* out) noexcept nogil:
+    """The weights of one call: 0 also where its mask is not set or its argument is NULL. `common` or `out`."""
+    cdef const ColumnView* view = kernel.view
+    cdef const uint8_t* mask = kernel.mask
+    cdef bint has_nulls = view != NULL and view.validity != NULL
+    cdef Py_ssize_t row
+    if mask == NULL and not has_nulls:
+        return common
+    for row in range(rows):
+        out[row] = common[row]
+    if mask != NULL:
+        for row in range(rows):
+            out[row] = out[row] if mask[first + row] else 0
+    if has_nulls:
+        for row in range(rows):
+            out[row] = out[row] if bit_at(view.validity, view.offset + first + row) else 0
+    return out

@@ -1,0 +1,300 @@
+"""AggGroups: the groups of an aggregation in memory, one kernel per call.
+
+What executors and batch queries call. A chunk is first located (rows to group numbers), groups met for the
+first time may be loaded from where their states were stored, then the chunk is applied; nothing in it is per
+row or per group in Python. A flush tells what changed since the last one, piece by piece. The encoded key of
+a group is the truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from relational.chunk.column import Column
+from relational.chunk.data_chunk import DataChunk
+from relational.chunk.stream_chunk import StreamChunk
+from relational.errors import ConsistencyError
+from relational.agg.kernels import AggKernel, CountKernel
+from relational.agg.spec import AggSpec
+from relational.agg.exact_sum import ExactSumKernel
+from relational.agg.min_max import ExtremeKernel
+from relational.agg.float_sum import FloatSumKernel
+from relational.agg.changes import plan
+from relational.agg.apply import GroupStates
+from relational.hash.key_ids import KeyNumbers
+from relational.agg.located import Located
+from relational.types import DataType
+
+EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
+FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then stay in the cache
+MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class AggChange:
+    """What one epoch changed, or a piece of it. None: no rows. `output`: (group columns, results), its updates
+    are U-/U+ pairs. `state`: (group columns, count(*), states), its updates are U+ alone, which a StateTable
+    takes. `failures`: for each reason why results of `output` are NULL, how many more groups have such a result than
+    before; less than 0 where results came back.
+    """
+
+    output: StreamChunk | None
+    state: StreamChunk | None
+    failures: Mapping[str, int] = field(default_factory=dict)
+
+
+class AggGroups:
+    """Groups by number. A group exists while its count(*) is above 0; that without group columns always."""
+
+    def __init__(
+        self,
+        group_by: Sequence[int],
+        group_types: Sequence[DataType],
+        specs: Sequence[AggSpec],
+        *,
+        strict: bool = False,
+        capacity_bytes: int | None = None,
+    ):
+        """`group_by` are columns of the input chunks. `strict`: a result that does not fit its type is an
+        EvaluationError, else NULL. Above `capacity_bytes` a flush forgets clean groups, oldest first, which
+        the caller must then be able to load again.
+        """
+        self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
+        self.capacity_bytes = capacity_bytes
+        self._numbers = KeyNumbers(self.group_types)
+        self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
+        self._calls = tuple(
+            self._rows if spec.counts_rows else _kernel(spec, strict) for spec in self.specs
+        )
+        self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
+        self._states = GroupStates(dict.fromkeys(self._stored))
+        self._had_row = False  # the group of an aggregation without group columns had one at the last flush
+        self._vanished = 0  # groups in memory, about, that no longer exist
+
+    @property
+    def groups(self) -> int:
+        """Groups in memory."""
+        return self._numbers.count
+
+    @property
+    def dirty_groups(self) -> int:
+        """Groups touched since the last flush."""
+        return self._states.count
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held by keys, marks and states."""
+        return sum(part.size_bytes for part in (self._numbers, self._states, *self._states.kernels))
+
+    @property
+    def overflows(self) -> int:
+        """Results that are NULL now, as given out last, because their type cannot hold them."""
+        return sum(kernel.overflows for kernel in self._calls)
+
+    @property
+    def output_types(self) -> tuple[DataType, ...]:
+        """Of the chunks that go out: group columns, then one result per call."""
+        return (*self.group_types, *(spec.output_type for spec in self.specs))
+
+    @property
+    def state_types(self) -> tuple[DataType, ...]:
+        """Of a stored group: group columns, count(*), the states of each call, and what is above wide ones."""
+        states = (data_type for spec in self.specs for data_type in spec.state_types)
+        above = (data_type for spec in self.specs for data_type in spec.wide_types)
+        return (*self.group_types, DataType.BIGINT, *states, *above)
+
+    @property
+    def retractable_calls(self) -> tuple[int, ...]:
+        """The calls whose extremes can go stale."""
+        calls = enumerate(self.specs)
+        return tuple(index for index, spec in calls if spec.is_extreme and spec.is_retractable)
+
+    def locate(self, chunk: DataChunk) -> Located:
+        """The groups of the visible rows; numbers for those not met before."""
+        before = self._numbers.count
+        if self.group_by:
+            ids = self._numbers.find([chunk.columns[index] for index in self.group_by], chunk.visibility)
+        else:
+            self.open_global()
+            ids = np.zeros(chunk.capacity, np.int32)
+            if chunk.visibility is not None:
+                ids[chunk.visibility == 0] = -1
+        return Located(ids, self._grow(before))
+
+    def open_global(self) -> np.ndarray:
+        """Makes the one group of an aggregation without group columns; its number if it was not there yet.
+
+        The group is dirty from then on, so that the next flush tells of it even if no row ever comes.
+        """
+        if self.group_by:
+            raise ValueError(f"there are group columns {self.group_by}")
+        before = self._numbers.count
+        if before == 0:
+            self._numbers.find([], rows=1)
+        new_ids = self._grow(before)
+        self._states.touch(new_ids)
+        return new_ids
+
+    def keys(self, ids: np.ndarray) -> DataChunk:
+        """The group columns of `ids`, one row each."""
+        return DataChunk(self._numbers.keys(ids), capacity=len(ids))
+
+    def load(self, ids: np.ndarray, rows: DataChunk, found: np.ndarray | None = None) -> None:
+        """Gives new groups the states that were stored. `rows`: a row of `state_types` per id; where `found`
+        (uint8[ids]) is 0 the group starts empty. REQUIRES that nothing was applied to `ids` yet.
+        """
+        exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
+        columns = iter(rows.columns[len(self.group_types) :])
+        states = [list(islice(columns, len(kernel.spec.state_types))) for kernel in self._stored]
+        for kernel, state in zip(self._stored, states, strict=True):
+            above = islice(columns, len(kernel.spec.wide_types))
+            self._states.load(kernel, ids, [*state, *above], exists)
+        if not self.group_by and len(ids):
+            self._had_row = bool(exists[0])
+            self._states.resave()
+
+    def apply(
+        self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
+    ) -> None:
+        """Takes the rows into their groups. `ids` as `locate` gave them; `masks`: per call uint8[capacity], 1
+        where its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call
+        that has no FILTER.
+        """
+        masks = [None] * len(self.specs) if masks is None else masks
+        for index, spec in enumerate(self.specs):
+            if masks[index] is not None and not spec.is_filtered:
+                raise ValueError(f"a mask for call {index}, {spec.kind}, which has no FILTER")
+        taken = {
+            kernel: (None if spec.argument is None else chunk.columns[spec.argument], mask)
+            for kernel, spec, mask in zip(self._calls, self.specs, masks, strict=True)
+        }
+        taken[self._rows] = (None, None)
+        arguments = [taken[kernel] for kernel in self._states.kernels]
+        self._states.apply(ids, arguments, getattr(chunk, "ops", None))
+
+    def stale(self, call: int) -> np.ndarray:
+        """The groups whose extreme of `call` has to be looked up before the next flush, int32[n]."""
+        return self._calls[call].stale(self._states.dirty_groups())
+
+    def refill(self, call: int, ids: np.ndarray, values: Column) -> None:
+        """Gives the stale groups `ids` their extremes of `call`. ConsistencyError for NULL: a group that has
+        arguments has an extreme.
+        """
+        self._calls[call].refill(ids, values)
+
+    def flush(self) -> Iterator[AggChange]:
+        """What changed since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of
+        these groups has ended. REQUIRES that all are taken before the groups are used again.
+
+        ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
+        """
+        dirty, vanished = self._states.dirty_groups(), 0
+        for first in range(0, len(dirty), FLUSH_GROUPS):
+            ids = dirty[first : first + FLUSH_GROUPS]
+            exists = self._gather(ids, first)
+            yield self._change(ids, exists)
+            gone = ids[exists == 0]
+            self._states.reset(gone)
+            vanished += len(gone)
+        self._states.finish()
+        self._had_row = True
+        self._evict(vanished)
+
+    def results(self) -> DataChunk:
+        """The groups that exist with their results, in the order in which they appeared."""
+        ids = np.arange(self.groups, dtype=np.int32)
+        picks = np.flatnonzero(self._gather(ids)).astype(np.int32)
+        columns = [kernel.outputs(picks) for kernel in self._calls]
+        return DataChunk([*self.keys(ids[picks]).columns, *columns], capacity=len(picks))
+
+    def _grow(self, before: int) -> np.ndarray:
+        """Room in every part for the groups numbered from `before` on; their numbers."""
+        self._states.grow(self.groups)
+        return np.arange(before, self.groups, dtype=np.int32)
+
+    def _gather(self, ids: np.ndarray, first: int = 0) -> np.ndarray:
+        """Gathers the states of `ids`, dirty groups from place `first` on; which of them exist, uint8[ids]."""
+        self._states.gather(ids, first)
+        counts = self._row_counts(np.arange(len(ids), dtype=np.int32))
+        if len(counts) and counts.min() < 0:
+            wrong = ids[int(counts.argmin())]
+            key = next(iter(self.keys(np.array([wrong], np.int32)).rows()))
+            raise ConsistencyError(f"{-counts.min()} rows more were retracted than came", key=key)
+        return (counts > 0).view(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
+
+    def _row_counts(self, picks: np.ndarray) -> np.ndarray:
+        """Rows of the picked groups as gathered (pick i), or as they were before this epoch (pick ~i)."""
+        return self._rows.outputs(picks).to_numpy()
+
+    def _change(self, ids: np.ndarray, exists: np.ndarray) -> AggChange:
+        """The rows that tell of the gathered groups `ids`."""
+        existed = (
+            (self._row_counts(~np.arange(len(ids), dtype=np.int32)) > 0).view(np.uint8)
+            if self.group_by
+            else np.full(len(ids), self._had_row, np.uint8)
+        )
+        state_changed, output_changed, ignored = np.zeros((3, len(ids)), np.uint8)
+        for kernel in self._states.kernels:
+            self._states.compare(kernel, state_changed, output_changed if kernel in self._calls else ignored)
+        keys = self.keys(ids)
+        picks, ops = plan(existed, exists, output_changed, False)
+        before = [kernel.overflows for kernel in self._calls]
+        output = _chunk(keys, picks, ops, [kernel.outputs(picks) for kernel in self._calls])
+        failures: Counter[str] = Counter()
+        for kernel, count in zip(self._calls, before, strict=True):
+            failures[kernel.overflow_reason] += kernel.overflows - count
+        picks, ops = plan(existed, exists, state_changed, True)
+        state = _chunk(keys, picks, ops, self._state_columns(picks))
+        return AggChange(output, state, {reason: count for reason, count in failures.items() if count})
+
+    def _state_columns(self, picks: np.ndarray) -> list[pa.Array]:
+        """The states of picked groups, in the order of `state_types`."""
+        states, above = [], []
+        for kernel in self._stored:
+            columns = kernel.state_columns(picks)
+            states += columns[: len(kernel.spec.state_types)]
+            above += columns[len(kernel.spec.state_types) :]
+        return states + above
+
+    def _evict(self, vanished: int) -> None:
+        """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""
+        self._vanished += vanished
+        wanted = self.groups
+        if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
+            wanted = int(self.groups * self.capacity_bytes * EVICTION_SHARE / self.size_bytes)
+        elif self._vanished < max(MIN_VANISHED, self.groups // 2):
+            return
+        ids = np.arange(self.groups, dtype=np.int32)
+        self._states.gather(ids)
+        kept = self._states.latest(wanted, self._row_counts(ids) > 0 if self.group_by else ids >= 0)
+        self._vanished = 0
+        if len(kept) < self.groups:
+            self._numbers.keep(kept)
+            self._states.keep(kept)
+
+
+def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
+    """The kernel that keeps the states of a call."""
+    if spec.kind == "count":
+        return CountKernel(spec, strict)
+    if spec.is_extreme:
+        return ExtremeKernel(spec, strict)
+    return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
+
+
+def _chunk(
+    keys: DataChunk, picks: np.ndarray, ops: np.ndarray, columns: list[pa.Array]
+) -> StreamChunk | None:
+    """Planned rows as a chunk that begins with the group columns; None without rows. `keys`: those of the
+    dirty groups.
+    """
+    if len(picks) == 0:
+        return None
+    group_columns = keys.take(np.where(picks < 0, ~picks, picks)).columns
+    return StreamChunk([*group_columns, *columns], ops)

@@ -1,0 +1,75 @@
+"""AggKernel: what one aggregate call keeps in the record of a group. CountKernel, and what all kinds share."""
+
+cimport cython
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from relational.chunk.column cimport Column, ColumnView
+from relational.chunk.column_builder cimport ColumnBuilder
+from relational.agg.records cimport GroupRecords
+
+
+cdef class AggKernel:
+    cdef readonly object spec           # AggSpec
+    cdef readonly bint strict           # a result that its type cannot hold is an error, not NULL
+    cdef readonly Py_ssize_t overflows  # groups whose result as given out last is NULL because its type cannot hold it
+    cdef GroupRecords states            # set by GroupStates, which holds this kernel: a cycle, and lives as long
+    cdef Py_ssize_t offset              # of this call's state in a record
+    cdef Py_ssize_t width               # bytes of it; all zero is the state of no rows
+    cdef Py_ssize_t wanted              # bytes that it needs from now on: more than `width` after `begin` or `expect`
+    cdef object held                    # what `view` and `mask` point into, between `begin` and `end`
+    cdef const ColumnView* view         # the argument of the chunk at hand, or NULL
+    cdef const uint8_t* mask            # its FILTER, or NULL
+
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1      # a chunk comes
+    cdef void end(self) noexcept                                                # the chunk is over
+    cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil
+    # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 takes away, 0 nothing
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1              # rows of the state columns come
+    cdef void widen(self, uint8_t* state) noexcept nogil
+    # makes the first `width` bytes of a state, behind which zeros lie, one of `wanted` bytes
+    cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
+                         list columns) except -1
+    # fills the states of `ids` from rows of the state columns, where found
+    cdef bint same_state(self, const void* a, const void* b) noexcept nogil
+    cdef bint same_output(self, const void* a, const void* b) noexcept nogil
+    cdef int end_epoch(self) except -1  # nothing is saved any more
+    cdef int pack(self) except -1       # drops memory that no record points to; REQUIRES nothing saved
+
+    cdef inline void* state(self, int64_t group) noexcept nogil:
+        """This call's state of a group. Lives until groups are added."""
+        return self.states.record(group) + self.offset
+
+    cdef inline void* picked(self, int64_t pick) noexcept nogil:
+        """This call's state in the picked record."""
+        return self.states.picked(pick) + self.offset
+
+
+@cython.final
+cdef class CountKernel(AggKernel):
+    """Rows, or non-NULL arguments. State: int64."""
+
+
+cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # room for `rows`, which are to be put
+cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1   # IndexError
+cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil     # REQUIRES BIGINT; NULL is 0
+
+cdef inline void put_null(ColumnBuilder column, Py_ssize_t row) noexcept nogil:
+    cdef int byte
+    column.present[row] = 0
+    column.nulls += 1
+    for byte in range(column.width):
+        column.values[row * column.width + byte] = 0
+
+cdef inline void put_int64(ColumnBuilder column, Py_ssize_t row, int64_t value) noexcept nogil:
+    column.present[row] = 1
+    (<int64_t*>column.values)[row] = value
+
+cdef inline void put_wide(ColumnBuilder column, Py_ssize_t row, const void* value) noexcept nogil:
+    """16 bytes."""
+    column.present[row] = 1
+    memcpy(column.values + 16 * row, value, 16)
+
+cdef inline void put_double(ColumnBuilder column, Py_ssize_t row, double value) noexcept nogil:
+    column.present[row] = 1
+    (<double*>column.values)[row] = value

@@ -1,0 +1,176 @@
+"""GroupRecords: the records of an aggregation's groups, which of them an epoch has touched, and how they were.
+
+The first touch of a group in an epoch makes it dirty; that is the moment to save its record. At the flush a group
+that is new becomes an insert, one that is gone a delete, one that changed an update. Records lie anywhere in
+memory, so whoever wants results first has them gathered, once; rows of the results are then chosen by picks: i for
+the i-th gathered record, ~i for the i-th saved one.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.hash.record_arena cimport RecordBuffer
+
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum:
+    AHEAD = 16
+    LINE = 64                   # bytes; a record does not lie across two lines unless it is longer
+
+
+cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
+    """A power of two, or whole lines."""
+    cdef Py_ssize_t out = 8
+    while out < width and out < LINE:
+        out *= 2
+    return out if width <= out else (width + LINE - 1) // LINE * LINE
+
+
+cdef class GroupRecords:
+    """A group is dirty while its mark is set; `dirty` lists those. Records of groups never touched are all zero."""
+
+    def __init__(self, Py_ssize_t width):
+        """Records of at least `width` bytes."""
+        self.width = padded(width)
+        self.records, self.saved, self.gathered = RecordBuffer(), ByteBuffer(), ByteBuffer()
+        self.marks, self.dirty, self.touched = RecordBuffer(), ByteBuffer(), ByteBuffer()
+        self.epoch = 1
+        self.records.extend(self.width)
+
+    @property
+    def count(self):
+        """Dirty groups."""
+        return self.dirty.size // sizeof(int32_t)
+
+    @property
+    def size_bytes(self):
+        """Memory held."""
+        return (self.records.capacity + self.saved.capacity + self.gathered.capacity + self.marks.capacity
+                + self.dirty.capacity + self.touched.capacity)
+
+    def grow(self, Py_ssize_t groups):
+        """Empty records up to `groups`, clean, as if touched in the epoch before."""
+        cdef Py_ssize_t group, more = groups - self.groups
+        if more <= 0:
+            return
+        self.records.extend(more * self.width)
+        self.marks.extend((groups + 63) // 64 * 8 - self.marks.size)
+        self.touched.reserve(more * sizeof(uint32_t))
+        for group in range(self.groups, groups):
+            (<uint32_t*>self.touched.data)[group] = self.epoch - 1
+        self.touched.size = groups * sizeof(uint32_t)
+        self.groups = groups
+
+    def touch(self, const int32_t[::1] ids not None):
+        """Makes `ids` (negative: skipped) dirty."""
+        if ids.shape[0]:
+            self.mark(&ids[0], ids.shape[0])
+
+    def gather(self, const int32_t[::1] ids not None, Py_ssize_t first_saved=0):
+        """Makes the present records of `ids` the gathered ones; what they were before this epoch was saved from
+        place `first_saved` on.
+        """
+        self.gathered.size = 0
+        self.first_saved = first_saved
+        self.gathered.reserve(ids.shape[0] * self.width)
+        self.gathered.size = ids.shape[0] * self.width
+        if ids.shape[0]:
+            self.copy_records(&ids[0], ids.shape[0], self.gathered.data)
+
+    def dirty_groups(self):
+        """The dirty groups in the order of their first touch, as a copy: int32[n]."""
+        return np.frombuffer(self.dirty.to_bytes(), np.int32)
+
+    def finish(self):
+        """The epoch ended: no group is dirty, nothing is saved or gathered."""
+        cdef const int32_t* dirty = <const int32_t*>self.dirty.data
+        cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t)
+        for row in range(rows):
+            if row + AHEAD < rows:
+                __builtin_prefetch(self.touched.data + 4 * <int64_t>dirty[row + AHEAD], 1)
+            (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
+            (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
+        self.dirty.size = self.saved.size = self.gathered.size = 0
+        self.epoch += 1
+
+    def resave(self):
+        """What the dirty groups are now counts as what they were before this epoch."""
+        self.saved.size = self.gathered.size = 0
+        if self.dirty.size:
+            self.save(<const int32_t*>self.dirty.data, self.count)
+
+    def reset(self, const int32_t[::1] ids not None):
+        """Gives `ids` empty records."""
+        cdef Py_ssize_t row
+        for row in range(ids.shape[0]):
+            memset(self.record(ids[row]), 0, self.width)
+
+    def latest(self, Py_ssize_t wanted, exists):
+        """At most `wanted` of the groups that exist (uint8[groups]), those touched last, ascending: int32[n]."""
+        living = np.flatnonzero(exists)
+        if len(living) > wanted:
+            first = len(living) - wanted
+            touched = np.frombuffer(self.touched, np.uint32)[living]
+            oldest_first = np.argpartition(touched, first) if wanted else np.empty(0, np.int64)
+            living = np.sort(living[oldest_first[first:]])
+        return living.astype(np.int32)
+
+    def keep(self, const int32_t[::1] ids not None):
+        """What is known of `ids` becomes groups 0, 1, 2 …, the rest is forgotten. REQUIRES that none is dirty."""
+        cdef RecordBuffer kept = RecordBuffer(), marks = RecordBuffer()
+        cdef ByteBuffer touched = ByteBuffer(ids.shape[0] * sizeof(uint32_t))
+        cdef Py_ssize_t row
+        for row in range(ids.shape[0]):
+            (<uint32_t*>touched.data)[row] = (<uint32_t*>self.touched.data)[ids[row]]
+        kept.extend((ids.shape[0] + 1) * self.width)
+        if ids.shape[0]:
+            self.copy_records(&ids[0], ids.shape[0], kept.data + self.width)
+        touched.size = ids.shape[0] * sizeof(uint32_t)
+        marks.extend((ids.shape[0] + 63) // 64 * 8)
+        self.records, self.touched, self.marks, self.groups = kept, touched, marks, ids.shape[0]
+        self.saved, self.gathered, self.dirty = ByteBuffer(), ByteBuffer(), ByteBuffer()
+
+    cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
+        cdef uint64_t* marks = <uint64_t*>self.marks.data
+        cdef int32_t* dirty
+        cdef Py_ssize_t row, before = self.dirty.size // sizeof(int32_t), count = before
+        cdef int64_t group
+        cdef uint64_t word
+        self.dirty.reserve(rows * sizeof(int32_t))
+        dirty = <int32_t*>self.dirty.data
+        for row in range(rows):
+            group = ids[row]
+            __builtin_prefetch(self.record(group), 1)
+            if group < 0:
+                continue
+            word = marks[group >> 6]
+            marks[group >> 6] = word | (<uint64_t>1 << (group & 63))
+            dirty[count] = <int32_t>group
+            count += 1 & ~(word >> (group & 63))
+        self.dirty.size = count * sizeof(int32_t)
+        return self.save(dirty + before, count - before)
+
+    cdef int save(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
+        self.saved.reserve(rows * self.width)
+        self.copy_records(ids, rows, self.saved.data + self.saved.size)
+        self.saved.size += rows * self.width
+        return 0
+
+    cdef int copy_records(self, const int32_t* ids, Py_ssize_t rows, uint8_t* target) except -1 nogil:
+        """The present records of `ids`."""
+        cdef Py_ssize_t row
+        for row in range(rows):
+            if row + AHEAD < rows:
+                __builtin_prefetch(self.record(ids[row + AHEAD]))
+            if self.width == 32:            # count and one sum, a copy without a call
+                memcpy(target, self.record(ids[row]), 32)
+            elif self.width == 64:
+                memcpy(target, self.record(ids[row]), 64)
+            else:
+                memcpy(target, self.record(ids[row]), <size_t>self.width)
+            target += self.width
+        return 0

@@ -1,0 +1,263 @@
+"""What a DDL changes, as pure functions of a snapshot of the catalog.
+
+Each gives the operations that a transaction must carry out, with what they require: it fails if a name was taken,
+or anything it builds on was changed, in the meantime. Refusals say what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hummock.meta.store.base.base import MetaOperations
+from relational.catalog.alter import column_place, without_column
+from relational.catalog.job_failure import JobFailure
+from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.catalog.records import (
+    database_key,
+    database_name_key,
+    encode,
+    failed_key,
+    loaded_key,
+    schema_key,
+    schema_name_key,
+    table_key,
+    table_name_key,
+)
+from relational.catalog.snapshot import CatalogSnapshot
+from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """What goes: tables, views and indexes, readers before what they read, with their state tables; and how."""
+
+    dropped: tuple[TableCatalog, ...]
+    states: tuple[TableCatalog, ...]
+    operations: MetaOperations
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        """Ids of the jobs that end."""
+        return tuple(table.id for table in self.dropped if table.kind.is_job)
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Ids whose rows nobody reads any more."""
+        return (*self.jobs, *(state.id for state in self.states))
+
+
+def create_table(
+    snapshot: CatalogSnapshot, table: TableCatalog, internals: Iterable[TableCatalog] = ()
+) -> MetaOperations:
+    """A table, view or index, with the state tables of its job. Duplicate if the name is taken; NotFound if its
+    schema, or something it reads, is gone.
+    """
+    check_name(table.name)
+    require: dict[str, bytes | None] = dict(_within(snapshot, table))
+    for dependency in table.dependencies:
+        snapshot.get(dependency)
+        require[table_key(dependency)] = snapshot.rows[table_key(dependency)]
+    put = {table_key(each.id): encode(each) for each in (table, *internals)}
+    put[table_name_key(table.schema_id, table.name)] = str(table.id).encode()
+    created = MetaOperations(require=require | dict.fromkeys(put), put=put)
+    return created + forget_loaded(table.id) if table.id in snapshot.loaded else created
+
+
+def note_loaded(table_id: int, table_ids: Iterable[int]) -> MetaOperations:
+    """A load fills `table_ids` for an object that is not there yet: creating it forgets this, else the rows are to be
+    dropped.
+    """
+    key = loaded_key(table_id)
+    return MetaOperations(require={key: None}, put={key: json.dumps(sorted(table_ids)).encode()})
+
+
+def forget_loaded(table_id: int) -> MetaOperations:
+    """The object is there, or will never be."""
+    return MetaOperations(delete=(loaded_key(table_id),))
+
+
+def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperations] = ()) -> MetaOperations:
+    """Jobs are set aside, but for those that the changes `beside` in the same transaction drop. It requires nothing,
+    so that a DDL that was planned before a job failed can be committed after it: the one process that has the writer
+    role decides both.
+    """
+    deleted = {key for operations in beside for key in operations.delete}
+    rows = {failed_key(failure.job_id): encode(failure) for failure in failures}
+    return MetaOperations(put={key: row for key, row in rows.items() if key not in deleted})
+
+
+def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
+    """Jobs that were set aside run again."""
+    return MetaOperations(delete=tuple(failed_key(job_id) for job_id in job_ids))
+
+
+def rebuild_jobs(
+    snapshot: CatalogSnapshot, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]
+) -> DropPlan:
+    """Views and indexes come anew in the place of those of their names, under ids of their own. Whatever else reads
+    them reads the new ones. REQUIRES that all jobs that read one of them are among them.
+    """
+    old = [snapshot.find_within(job.schema_id, job.name) for job in jobs]
+    gone = _dropping(snapshot, [each for each in reversed(old) if each is not None])
+    names = {table_name_key(job.schema_id, job.name): str(job.id).encode() for job in jobs}
+    put = {table_key(each.id): encode(each) for each in (*jobs, *states)}
+    require = {**gone.operations.require, **dict.fromkeys(put), **{name: snapshot.rows[name] for name in names}}
+    delete = tuple(key for key in gone.operations.delete if key not in names)
+    return replace(gone, operations=MetaOperations(require=require, put={**put, **names}, delete=delete))
+
+
+def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
+    """What requires the schema of a new object; Duplicate if the name is taken in it."""
+    if table.schema_id not in snapshot.schemas:
+        raise NotFound(f"the schema of {table.name!r} was dropped meanwhile", name=table.name)
+    taken = snapshot.find_within(table.schema_id, table.name)
+    if taken is not None:
+        raise Duplicate(f"there is already {taken.kind.one} {table.name!r}", name=table.name)
+    key = schema_key(table.schema_id)
+    return {} if table.schema_id == PUBLIC.id else {key: snapshot.rows[key]}
+
+
+def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperations:
+    """The next version of a table's columns. CatalogError if another one was made in the meantime."""
+    current = snapshot.get(altered.id)
+    if altered.schema_version != current.schema_version + 1:
+        raise CatalogError(f"table {current.name!r} was altered meanwhile: send the statement again", name=current.name)
+    key = table_key(altered.id)
+    return MetaOperations(require={key: snapshot.rows[key]}, put={key: encode(altered)})
+
+
+def drop_column(
+    snapshot: CatalogSnapshot, table_id: int, name: str, *, cascade: bool = False
+) -> tuple[TableCatalog, DropPlan]:
+    """The next version of a table, and what goes with the column. DependencyError naming what reads it, unless
+    `cascade`, which drops that too.
+    """
+    table = snapshot.get(table_id)
+    altered = without_column(table, name)
+    readers = snapshot.dependents(table_id, table.columns[column_place(table, name)].column_id)
+    if readers and not cascade:
+        names = snapshot.show(readers)
+        raise DependencyError(
+            f"column {name!r} of table {table.name!r} is read by {', '.join(names)};"
+            " DROP COLUMN … CASCADE drops them too",
+            name=table.name,
+            dependents=names,
+        )
+    plan = _dropping(snapshot, snapshot.with_dependents(readers))
+    return altered, DropPlan(plan.dropped, plan.states, plan.operations + alter_table(snapshot, altered))
+
+
+def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False) -> DropPlan:
+    """A table, view or index goes, and a table's indexes with it. DependencyError naming what else reads it, unless
+    `cascade`, which drops that too.
+    """
+    dropped = snapshot.with_dependents((table,))
+    own = (table, *(each for each in snapshot.dependents(table.id) if each.kind is TableKind.INDEX))
+    readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
+    if readers and not cascade:
+        names = snapshot.show(readers.values())
+        raise DependencyError(
+            f"{table.kind} {table.name!r} is read by {', '.join(names)}; DROP … CASCADE drops them too",
+            name=table.name,
+            dependents=names,
+        )
+    return _dropping(snapshot, dropped)
+
+
+def replace_table(
+    snapshot: CatalogSnapshot, old: TableCatalog, table: TableCatalog, internals: Iterable[TableCatalog] = ()
+) -> DropPlan:
+    """A table comes in the place of another, under the same name. DependencyError where something reads that."""
+    if (old.schema_id, old.name) != (table.schema_id, table.name):
+        raise CatalogError(f"{table.name!r} cannot come in the place of {old.name!r}", name=table.name)
+    plan = drop_table(snapshot, old)
+    name = table_name_key(old.schema_id, old.name)
+    put = {table_key(each.id): encode(each) for each in (table, *internals)}
+    require = {**plan.operations.require, **dict.fromkeys(put), name: snapshot.rows[name]}
+    delete = tuple(key for key in plan.operations.delete if key != name)
+    operations = MetaOperations(require=require, put={**put, name: str(table.id).encode()}, delete=delete)
+    return replace(plan, operations=operations)
+
+
+def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> DropPlan:
+    states = tuple(state for table in dropped for state in snapshot.internal_tables(table.id))
+    keys = [table_key(table.id) for table in (*dropped, *states)]
+    names = [table_name_key(table.schema_id, table.name) for table in dropped]
+    failures = [failed_key(table.id) for table in dropped if table.kind.is_job]
+    require = {key: snapshot.rows[key] for key in keys}
+    return DropPlan(tuple(dropped), states, MetaOperations(require=require, delete=(*keys, *names, *failures)))
+
+
+def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOperations:
+    """An empty schema. Duplicate if the name is taken."""
+    check_name(schema.name, "a schema")
+    database = snapshot.databases.get(schema.database_id)
+    if database is None:
+        raise NotFound(f"the database of schema {schema.name!r} was dropped meanwhile", name=schema.name)
+    if snapshot.find_schema(schema.name, database.name) is not None:
+        raise Duplicate(f"there is already a schema {schema.name!r}", name=schema.name)
+    above = database_key(database.id)
+    put = {
+        schema_key(schema.id): encode(schema),
+        schema_name_key(database.id, schema.name): str(schema.id).encode(),
+    }
+    require = {} if database.id == DEV.id else {above: snapshot.rows[above]}
+    return MetaOperations(require={**dict.fromkeys(put), **require}, put=put)
+
+
+def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bool = False) -> DropPlan:
+    """A schema goes, with `cascade` all that stands in it and all that reads that. DependencyError, CatalogError."""
+    if schema.id == PUBLIC.id:
+        raise CatalogError("the schema 'public' is always there: drop what stands in it", name=schema.name)
+    content = snapshot.list(schema_id=schema.id)
+    if content and not cascade:
+        names = snapshot.show(content)
+        raise DependencyError(
+            f"schema {schema.name!r} holds {', '.join(names)}; DROP SCHEMA … CASCADE drops them too",
+            name=schema.name,
+            dependents=names,
+        )
+    plan = _dropping(snapshot, snapshot.with_dependents(content))
+    key = schema_key(schema.id)
+    gone = (key, schema_name_key(schema.database_id, schema.name))
+    own = MetaOperations(require={key: snapshot.rows[key]}, delete=gone)
+    return DropPlan(plan.dropped, plan.states, plan.operations + own)
+
+
+def create_database(snapshot: CatalogSnapshot, database: DatabaseCatalog, public: SchemaCatalog) -> MetaOperations:
+    """A database with its `public` schema. Duplicate if the name is taken."""
+    check_name(database.name, "a database")
+    if any(each.name == database.name for each in snapshot.databases.values()):
+        raise Duplicate(f"there is already a database {database.name!r}", name=database.name)
+    put = {
+        database_key(database.id): encode(database),
+        database_name_key(database.name): str(database.id).encode(),
+        schema_key(public.id): encode(public),
+        schema_name_key(database.id, public.name): str(public.id).encode(),
+    }
+    return MetaOperations(require=dict.fromkeys(put), put=put)
+
+
+def drop_database(snapshot: CatalogSnapshot, database: DatabaseCatalog) -> DropPlan:
+    """A database goes whose schemas are empty, with them. DependencyError, CatalogError."""
+    if database.id == DEV.id:
+        raise CatalogError("the database 'dev' is always there", name=database.name)
+    schemas = [schema for schema in snapshot.schemas.values() if schema.database_id == database.id]
+    content = [table for schema in schemas for table in snapshot.list(schema_id=schema.id)]
+    if content:
+        names = snapshot.show(content)
+        raise DependencyError(
+            f"database {database.name!r} holds {', '.join(names)}: drop them first, or their schemas with CASCADE",
+            name=database.name,
+            dependents=names,
+        )
+    keys = [database_key(database.id), *(schema_key(schema.id) for schema in schemas)]
+    names = [
+        database_name_key(database.name),
+        *(schema_name_key(database.id, schema.name) for schema in schemas),
+    ]
+    require = {key: snapshot.rows[key] for key in keys}
+    return DropPlan((), (), MetaOperations(require=require, delete=(*keys, *names)))

@@ -1,0 +1,150 @@
+"""Comparison, equality and membership in SQL's own order, whatever Arrow thinks of it [R4].
+
+NaN equals NaN and stands above every number, -0.0 equals 0.0, NUMERIC compares by value across scales,
+an interval by its length with months of 30 days. Text compares by its bytes, composed values as their parts do. Both
+operands have one type family when they get here.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.chunk.column import Column
+from relational.chunk.row_compare import compare_columns
+from relational.expr.eval_context import Evaluation, Value, booleans, choose, valid_rows
+from relational.expr.kernels.kernels import decimal_compare
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
+
+INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+_ARROW = {
+    "equal": pc.equal,
+    "not_equal": pc.not_equal,
+    "less": pc.less,
+    "less_equal": pc.less_equal,
+    "greater": pc.greater,
+    "greater_equal": pc.greater_equal,
+}
+_SIGNS = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+def compare(operation: str, evaluation: Evaluation, left: Value, right: Value) -> Value:
+    """BOOLEAN of `operation`, NULL where a side is."""
+    arrow = left.type
+    is_special = pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _is_composed(arrow)
+    if is_special or _has_nan(left) or _has_nan(right):
+        left, right = evaluation.column(left), evaluation.column(right)
+        valid = valid_rows(left) & valid_rows(right)
+        return pa.array(_SIGNS[operation](_signs(left, right), 0), mask=~valid)
+    return _ARROW[operation](left, right)
+
+
+def _is_composed(arrow: pa.DataType) -> bool:
+    return pa.types.is_nested(arrow) or isinstance(arrow, pa.BaseExtensionType)
+
+
+def _has_nan(value: Value) -> bool:
+    return pa.types.is_floating(value.type) and pc.any(pc.is_nan(_as_array(value))).as_py() is True
+
+
+def _as_array(value: Value) -> pa.Array:
+    return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+
+
+def _signs(left: pa.Array, right: pa.Array) -> np.ndarray:
+    """int8[rows]: -1, 0 or 1; arbitrary where a side is NULL."""
+    if _is_composed(left.type):
+        return compare_columns(Column(left), Column(right))
+    if pa.types.is_decimal(left.type):
+        return decimal_compare(left, right, len(left), left.type.scale, right.type.scale)
+    if pa.types.is_interval(left.type):
+        left_days, left_rest = interval_length(left)
+        right_days, right_rest = interval_length(right)
+        days = np.sign(left_days - right_days)
+        return np.where(days != 0, days, np.sign(left_rest - right_rest)).astype(np.int8)
+    x, y = (side.to_numpy(zero_copy_only=False) for side in (left, right))
+    x_nan, y_nan = np.isnan(x), np.isnan(y)
+    above = (x > y) | (x_nan & ~y_nan)
+    below = (x < y) | (y_nan & ~x_nan)
+    return above.astype(np.int8) - below.astype(np.int8)
+
+
+def interval_length(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """An interval's length as int64 days and microseconds within a day, both int64[rows]; equal iff
+    SQL-equal.
+    """
+    parts = np.frombuffer(
+        array.buffers()[1], INTERVAL_LAYOUT, len(array), array.offset * INTERVAL_LAYOUT.itemsize
+    )
+    whole, rest = np.divmod(parts["nanoseconds"] // 1000, MICROSECONDS_PER_DAY)
+    return parts["months"].astype(np.int64) * DAYS_PER_MONTH + parts["days"] + whole, rest
+
+
+def is_distinct(evaluation: Evaluation, left: Value, right: Value) -> pa.Array:
+    """Null-safe inequality: never NULL."""
+    left, right = evaluation.column(left), evaluation.column(right)
+    left_valid, right_valid = valid_rows(left), valid_rows(right)
+    differs = booleans(compare("not_equal", evaluation, left, right))
+    return pa.array((left_valid != right_valid) | (differs & left_valid & right_valid))
+
+
+def is_member(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+    """x IN (…): true on a match; else NULL where x or any of the values is NULL; else false."""
+    needle, *values = args
+    if all(isinstance(value, pa.Scalar) for value in values) and _arrow_equality(needle.type):
+        known = [value for value in values if value.is_valid]
+        found = pc.is_in(
+            evaluation.column(needle), value_set=pa.array([v.as_py() for v in known], needle.type)
+        )
+        unknown = booleans(pc.is_null(evaluation.column(needle)))
+        if len(known) < len(values):
+            unknown = unknown | ~booleans(found)
+        return pc.if_else(pa.array(unknown), pa.scalar(None, pa.bool_()), found)
+    return reduce(pc.or_kleene, (compare("equal", evaluation, needle, value) for value in values))
+
+
+def is_listable(data_type: DataType) -> bool:
+    """Whether `is_listed` compares values of the type as SQL does."""
+    return not (data_type.is_nested or data_type.kind in (TypeKind.INTERVAL, TypeKind.JSONB))
+
+
+def is_listed(evaluation: Evaluation, args: list[Value]) -> Value:
+    """x IN a constant list of plain values of its type: one lookup in a set, whatever its size."""
+    needle, members = evaluation.column(args[0]), args[1]
+    assert isinstance(members, pa.Scalar)
+    listed = members.values if members.is_valid else pa.nulls(1, needle.type)
+    if pa.types.is_floating(needle.type):
+        needle, listed = (pc.add(side, pa.scalar(0.0, side.type)) for side in (needle, listed))  # -0.0 is 0.0
+    found = pc.is_in(needle, value_set=listed, skip_nulls=True)
+    unknown = ~valid_rows(needle)
+    if listed.null_count:
+        unknown = unknown | ~booleans(found)
+    return pc.if_else(pa.array(unknown), pa.scalar(None, pa.bool_()), found) if unknown.any() else found
+
+
+def _arrow_equality(arrow: pa.DataType) -> bool:
+    """Whether Arrow's equality is SQL's for the type."""
+    special = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_interval, _is_composed)
+    return not any(is_it(arrow) for is_it in special)
+
+
+def extreme(operation: str, evaluation: Evaluation, args: list[Value]) -> pa.Array:
+    """GREATEST ("greater") or LEAST ("less"): NULLs are left out, NULL only where all are."""
+    best = evaluation.column(args[0])
+    for arg in args[1:]:
+        candidate = evaluation.column(arg)
+        better = booleans(compare(operation, evaluation, candidate, best)) | ~valid_rows(best)
+        best = choose(better & valid_rows(candidate), candidate, best)
+    return best

@@ -1,0 +1,56 @@
+"""Kernels of text: LIKE, parts, case and length. Positions count characters from 1, as in SQL."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.expr.eval_context import Evaluation, Value
+
+
+def like(evaluation: Evaluation, args: list[Value], ignore_case: bool) -> Value:
+    """Whether the text matches a constant pattern: % any run, _ one character, backslash escapes."""
+    pattern = args[1].as_py()
+    if pattern is None:
+        return pa.nulls(evaluation.rows, pa.bool_())
+    return pc.match_like(evaluation.column(args[0]), pattern, ignore_case=ignore_case)
+
+
+def concat(evaluation: Evaluation, args: list[Value]) -> Value:
+    """The texts one after the other; NULL if any is."""
+    return pc.binary_join_element_wise(*args, "")
+
+
+def concat_known(evaluation: Evaluation, args: list[Value]) -> Value:
+    """The texts one after the other, NULLs left out."""
+    return pc.binary_join_element_wise(*args, "", null_handling="replace", null_replacement="")
+
+
+def substring(evaluation: Evaluation, args: list[Value]) -> Value:
+    """Characters from a constant position on, at most a constant number of them."""
+    start = args[1].as_py()
+    length = args[2].as_py() if len(args) == 3 else None
+    if start is None or (len(args) == 3 and length is None):
+        return pa.nulls(evaluation.rows, pa.string())
+    stop = None if length is None else max(start - 1 + length, 0)
+    return pc.utf8_slice_codeunits(evaluation.column(args[0]), start=max(start - 1, 0), stop=stop)
+
+
+def trim(evaluation: Evaluation, args: list[Value], side: str) -> Value:
+    """Without the leading ("l"), trailing ("r") or both ("") characters of a constant set, spaces by
+    default.
+    """
+    characters = args[1].as_py() if len(args) == 2 else " "
+    if characters is None:
+        return pa.nulls(evaluation.rows, pa.string())
+    kernel = {"": pc.utf8_trim, "l": pc.utf8_ltrim, "r": pc.utf8_rtrim}[side]
+    return kernel(evaluation.column(args[0]), characters=characters)
+
+
+def replace(evaluation: Evaluation, args: list[Value]) -> Value:
+    """Every occurrence of a constant text by another constant."""
+    pattern, replacement = (arg.as_py() for arg in args[1:])
+    if pattern is None or replacement is None:
+        return pa.nulls(evaluation.rows, pa.string())
+    array = evaluation.column(args[0])
+    return array if pattern == "" else pc.replace_substring(array, pattern=pattern, replacement=replacement)

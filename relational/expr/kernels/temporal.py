@@ -1,0 +1,209 @@
+"""Kernels of dates, times and intervals: sums and differences, EXTRACT, DATE_TRUNC.
+
+Arrow has none that involve an interval of months. A month is added on the calendar, the day of the
+month cut to the length of the month reached (31 January + 1 month is the last of February); then days,
+then microseconds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relational.expr.kernels.arithmetic import decimal_result
+from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
+from relational.expr.eval_context import Evaluation, Value, from_numbers, numbers, valid_rows
+from relational.expr.kernels.kernels import ADD, decimal_arithmetic
+from relational.types.data_type import DataType, TypeKind
+from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
+
+OUT_OF_RANGE = "date or time out of range"
+SECONDS_PER_DAY = 86_400
+TRUNCATIONS = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+)
+_FIELDS = {
+    "year": pc.year,
+    "quarter": pc.quarter,
+    "month": pc.month,
+    "week": pc.iso_week,
+    "isoyear": pc.iso_year,
+    "day": pc.day,
+    "doy": pc.day_of_year,
+    "dow": lambda array: pc.day_of_week(array, count_from_zero=True, week_start=7),
+    "isodow": lambda array: pc.day_of_week(array, count_from_zero=False, week_start=1),
+    "hour": pc.hour,
+    "minute": pc.minute,
+}
+DATE_FIELDS = ("year", "quarter", "month", "week", "isoyear", "day", "doy", "dow", "isodow", "epoch")
+CLOCK_FIELDS = ("hour", "minute", "second", "epoch")
+WHOLE_FIELDS = tuple(_FIELDS)
+
+
+def _parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Months, days and microseconds of an INTERVAL, each int64[rows]."""
+    raw = np.frombuffer(
+        array.buffers()[1], INTERVAL_LAYOUT, len(array), array.offset * INTERVAL_LAYOUT.itemsize
+    )
+    months, days = (raw[name].astype(np.int64) for name in ("months", "days"))
+    return months, days, raw["nanoseconds"] // 1000
+
+
+def _intervals(
+    evaluation: Evaluation, parts: tuple[np.ndarray, np.ndarray, np.ndarray], valid: np.ndarray
+) -> pa.Array:
+    """INTERVAL of int64 months, days, microseconds; fails where a part does not fit."""
+    months, days, micros = parts
+    limit = np.iinfo(np.int32).max
+    beyond = (np.abs(months) > limit) | (np.abs(days) > limit)
+    beyond |= np.abs(micros) > np.iinfo(np.int64).max // 1000
+    evaluation.fail(beyond & valid, OUT_OF_RANGE)
+    data = np.zeros(len(months), INTERVAL_LAYOUT)
+    data["months"], data["days"], data["nanoseconds"] = months, days, np.where(beyond, 0, micros) * 1000
+    return from_numbers(data, pa.month_day_nano_interval(), valid & ~beyond)
+
+
+def shift(evaluation: Evaluation, moment: Value, interval: Value, sign: int, data_type: DataType) -> pa.Array:
+    """A TIMESTAMP, TIMESTAMPTZ or TIME plus (sign 1) or minus (sign -1) an INTERVAL."""
+    moment, interval = evaluation.column(moment), evaluation.column(interval)
+    valid = valid_rows(moment) & valid_rows(interval)
+    values = numbers(moment, "<i8")
+    months, days, micros = (part * sign for part in _parts(interval))
+    if data_type.kind is TypeKind.TIME:
+        return from_numbers((values + micros) % MICROSECONDS_PER_DAY, data_type.arrow, valid)
+    day, clock = np.divmod(np.where(valid, values, 0), MICROSECONDS_PER_DAY)
+    day = day.astype("datetime64[D]")
+    month = day.astype("datetime64[M]")
+    of_month = (day - month.astype("datetime64[D]")).astype(np.int64)
+    reached = month + np.where(valid, months, 0)
+    first = reached.astype("datetime64[D]").astype(np.int64)
+    last = (reached + 1).astype("datetime64[D]").astype(np.int64) - first - 1
+    over, clock = np.divmod(clock + np.where(valid, micros, 0), MICROSECONDS_PER_DAY)
+    total = first + np.minimum(of_month, last) + np.where(valid, days, 0) + over
+    beyond = (total > MAX_DAYS) | (total < MIN_DAYS)
+    evaluation.fail(beyond & valid, OUT_OF_RANGE)
+    result = np.where(beyond, 0, total) * MICROSECONDS_PER_DAY + clock
+    return from_numbers(result, data_type.arrow, valid & ~beyond)
+
+
+def shift_date(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Array:
+    """A DATE plus or minus an INT of days."""
+    date, days = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(date) & valid_rows(days)
+    total = numbers(date, "<i4").astype(np.int64) + sign * numbers(days, "<i4").astype(np.int64)
+    beyond = (total > MAX_DAYS) | (total < MIN_DAYS)
+    evaluation.fail(beyond & valid, OUT_OF_RANGE)
+    return from_numbers(np.where(beyond, 0, total).astype(np.int32), pa.date32(), valid & ~beyond)
+
+
+def difference(evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+    """DATE - DATE in days (INT); TIMESTAMP or TIME minus the same as an INTERVAL of days and microseconds."""
+    left, right = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(left) & valid_rows(right)
+    if data_type.kind is TypeKind.INT:
+        return from_numbers(numbers(left, "<i4") - numbers(right, "<i4"), pa.int32(), valid)
+    span = np.where(valid, numbers(left, "<i8") - numbers(right, "<i8"), 0)
+    days = np.abs(span) // MICROSECONDS_PER_DAY * np.sign(span)
+    return _intervals(evaluation, (np.zeros_like(span), days, span - days * MICROSECONDS_PER_DAY), valid)
+
+
+def add_intervals(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Array:
+    """The sum or difference of two INTERVALs, part by part."""
+    left, right = (evaluation.column(arg) for arg in args)
+    valid = valid_rows(left) & valid_rows(right)
+    pairs = zip(_parts(left), _parts(right), strict=True)
+    months, days, micros = (np.where(valid, a + sign * b, 0) for a, b in pairs)
+    return _intervals(evaluation, (months, days, micros), valid)
+
+
+def negate_interval(evaluation: Evaluation, interval: Value) -> pa.Array:
+    """An INTERVAL with the sign of each part turned."""
+    array = evaluation.column(interval)
+    months, days, micros = _parts(array)
+    return _intervals(evaluation, (-months, -days, -micros), valid_rows(array))
+
+
+def scale_interval(evaluation: Evaluation, interval: Value, factor: Value) -> pa.Array:
+    """An INTERVAL times a DOUBLE; fractions of months become days (of 30), those of days the clock part."""
+    interval, factor = evaluation.column(interval), evaluation.column(factor)
+    numbers_of = factor.to_numpy(zero_copy_only=False)
+    valid = valid_rows(interval) & valid_rows(factor)
+    evaluation.fail(~np.isfinite(numbers_of) & valid, OUT_OF_RANGE)
+    valid &= np.isfinite(numbers_of)
+    limit = float(2**52)
+    with np.errstate(over="ignore", invalid="ignore"):
+        months, days, micros = (
+            np.where(valid, part * np.where(valid, numbers_of, 0), 0) for part in _parts(interval)
+        )
+        whole_months = np.trunc(months)
+        days = days + np.round((months - whole_months) * 30, 9)
+        whole_days = np.trunc(days)
+        micros = np.rint(micros + (days - whole_days) * MICROSECONDS_PER_DAY)
+        fits = (np.abs(whole_months) <= limit) & (np.abs(whole_days) <= limit) & (np.abs(micros) <= 2.0**62)
+    beyond = ~fits  # NaN too
+    months, days, micros = (
+        np.where(beyond, 2.0**40, part).astype(np.int64) for part in (whole_months, whole_days, micros)
+    )
+    return _intervals(evaluation, (months, days, micros), valid)
+
+
+def truncate(unit: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+    """The start of the `unit` (of TRUNCATIONS) that a TIMESTAMP or TIMESTAMPTZ lies in; weeks start on
+    Monday.
+    """
+    return pc.floor_temporal(evaluation.column(args[0]), unit=unit)
+
+
+def extract(field: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+    """A field as BIGINT, or `second` and `epoch` as NUMERIC of scale 6."""
+    array = evaluation.column(args[0])
+    if field in _FIELDS and not pa.types.is_interval(array.type):
+        return _FIELDS[field](array).cast(data_type.arrow)
+    valid = valid_rows(array)
+    if field == "epoch" and pa.types.is_interval(array.type):
+        return _length_in_seconds(evaluation, array, data_type)
+    micros = _micros(array)
+    if field in ("hour", "minute"):
+        unit, cycle = (3_600_000_000, None) if field == "hour" else (60_000_000, 60)
+        whole = np.abs(micros) // unit
+        return from_numbers((whole if cycle is None else whole % cycle) * np.sign(micros), pa.int64(), valid)
+    if field == "second":
+        cycle = 60_000_000
+        micros = (
+            np.abs(micros) % cycle * np.sign(micros) if pa.types.is_interval(array.type) else micros % cycle
+        )
+    unscaled = np.zeros((len(array), 2), np.int64)
+    unscaled[:, 0], unscaled[:, 1] = micros, micros >> 63
+    return from_numbers(unscaled.reshape(-1).view("V16"), data_type.arrow, valid)
+
+
+def _micros(array: pa.Array) -> np.ndarray:
+    """Microseconds since 1970, of the day, or of an interval's clock part."""
+    if pa.types.is_date(array.type):
+        return numbers(array, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY
+    if not pa.types.is_interval(array.type):
+        return numbers(array, "<i8")
+    return _parts(array)[2]
+
+
+def _length_in_seconds(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
+    """The length of an INTERVAL; fails where the seconds have more digits than the result."""
+    days, rest = interval_length(array)
+    seconds, micros = np.divmod(rest, 1_000_000)
+    seconds += days * SECONDS_PER_DAY
+    whole = pa.array(seconds).cast(pa.decimal128(19, 0))
+    fraction = from_numbers(np.stack((micros, np.zeros_like(micros)), axis=1).reshape(-1).view("V16"), data_type.arrow)
+    data, faults = decimal_arithmetic(
+        ADD, whole, fraction, len(array), 0, data_type.scale, data_type.precision, data_type.scale
+    )
+    return decimal_result(evaluation, data, faults, [array], data_type)

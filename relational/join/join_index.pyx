@@ -1,0 +1,279 @@
+"""JoinIndex: the rows of one input of a join in memory.
+
+    index = JoinIndex(types, key_columns, stream_key, null_safe=(False,), capacity_bytes=1 << 30)
+    located = index.locate(key columns, visibility)             # ids int32[rows], new_ids int32[n]
+    index.load(stored rows of the keys in new_ids)              # unless nothing is stored anywhere
+    index.apply(chunk, located.ids)                             # chunk: changes of this input
+    for probe_rows, row_ids in JoinProbe(index, located.ids):   # bounded batches, in the order of the probe rows
+        index.gather(row_ids, columns)                          # pa.Arrays
+    degrees = index.change_degrees(row_ids, weights)            # outer, semi and anti joins
+    index.end_epoch()
+
+Keys are equal as SQL's are (-0.0 is 0.0, NaN is NaN). One thread at a time.
+"""
+
+import numpy as np
+
+cimport cython
+from libc.stdint cimport int8_t, int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+from relational.chunk.column cimport Column, ColumnView, as_column
+from relational.chunk.data_chunk cimport DataChunk, mask_pointer
+from relational.chunk.stream_chunk cimport StreamChunk
+from relational.join.join_rows cimport Changes, JoinRows
+from relational.hash.key_ids cimport KeyNumbers
+
+from relational.errors import ConsistencyError
+from relational.agg.located import Located
+from relational.join.stored_form import StoredForm
+
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum:
+    AHEAD = 16
+    MOST_ROWS = 0x7FFFFFF0      # numbers are int32
+    MIN_WASTE = 4096            # gaps, or empty keys, before closing them is worth it
+    WASTE_BYTES = 1 << 20       # of strings, likewise
+
+cdef double EVICTION_SHARE = 0.75   # of the capacity is left filled by an eviction
+
+
+@cython.final
+cdef class JoinIndex(JoinRows):
+    """A row is named by its join key and its stream key. A key or a row is a number until the next `end_epoch`."""
+
+    def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None):
+        """Rows of `types`; `key_columns` and `stream_key` are positions in them. Without a stream key the input only
+        appends: a delete is an error, and neither time nor memory goes into finding a row again.
+        """
+        types = self.types = tuple(types)
+        self.key_columns, self.stream_key = tuple(key_columns), tuple(stream_key)
+        self.null_safe = (False,) * len(self.key_columns) if null_safe is None else tuple(null_safe)
+        if len(self.null_safe) != len(self.key_columns) or not self.key_columns:
+            raise ValueError(f"keys {self.key_columns}, null_safe {self.null_safe}, stream key {self.stream_key}")
+        self.capacity_bytes = capacity_bytes
+        self.key_numbers = KeyNumbers([types[column] for column in self.key_columns])
+        self.form = StoredForm(types, self.stream_key)
+        super().__init__(self.form.types, self.form.name)
+        self.is_complete, self.epoch = True, 1
+
+    @property
+    def rows(self):
+        """Rows that are here."""
+        return self.lists.rows
+
+    @property
+    def keys(self):
+        """Keys that are known, those without rows included."""
+        return self.lists.keys
+
+    @property
+    def size_bytes(self):
+        """Memory held."""
+        return self.key_numbers.size_bytes + self.records.size_bytes + self.lists.size_bytes
+
+    def locate(self, columns, visibility=None, bint is_adding=True):
+        """Located: the key numbers of rows, of either input, with these key columns. The keys are touched.
+
+        -1 also for a key with a NULL that equals nothing and, with `is_adding=False`, for one not met before.
+        """
+        cdef Py_ssize_t before = self.lists.keys, row, rows
+        cdef const int32_t[::1] ids
+        found = self.key_numbers.find(columns, self.comparable(columns, visibility), is_adding)
+        self.lists.grow(self.key_numbers.count)
+        ids = found
+        rows = ids.shape[0]
+        for row in range(rows):
+            if row + AHEAD < rows:
+                __builtin_prefetch(self.lists.entry(ids[row + AHEAD]), 1)
+            if ids[row] >= 0:
+                self.lists.entry(ids[row]).touched = self.epoch
+        return Located(found, np.arange(before, self.lists.keys, dtype=np.int32))
+
+    def load(self, DataChunk rows not None, degrees=None):
+        """Takes in stored rows of keys that `locate` has numbered. `degrees`: int32[capacity], 0 where left out.
+
+        ConsistencyError for a row that is here already, ValueError for one whose key has no number.
+        """
+        ids = self.locate([rows.columns[column] for column in self.key_columns], rows.visibility, False).ids
+        if int(np.count_nonzero(ids >= 0)) != rows.visible_rows:
+            raise ValueError("a row is loaded whose key was never located")
+        self.change(rows, None, ids, degrees)
+
+    def apply(self, StreamChunk chunk not None, ids, degrees=None):
+        """Takes in the visible changes of this input. `ids` as `locate` gave them for the chunk; rows with -1 are
+        left out. `degrees`: int32[capacity], those of the inserted rows, 0 where left out.
+
+        ConsistencyError for an insert of a row that is here, or a delete of one that is not; the changes before it
+        have taken effect.
+        """
+        self.change(chunk, chunk.ops, ids, degrees)
+
+    def counts(self, const int32_t[::1] ids not None):
+        """How many matches each located row has: int32[rows], 0 for -1."""
+        out = np.empty(ids.shape[0], np.int32)
+        cdef int32_t[::1] counts = out
+        cdef Py_ssize_t row, rows = ids.shape[0]
+        check_numbers(ids, self.lists.keys)
+        for row in range(rows):
+            if row + AHEAD < rows:
+                __builtin_prefetch(self.lists.entry(ids[row + AHEAD]))
+            counts[row] = self.lists.entry(ids[row]).rows if ids[row] >= 0 else 0
+        return out
+
+    def gather(self, const int32_t[::1] row_ids not None, columns=None) -> list:
+        """One pa.Array per wanted column of the rows; NULL for -1. IndexError for a row that never was."""
+        check_numbers(row_ids, self.records.rows)
+        wanted = tuple(range(len(self.types)) if columns is None else columns)
+        if wanted and not 0 <= min(wanted) <= max(wanted) < len(self.types):
+            raise IndexError(f"columns {wanted} of {len(self.types)}")
+        arrays = self.records.gather(&row_ids[0] if row_ids.shape[0] else NULL, row_ids.shape[0], wanted)
+        return self.form.restore(arrays, wanted)
+
+    def change_degrees(self, const int32_t[::1] row_ids not None, const int8_t[::1] weights not None):
+        """Adds weights[i] to the degree of row_ids[i], in order; the degree after each: int32[n].
+
+        ConsistencyError for a degree below 0.
+        """
+        out = np.empty(row_ids.shape[0], np.int32)
+        cdef int32_t[::1] after = out
+        cdef Py_ssize_t row, rows = row_ids.shape[0]
+        cdef int32_t least = 0
+        if weights.shape[0] != rows:
+            raise ValueError(f"{weights.shape[0]} weights for {rows} rows")
+        check_numbers(row_ids, self.records.rows)
+        if rows and np.min(row_ids) < 0:
+            raise IndexError("row -1 has no degree")
+        for row in range(rows):
+            if row + AHEAD < rows:
+                __builtin_prefetch(self.header(row_ids[row + AHEAD]), 1)
+            self.header(row_ids[row]).degree += weights[row]
+            after[row] = self.header(row_ids[row]).degree
+            least = min(least, after[row])
+        if least < 0:
+            row = int(out.argmin())
+            arrays = self.gather(np.array([row_ids[row]], np.int32), self.stream_key or None)
+            key = tuple([Column(array)[0] for array in arrays])
+            raise ConsistencyError(f"a join row has degree {out[row]}", key=key)
+        return out
+
+    def degrees(self, row_ids):
+        """The degree of each row: int32[n]."""
+        return self.change_degrees(row_ids, np.zeros(len(row_ids), np.int8))
+
+    def end_epoch(self) -> int:
+        """A barrier passed: closes gaps where they are many, and keeps the budget. Returns how many keys were
+        forgotten for it. Numbers of keys and rows given out before are void.
+        """
+        cdef Py_ssize_t before
+        if self.has_waste():
+            self.repack(self.worth_keeping())
+        before, share = self.lists.keys, EVICTION_SHARE
+        while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.lists.keys:
+            self.repack(self.latest(int(self.capacity_bytes * share)))
+            share /= 2
+            self.is_complete = False
+        self.epoch += 1
+        return before - self.lists.keys
+
+    def comparable(self, columns, visibility):
+        """`visibility` without the rows that equal nothing."""
+        for source, is_safe in zip(columns, self.null_safe, strict=True):
+            column = as_column(source)
+            if not is_safe and column.null_count:
+                present = column.array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+                visibility = present if visibility is None else visibility & present
+        return visibility
+
+    def change(self, DataChunk chunk, ops, ids, degrees):
+        """Inserts and deletes the visible rows with an id of 0 or more; without ops all are inserts."""
+        cdef const int32_t[::1] keys = ids, given = degrees
+        cdef const uint8_t[::1] changes = ops
+        cdef list columns
+        cdef int count, i
+        cdef Py_ssize_t wrong = -1, rows = chunk.capacity
+        cdef Changes job
+        if chunk.types != self.types or keys.shape[0] != rows or (given is not None and given.shape[0] != rows):
+            raise ValueError(f"{keys.shape[0]} ids for {chunk!r}; rows are {self.types}")
+        check_numbers(keys, self.lists.keys)
+        if rows == 0:
+            return
+        if self.records.rows + rows > MOST_ROWS:
+            raise OverflowError(f"{self.records.rows} rows and {rows} more: numbers are int32")
+        columns = self.form.store(chunk.columns)
+        count = len(columns)
+        job.ids, job.visible = &keys[0], mask_pointer(chunk.visibility)
+        job.ops = NULL if changes is None else &changes[0]
+        job.degrees = NULL if given is None else &given[0]
+        job.views = <const ColumnView**>malloc((count + len(self.stream_key)) * sizeof(ColumnView*) + 1)
+        if job.views == NULL:
+            raise MemoryError("no memory for the columns of rows")
+        for i in range(count):
+            job.views[i] = &(<Column>columns[i]).view
+        job.named = job.views + count
+        for i, at in enumerate(self.stream_key):
+            job.named[i] = &(<Column>chunk.columns[at]).view
+        try:
+            with nogil:
+                wrong = self.change_rows(&job, rows)
+        finally:
+            free(job.views)
+        if wrong >= 0:
+            self.raise_contradiction(chunk, wrong, ops is not None and ops[wrong] & 1)
+
+    def raise_contradiction(self, DataChunk chunk, row, is_delete):
+        """Tells what is wrong with a change."""
+        if is_delete and not self.stream_key:
+            raise ConsistencyError("a row is deleted from a join input that only appends")
+        fault = "deleted that is not there" if is_delete else "inserted that is there"
+        raise ConsistencyError(
+            f"a join row is {fault}", key=tuple([chunk.columns[column][row] for column in self.stream_key]))
+
+    def has_waste(self) -> bool:
+        """Gaps, empty keys or strings of rows that are gone make up about half of what is held."""
+        cdef Py_ssize_t gaps = self.records.rows - self.lists.rows
+        return (gaps > max(<Py_ssize_t>MIN_WASTE, self.lists.rows)
+                or self.lists.empty_keys > max(<Py_ssize_t>MIN_WASTE, self.lists.keys // 2)
+                or self.records.arena.size > 2 * self.records.live_bytes + WASTE_BYTES)
+
+    def worth_keeping(self):
+        """The keys that have rows or were touched in this epoch: int32[n]."""
+        rows, touched = self.lists.columns()
+        return np.flatnonzero((rows > 0) | (touched == self.epoch)).astype(np.int32)
+
+    def latest(self, wanted_bytes):
+        """The keys touched last whose shares of the memory add up to `wanted_bytes`, ascending: int32[n]."""
+        rows, touched = self.lists.columns()
+        per_row = self.records.size_bytes / max(self.records.rows, 1)
+        per_key = (self.key_numbers.size_bytes + self.lists.size_bytes) / max(self.lists.keys, 1)
+        order = np.argsort(touched, kind="stable")[::-1]
+        taken = np.cumsum(rows[order] * per_row + per_key) <= wanted_bytes
+        return np.sort(order[taken]).astype(np.int32)
+
+    cdef int repack(self, const int32_t[::1] keys) except -1:
+        order = np.empty(max(self.lists.rows, 1), np.int32)
+        cdef int32_t[::1] numbers = order
+        cdef Py_ssize_t rows, key, row = 0
+        self.lists.keep(keys, &numbers[0])
+        rows = self.lists.rows
+        self.key_numbers.keep(keys)
+        self.records.keep(&numbers[0], rows)
+        for key in range(self.lists.keys):
+            for row in range(row, row + self.lists.entry(key).rows):
+                self.header(row).key = <int32_t>key + 1
+            row += self.lists.entry(key).rows > 0
+        self.generation += 1
+        return 0
+
+
+cdef int check_numbers(const int32_t[::1] ids, Py_ssize_t count) except -1:
+    """IndexError unless all are below `count` and none below -1."""
+    cdef Py_ssize_t row
+    cdef int32_t most = -1, least = -1
+    for row in range(ids.shape[0]):
+        most, least = max(most, ids[row]), min(least, ids[row])
+    if most >= count or least < -1:
+        raise IndexError(f"numbers {least} to {most} of {count}")
+    return 0

@@ -1,0 +1,84 @@
+"""JoinProbe: the matches of located rows, in bounded batches, in the order of the rows.
+
+A probe may be left and taken up again, however many matches one row has, until the index's numbers change. It
+tells what matches when a batch is made: a caller who changes the index meanwhile sees neither order nor halves.
+"""
+
+import numpy as np
+
+cimport cython
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy
+
+from relational.join.join_index cimport JoinIndex
+from relational.join.row_lists cimport KeyEntry, RowLists
+
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum:
+    AHEAD = 16
+
+
+@cython.final
+cdef class JoinProbe:
+    """Iterates (probe_rows int32[n], row_ids int32[n]), 0 < n <= batch_rows."""
+
+    def __init__(self, JoinIndex index not None, const int32_t[::1] ids not None, Py_ssize_t batch_rows=65_536):
+        """`ids` as `index.locate` gave them. IndexError for others."""
+        if batch_rows <= 0:
+            raise ValueError(f"batches of {batch_rows} rows")
+        if ids.shape[0] and not -1 <= np.min(ids) <= np.max(ids) < index.keys:
+            raise IndexError(f"key numbers {np.min(ids)} to {np.max(ids)} of {index.keys}")
+        self.index, self.ids, self.batch_rows, self.generation = index, ids, batch_rows, index.generation
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """RuntimeError once the index's numbers have changed."""
+        cdef int32_t[::1] probes, rows
+        cdef RowLists lists = self.index.lists
+        cdef Py_ssize_t count
+        if self.generation != self.index.generation:
+            raise RuntimeError("a probe outlived the numbers of its join index")
+        if self.row >= self.ids.shape[0]:
+            raise StopIteration
+        probe_rows, row_ids = np.empty(self.batch_rows, np.int32), np.empty(self.batch_rows, np.int32)
+        probes, rows = probe_rows, row_ids
+        with nogil:
+            count = self.fill(lists, &probes[0], &rows[0])
+        if count == 0:
+            raise StopIteration
+        return probe_rows[:count], row_ids[:count]
+
+    cdef Py_ssize_t fill(self, RowLists lists, int32_t* probe_rows, int32_t* row_ids) noexcept nogil:
+        cdef Py_ssize_t row = self.row, rows = self.ids.shape[0], out = 0, taken, i
+        cdef const int32_t* ids = &self.ids[0]
+        cdef const KeyEntry* entry
+        while row < rows and out < self.batch_rows:
+            if row + AHEAD < rows:
+                __builtin_prefetch(lists.entry(ids[row + AHEAD]))
+            if row + AHEAD // 2 < rows and ids[row + AHEAD // 2] >= 0:
+                entry = lists.entry(ids[row + AHEAD // 2])
+                __builtin_prefetch(lists.block(entry) if entry.exponent else <const int32_t*>entry)
+            if ids[row] < 0:
+                row += 1
+                continue
+            entry = lists.entry(ids[row])
+            if entry.exponent == 0:
+                probe_rows[out], row_ids[out] = <int32_t>row, <int32_t>entry.place
+                out += entry.rows
+                row += 1
+                continue
+            taken = min(<Py_ssize_t>entry.rows - self.place, self.batch_rows - out)
+            for i in range(taken):
+                probe_rows[out + i] = <int32_t>row
+            memcpy(row_ids + out, lists.block(entry) + self.place, <size_t>taken * sizeof(int32_t))
+            out += taken
+            self.place += <int32_t>taken
+            if self.place >= entry.rows:
+                self.place = 0
+                row += 1
+        self.row = row
+        return out

@@ -1,0 +1,63 @@
+"""RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
+
+    record   header | a bit per column: the value is there | values, side by side
+    value    as in Arrow; BOOLEAN a byte; VARCHAR, BYTEA, JSONB its position (int64) and size (int32) in `arena`
+
+A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records. An
+all-zero record is a row of NULLs, and stands for row -1.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.column cimport ColumnView
+from relational.hash.record_arena cimport RecordBuffer
+
+cdef struct FieldPlace:
+    int kind            # of a column
+    int width           # bytes of its value in a record
+    Py_ssize_t offset   # of its value in a record
+
+
+@cython.final
+cdef class RowRecords:
+    cdef readonly tuple types
+    cdef readonly Py_ssize_t rows       # records, used or not
+    cdef readonly Py_ssize_t width      # bytes of a record
+    cdef FieldPlace* places             # owned; one per column
+    cdef int count                      # columns
+    cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
+    cdef RecordBuffer records           # that of row -1, then each row's
+    cdef ByteBuffer arena               # bytes of strings; those of replaced rows stay behind until `keep`
+    cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
+
+    cdef int grow(self, Py_ssize_t rows) except -1          # zero records up to `rows`
+    cdef int make_room(self, Py_ssize_t more) except -1 nogil   # memory for `more` records
+    cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
+                   ) except -1 nogil
+    # the values of row `first + i` become those of record ids[i]; negative: none. REQUIRES ids below `rows`
+    cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil
+    # a value of a record is, in SQL's sense, that of a row of a view of the same type; NULL is NULL
+    cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns)
+    # one pa.Array per wanted column; NULL for id -1
+    cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1
+    # records of `ids`, headers included, become rows 0, 1, 2 …; the rest is forgotten
+
+    cdef inline uint8_t* record(self, int64_t row) noexcept nogil:
+        """Lives until `grow` or `keep`."""
+        return self.records.data + (row + 1) * self.width
+
+    cdef inline void clear_next(self, Py_ssize_t rows) noexcept nogil:
+        """The next `rows` records are zero when they are taken; REQUIRES room."""
+        memset(self.record(self.rows), 0, <size_t>(rows * self.width))
+
+    cdef inline int32_t next_row(self, int32_t again) noexcept nogil:
+        """Takes the next record, which is zero; or `again`, where not negative, which becomes zero."""
+        if again >= 0:
+            memset(self.record(again), 0, <size_t>self.width)
+            return again
+        self.rows += 1
+        self.records.size += self.width
+        return <int32_t>(self.rows - 1)

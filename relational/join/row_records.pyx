@@ -1,0 +1,279 @@
+"""RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
+
+Columns are written and read a block of rows at a time, so that a record fetched for its first column is near for
+the others.
+"""
+
+cimport cython
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
+from relational.chunk.column_builder cimport ColumnBuilder
+from relational.chunk.canonical cimport equal_values
+from relational.hash.record_arena cimport RecordBuffer
+
+cdef extern from * nogil:
+    void __builtin_prefetch(const void*, ...) noexcept
+
+cdef enum:
+    BLOCK = 512             # rows whose records are fetched together
+    STRING_BYTES = 12       # position and size
+    ALIGNED = 8
+
+
+@cython.final
+cdef class RowRecords:
+    """Records of rows of `types` behind a header of `header_bytes`."""
+
+    def __cinit__(self, types, Py_ssize_t header_bytes):
+        cdef int i
+        self.types, self.bits = tuple(types), header_bytes
+        self.count = len(self.types)
+        self.places = <FieldPlace*>calloc(self.count + 1, sizeof(FieldPlace))
+        if self.places == NULL:
+            raise MemoryError("no memory for the places of columns")
+        self.width = header_bytes + (self.count + 7) // 8
+        if any([data_type.is_nested for data_type in self.types]):
+            raise ValueError(f"records hold no STRUCT and no LIST, so not {', '.join(map(str, self.types))}")
+        for i in range(self.count):
+            self.places[i].kind = self.types[i].kind
+            self.places[i].width = value_bytes(self.places[i].kind)
+            self.places[i].offset = self.width
+            self.width += self.places[i].width
+        self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
+        self.records, self.arena, self.rows = RecordBuffer(), ByteBuffer(), -1
+        self.grow(0)
+
+    def __dealloc__(self):
+        free(self.places)
+
+    @property
+    def size_bytes(self):
+        """Memory held."""
+        return self.records.capacity + self.arena.capacity
+
+    cdef int grow(self, Py_ssize_t rows) except -1:
+        if rows > self.rows:
+            self.records.extend((rows - self.rows) * self.width)
+            self.rows = rows
+        return 0
+
+    cdef int make_room(self, Py_ssize_t more) except -1 nogil:
+        return self.records.reserve(more * self.width)
+
+    cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil:
+        cdef const uint8_t* record = self.record(row)
+        cdef const uint8_t* value = record + self.places[column].offset
+        cdef bint is_there = (record[self.bits + (column >> 3)] >> (column & 7)) & 1
+        cdef ColumnView own
+        cdef int64_t position
+        cdef int32_t size
+        if is_null(view, at) or not is_there:
+            return is_null(view, at) and not is_there
+        if has_bytes(view.kind):
+            memcpy(&position, value, 8)
+            memcpy(&size, value + 8, 4)
+            return (size == view.offsets[at + 1] - view.offsets[at]
+                    and memcmp(self.arena.data + position, view.data + view.offsets[at], <size_t>size) == 0)
+        if view.kind == BOOLEAN:
+            return value[0] == bit_at(view.values, view.offset + at)
+        memset(&own, 0, sizeof(ColumnView))
+        own.kind, own.scale, own.values = view.kind, view.scale, value
+        return equal_values(&own, 0, view, at, False)
+
+    cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
+                   ) except -1 nogil:
+        cdef int i
+        for i in range(self.count):
+            if has_bytes(self.places[i].kind):
+                self.arena.reserve(string_bytes(views[i], first, rows, ids))
+            write_field(self, i, views[i], first, rows, ids)
+        return 0
+
+    cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns):
+        cdef list out = [ColumnBuilder(self.types[column]) for column in columns]
+        cdef int count = len(out), i
+        cdef void** builders = <void**>calloc(count + 1, sizeof(void*))
+        cdef int* wanted = <int*>calloc(count + 1, sizeof(int))
+        try:
+            if builders == NULL or wanted == NULL:
+                raise MemoryError("no memory for the columns of rows")
+            for i in range(count):
+                builders[i], wanted[i] = <void*>out[i], columns[i]
+            if rows * count < LONG_WORK:
+                gather_rows(self, ids, rows, builders, wanted, count)
+            else:
+                with nogil:
+                    gather_rows(self, ids, rows, builders, wanted, count)
+        finally:
+            free(builders)
+            free(wanted)
+        return [(<ColumnBuilder>builder).finish() for builder in out]
+
+    cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1:
+        cdef RowRecords kept = RowRecords(self.types, self.bits)
+        kept.grow(rows)
+        with nogil:
+            copy_records(self, kept, ids, rows)
+        self.records, self.arena, self.rows = kept.records, kept.arena, rows
+        self.live_bytes = self.arena.size
+        return 0
+
+
+cdef int value_bytes(int kind) noexcept:
+    return STRING_BYTES if has_bytes(kind) else 1 if kind == BOOLEAN else width_of(kind)
+
+
+cdef Py_ssize_t string_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids
+                             ) noexcept nogil:
+    cdef Py_ssize_t row, total = 0
+    for row in range(first, first + rows):
+        if ids[row - first] >= 0:
+            total += view.offsets[row + 1] - view.offsets[row]
+    return total
+
+
+cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ssize_t first, Py_ssize_t rows,
+                      const int32_t* ids) noexcept nogil:
+    """One column of a block of rows, of which the last for a record stays; REQUIRES room in the arena."""
+    cdef FieldPlace* place = self.places + column
+    cdef Py_ssize_t bit = self.bits + (column >> 3), row
+    cdef uint8_t flag = <uint8_t>(1 << (column & 7))
+    cdef uint8_t* record
+    if place.width == 8 and view.validity == NULL:
+        for row in range(rows):
+            if ids[row] >= 0:
+                record = self.record(ids[row])
+                record[bit] |= flag
+                memcpy(record + place.offset, view.values + 8 * (first + row), 8)
+        return
+    for row in range(rows):
+        if ids[row] < 0:
+            continue
+        record = self.record(ids[row])
+        record[bit] &= <uint8_t>~flag
+        if is_null(view, first + row):
+            continue
+        record[bit] |= flag
+        write_value(self, place, view, first + row, record + place.offset)
+
+
+cdef inline void write_value(RowRecords self, const FieldPlace* place, const ColumnView* view, Py_ssize_t row,
+                             uint8_t* value) noexcept nogil:
+    if place.width == 8:
+        memcpy(value, view.values + 8 * row, 8)
+    elif place.width == 4:
+        memcpy(value, view.values + 4 * row, 4)
+    elif place.width == STRING_BYTES:
+        write_string(self, view, row, value)
+    elif place.width == 16:
+        memcpy(value, view.values + 16 * row, 16)
+    elif place.width == 2:
+        memcpy(value, view.values + 2 * row, 2)
+    else:
+        value[0] = bit_at(view.values, view.offset + row)
+
+
+cdef inline void write_string(RowRecords self, const ColumnView* view, Py_ssize_t row, uint8_t* value) noexcept nogil:
+    cdef int64_t position = self.arena.size
+    cdef int32_t size = view.offsets[row + 1] - view.offsets[row]
+    memcpy(value, &position, 8)
+    memcpy(value + 8, &size, 4)
+    memcpy(self.arena.data + position, view.data + view.offsets[row], <size_t>size)
+    self.arena.size += size
+
+
+cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void** builders, const int* columns,
+                     int count) except -1 nogil:
+    cdef Py_ssize_t first = 0, block, row
+    cdef int i
+    for i in range(count):
+        (<ColumnBuilder>builders[i]).reserve(rows, 0)
+    while first < rows:
+        block = min(rows - first, <Py_ssize_t>BLOCK)
+        for row in range(first, first + block):
+            __builtin_prefetch(self.record(ids[row]))
+            __builtin_prefetch(self.record(ids[row]) + self.width - 1)
+        for i in range(count):
+            if has_bytes(self.places[columns[i]].kind):
+                gather_strings(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
+            else:
+                gather_field(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
+        first += block
+    return 0
+
+
+cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
+                       ) noexcept nogil:
+    """Appends a block of a fixed-width column; REQUIRES room."""
+    cdef FieldPlace* place = self.places + column
+    cdef Py_ssize_t bit = self.bits + (column >> 3), row, nulls = 0
+    cdef int shift = column & 7
+    cdef uint8_t* present = out.present + out.rows
+    cdef uint8_t* values = out.values + out.rows * out.width
+    cdef const uint8_t* record
+    for row in range(rows):
+        record = self.record(ids[row])
+        present[row] = (record[bit] >> shift) & 1
+        nulls += not present[row]
+        record += place.offset
+        if place.width == 8:
+            memcpy(values + 8 * row, record, 8)
+        elif place.width == 4:
+            memcpy(values + 4 * row, record, 4)
+        elif place.width == 16:
+            memcpy(values + 16 * row, record, 16)
+        elif place.width == 2:
+            memcpy(values + 2 * row, record, 2)
+        else:
+            values[row] = record[0]
+    out.rows += rows
+    out.nulls += nulls
+
+
+cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
+                        ) except -1 nogil:
+    """Appends a block of a string column; REQUIRES room for the rows."""
+    cdef FieldPlace* place = self.places + column
+    cdef Py_ssize_t bit = self.bits + (column >> 3), row, total = 0
+    cdef const uint8_t* record
+    cdef int64_t position
+    cdef int32_t size
+    for row in range(rows):
+        memcpy(&size, self.record(ids[row]) + place.offset + 8, 4)
+        total += size
+    out.reserve(0, total)
+    for row in range(rows):
+        record = self.record(ids[row])
+        memcpy(&position, record + place.offset, 8)
+        memcpy(&size, record + place.offset + 8, 4)
+        out.present[out.rows] = (record[bit] >> (column & 7)) & 1
+        out.nulls += not out.present[out.rows]
+        if out.present[out.rows]:
+            memcpy(out.data + out.data_size, self.arena.data + position, <size_t>size)
+            out.data_size += size
+        out.rows += 1
+        (<int32_t*>out.values)[out.rows] = <int32_t>out.data_size
+    return 0
+
+
+cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
+    """Records of `ids` into `target`, which has room for them, strings packed."""
+    cdef Py_ssize_t row
+    cdef int64_t position, moved
+    cdef int32_t size
+    cdef int i
+    for row in range(rows):
+        if row + 16 < rows:
+            __builtin_prefetch(self.record(ids[row + 16]))
+        memcpy(target.record(row), self.record(ids[row]), <size_t>self.width)
+        for i in range(self.count):
+            if has_bytes(self.places[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
+                memcpy(&position, self.record(ids[row]) + self.places[i].offset, 8)
+                memcpy(&size, self.record(ids[row]) + self.places[i].offset + 8, 4)
+                moved = target.arena.size
+                target.arena.append(self.arena.data + position, size)
+                memcpy(target.record(row) + self.places[i].offset, &moved, 8)
+    return 0

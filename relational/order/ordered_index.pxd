@@ -1,0 +1,26 @@
+"""OrderedIndex: an order of encoded keys of which the far end may be missing.
+
+What lies at `bound` or behind it is not held: the far end of an order is what a window at its near end can spare. An
+owner with a budget lets the index forget it, and loads it again when a window reaches it.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+
+from hummock.columnar.binary_column cimport BinaryColumn
+from hummock.base.key cimport Slice
+from relational.order.key_leaves cimport KeyLeaves
+
+
+@cython.final
+cdef class OrderedIndex(KeyLeaves):
+    cdef readonly object capacity_bytes # None: no budget
+    cdef readonly bytes bound           # first key that is not held; None: everything is
+    cdef Slice bound_slice              # of `bound`
+
+    cdef int apply(self, BinaryColumn keys, BinaryColumn values, const uint8_t[::1] ops) except -1
+    # `update`, but nothing in the arena moves
+    cdef Py_ssize_t change(self, BinaryColumn keys, BinaryColumn values, const uint8_t* ops) except -2 nogil
+    # applies all rows; the first at fault, or -1
+    cdef int settle(self) except -1                                         # packs where it is worth it
+    cdef int drop_behind(self, int64_t rank) except -1

@@ -1,0 +1,111 @@
+"""ALTER: columns of a table come and go, a job that was set aside goes on."""
+
+from __future__ import annotations
+
+import re
+
+from relational.catalog.alter import column_place, with_column, without_column
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import BindError, CatalogError, ParseError
+from relational.expr.bind import span
+from relational.sql.context import BindContext
+from relational.sql.ddl.create import listed
+from relational.sql.ddl.create_table import read_column
+from relational.sql.names import read_name, resolved
+from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume
+from relational.sql.lexer import Piece, TokenReader
+
+_KINDS: dict[tuple[str, ...], TableKind] = {
+    ("TABLE",): TableKind.TABLE,
+    ("MATERIALIZED", "VIEW"): TableKind.MATERIALIZED_VIEW,
+    ("INDEX",): TableKind.INDEX,
+}
+
+_NUMBER = re.compile(r"0*[1-9][0-9]{0,17}")
+
+
+def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | Resume | Nothing:
+    """ALTER TABLE [IF EXISTS] name, then ADD [COLUMN] [IF NOT EXISTS] column type [NOT NULL] [DEFAULT
+    constant], or DROP [COLUMN] [IF EXISTS] column [CASCADE | RESTRICT]. ALTER TABLE, MATERIALIZED VIEW or INDEX name
+    RESUME [SKIP n ROWS].
+    """
+    reader = TokenReader(piece)
+    reader.expect("ALTER")
+    kind = next((kind for words, kind in _KINDS.items() if reader.accept(*words)), None)
+    if kind is None:
+        raise reader.fail(f"{listed(_KINDS)} is expected here")
+    if_exists = reader.accept("IF", "EXISTS")
+    name, place = read_name(reader, kind.one)
+    if if_exists and context.catalog.find(name) is None:
+        return Nothing(f"there is no {kind} {name}")
+    table = resolved(context.catalog, name, place)
+    if reader.accept("RESUME"):
+        if table.kind is not kind:
+            raise BindError(f"{name.name!r} is {table.kind.one}: use ALTER {table.kind.upper()}", **span(place))
+        return Resume(table, _skipped(reader))
+    if kind is not TableKind.TABLE:
+        raise reader.fail("RESUME is expected here")
+    if reader.accept("ADD"):
+        return _add(reader, table)
+    if reader.accept("DROP"):
+        return _drop(reader, table)
+    raise reader.fail("ADD, DROP or RESUME is expected here")
+
+
+def _skipped(reader: TokenReader) -> int:
+    """[SKIP n ROWS] to the end of the statement; 0 without it."""
+    if not reader.accept("SKIP"):
+        reader.finish()
+        return 0
+    place, token = reader.place, reader.next()
+    if not _NUMBER.fullmatch(token.text):
+        raise ParseError("SKIP takes a whole number of rows, 1 at least", **span(place))
+    reader.expect("ROWS")
+    reader.finish()
+    return int(token.text)
+
+
+def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
+    """What follows ADD."""
+    reader.accept("COLUMN")
+    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+    place = reader.place
+    column = read_column(reader)
+    reader.finish()
+    if if_not_exists and column.name in _names(table):
+        return Nothing(f"table {table.name} has a column {column.name}")
+    try:
+        with_column(
+            table,
+            column.name,
+            column.data_type,
+            column.default,
+            not_null=column.not_null,
+            max_length=column.max_length,
+        )
+    except CatalogError as error:
+        raise BindError(str(error), **span(place)) from error
+    return AddColumn(table, column.name, column.data_type, column.default, column.not_null, column.max_length)
+
+
+def _drop(reader: TokenReader, table: TableCatalog) -> DropColumn | Nothing:
+    """What follows DROP."""
+    reader.accept("COLUMN")
+    if_exists = reader.accept("IF", "EXISTS")
+    place = reader.place
+    dropped = reader.name("a column")
+    cascade = reader.accept("CASCADE")
+    if not cascade:
+        reader.accept("RESTRICT")
+    reader.finish()
+    if if_exists and dropped not in _names(table):
+        return Nothing(f"table {table.name} has no column {dropped}")
+    try:
+        without_column(table, dropped)
+    except CatalogError as error:
+        raise BindError(str(error), **span(place)) from error
+    return DropColumn(table, table.columns[column_place(table, dropped)].name, cascade)
+
+
+def _names(table: TableCatalog) -> set[str]:
+    return {table.columns[index].name for index in table.visible_indices}

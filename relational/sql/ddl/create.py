@@ -1,0 +1,166 @@
+"""CREATE statements, told apart by what they create."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from relational.catalog.names import ObjectName
+from relational.catalog.objects import TableCatalog, TableKind
+from relational.errors import BindError
+from relational.expr.bind import span
+from relational.expr.unbound import Place
+from relational.plan.changes import column_of
+from relational.plan.logical import LogicalPlan
+from relational.plan.view import index_of, plain_view_of, view_of
+from relational.sql.context import BindContext
+from relational.sql.ddl.create_table import read_options, read_table, table_of
+from relational.sql.names import read_name, read_schema_name, resolved, schema_of
+from relational.sql.query import QueryBinder
+from relational.sql.statement import (
+    Backfill,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Statement,
+)
+from relational.sql.lexer import Piece, TokenReader
+from relational.sql.expressions import Translator
+from relational.sql.tree import parse
+from relational.types.ordering import OrderType, SortKey
+
+
+def bind_create(piece: Piece, context: BindContext) -> Statement:
+    """CREATE TABLE, MATERIALIZED VIEW, VIEW, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..."""
+    reader = TokenReader(piece)
+    reader.expect("CREATE")
+    for words, create in _CREATABLE.items():
+        if reader.accept(*words):
+            if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+            return create(reader, context, if_not_exists, piece.source.strip())
+    raise reader.fail(f"{listed(_CREATABLE)} is expected here")
+
+
+def listed(choices: Iterable[tuple[str, ...]]) -> str:
+    """`A, B or C`."""
+    *words, last = (" ".join(each) for each in choices)
+    return f"{', '.join(words)} or {last}"
+
+
+def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateTable:
+    name, place = read_name(reader, "the table")
+    table = table_of(read_table(reader, name.name), definition)
+    return CreateTable(_placed(table, context, name, place), if_not_exists)
+
+
+def _materialized_view(
+    reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
+) -> CreateMaterializedView:
+    name, place = read_name(reader, "the view")
+    backfill = _backfill(reader) if reader.accept("WITH") else Backfill.STREAM
+    query, views = _query(reader, context)
+    try:
+        view, plan = view_of(name.name, query, definition, views)
+    except BindError as error:
+        raise BindError(error.message, **span(place)) from error
+    return CreateMaterializedView(_placed(view, context, name, place), plan, if_not_exists, backfill)
+
+
+def _backfill(reader: TokenReader) -> Backfill:
+    """(backfill = 'stream' | 'spark')"""
+    place = reader.place
+    options = read_options(reader)
+    how = options.pop("backfill", None)
+    if options or how not in list(Backfill):
+        raise BindError("a materialized view is made WITH (backfill = 'stream') or (backfill = 'spark')", **span(place))
+    return Backfill(how)
+
+
+def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:
+    name, place = read_name(reader, "the view")
+    query, views = _query(reader, context)
+    try:
+        view = plain_view_of(name.name, query, definition, views)
+    except BindError as error:
+        raise BindError(error.message, **span(place)) from error
+    return CreateView(_placed(view, context, name, place), if_not_exists)
+
+
+def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
+    """AS query: its plan, which outlives the statement, so that now() is refused; the views that it names."""
+    reader.expect("AS")
+    tree = parse(reader.rest())
+    binder = QueryBinder(context.catalog, Translator(tree))
+    return binder.query(tree.node), binder.views
+
+
+def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateIndex:
+    """name ON table (column [ASC | DESC], …) [INCLUDE (column, …)]"""
+    name, place = read_name(reader, "the index")
+    reader.expect("ON")
+    table_name, table_place = read_name(reader, "a table")
+    table = resolved(context.catalog, table_name, table_place)
+    if table.kind not in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW):
+        raise BindError(f"{table.name!r} is {table.kind.one}: an index is of a table", **span(table_place))
+    reader.expect("(")
+    keys = [_key(reader, table)]
+    while reader.accept(","):
+        keys.append(_key(reader, table))
+    reader.expect(")")
+    include = []
+    if reader.accept("INCLUDE"):
+        reader.expect("(")
+        include.append(_column(reader, table))
+        while reader.accept(","):
+            include.append(_column(reader, table))
+        reader.expect(")")
+    reader.finish()
+    if len({key.column for key in keys}) < len(keys):
+        raise BindError("a column stands twice in the index", **span(place))
+    index, _ = index_of(name.name, table, keys, include, definition)
+    if name.schema == ObjectName("").schema and table_name.schema != name.schema:
+        name = replace(table_name, name=name.name)  # an index stands where its table does
+    return CreateIndex(_placed(index, context, name, place), if_not_exists)
+
+
+def _key(reader: TokenReader, table: TableCatalog) -> SortKey:
+    column = _column(reader, table)
+    descending = reader.accept("DESC")
+    if not descending:
+        reader.accept("ASC")
+    return SortKey(column, OrderType(descending))
+
+
+def _column(reader: TokenReader, table: TableCatalog) -> int:
+    place = reader.place
+    return column_of(table, reader.name("a column"), place)
+
+
+def _schema(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSchema:
+    name, database, _ = read_schema_name(reader)
+    reader.finish()
+    return CreateSchema(name, database, if_not_exists)
+
+
+def _database(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateDatabase:
+    name = reader.name("a database")
+    reader.finish()
+    return CreateDatabase(name, if_not_exists)
+
+
+def _placed(table: TableCatalog, context: BindContext, name: ObjectName, place: Place) -> TableCatalog:
+    """The draft in the schema of its name."""
+    return replace(table, schema_id=schema_of(context.catalog, name.schema, name.database, place).id)
+
+
+_CREATABLE: dict[tuple[str, ...], Callable[[TokenReader, BindContext, bool, str], Statement]] = {
+    ("TABLE",): _table,
+    ("MATERIALIZED", "VIEW"): _materialized_view,
+    ("VIEW",): _view,
+    ("INDEX",): _index,
+    ("SCHEMA",): _schema,
+    ("DATABASE",): _database,
+}

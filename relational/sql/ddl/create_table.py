@@ -1,0 +1,284 @@
+"""CREATE TABLE, read token by token: columns, their defaults, keys, and the clauses that sqlglot does not know."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot.tokens import TokenType
+
+from relational.catalog.objects import (
+    ColumnCatalog,
+    ConflictBehaviour,
+    TableCatalog,
+    TableKind,
+    value_columns,
+)
+from relational.errors import BindError, ParseError
+from relational.expr.bind import Scope, TermBinder, span, unknown
+from relational.expr.unbound import Place
+from relational.plan.changes import default_of
+from relational.sql.lexer import TokenReader
+from relational.sql.expressions import Translator
+from relational.sql.tree import parse
+from relational.types.data_type import DataType
+from relational.types.ordering import SortKey
+from relational.types.schema import Schema
+
+ROW_ID = "_row_id"
+CONNECTOR_OPTION = "connector"
+MAX_LENGTH = 10_485_760
+_LIMITED = re.compile(
+    r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
+)
+_OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
+
+
+@dataclass(slots=True)
+class TableSyntax:
+    """What stands in CREATE TABLE, in the order it was read."""
+
+    name: str
+    columns: list[tuple[str, DataType]] = field(default_factory=list)
+    key: list[str] | None = None
+    key_place: Place | None = None
+    is_append_only: bool = False
+    conflict: ConflictBehaviour = ConflictBehaviour.ERROR
+    options: dict[str, str] | None = None
+    defaults: dict[str, Any] = field(default_factory=dict)
+    not_null: set[str] = field(default_factory=set)
+    max_lengths: dict[str, int] = field(default_factory=dict)
+
+
+def read_table(reader: TokenReader, name: str) -> TableSyntax:
+    """CREATE TABLE from what follows the table's name on. ParseError or BindError at the place."""
+    table = TableSyntax(name)
+    reader.expect("(")
+    while True:
+        _read_element(reader, table)
+        if not reader.accept(","):
+            break
+    reader.expect(")")
+    while not reader.is_done:
+        _read_clause(reader, table)
+    return table
+
+
+def _read_element(reader: TokenReader, table: TableSyntax) -> None:
+    """One column, or a PRIMARY KEY of the table."""
+    place = reader.place
+    if reader.accept("PRIMARY", "KEY"):
+        _set_key(table, _names(reader), place)
+        return
+    name = reader.name("a column")
+    if any(name == other for other, _ in table.columns):
+        raise BindError(f"column {name!r} appears twice", **span(place))
+    data_type, max_length = _read_column_type(reader)
+    table.columns.append((name, data_type))
+    if max_length is not None:
+        table.max_lengths[name] = max_length
+    while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
+        place = reader.place
+        if reader.accept("PRIMARY", "KEY"):
+            _set_key(table, [name], place)
+        elif reader.accept("DEFAULT"):
+            table.defaults[name] = _read_default(reader, name, data_type, max_length)
+        elif reader.accept("NOT", "NULL"):
+            table.not_null.add(name)
+        elif not reader.accept("NULL"):
+            raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY, NOT NULL and DEFAULT are")
+
+
+def read_column(reader: TokenReader) -> ColumnCatalog:
+    """The name, type, default and constraints of a column to be, without its id. ParseError or BindError at the
+    place.
+    """
+    name, default, not_null = reader.name("a column"), None, False
+    data_type, max_length = _read_column_type(reader)
+    while (token := reader.peek()) is not None:
+        if reader.accept("DEFAULT"):
+            default = _read_default(reader, name, data_type, max_length)
+        elif reader.accept("NOT", "NULL"):
+            not_null = True
+        elif not reader.accept("NULL"):
+            raise reader.fail(f"{token.text} is not supported in a new column: NOT NULL and DEFAULT are")
+    return ColumnCatalog(name, 0, data_type, default=default, not_null=not_null, max_length=max_length)
+
+
+def _read_default(reader: TokenReader, name: str, data_type: DataType, max_length: int | None) -> Any:
+    """The constant after DEFAULT: what stands before the next comma, closing parenthesis or constraint."""
+    start = end = reader.place[0]
+    depth = 0
+    while (token := reader.peek()) is not None:
+        is_over = token.token_type in (*_CLOSING, TokenType.COMMA) or (end > start and _begins_constraint(token.text))
+        if depth == 0 and is_over:
+            break
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        end = reader.place[1]
+        reader.next()
+    piece = reader.piece_between(start, end)
+    if piece.is_empty:
+        raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
+    tree = parse(piece)
+    value = TermBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
+    default = default_of(value, name, data_type, (start, end))
+    if max_length is not None and default is not None and len(default) > max_length:
+        message = f"column {name!r} holds {max_length} characters, its default has {len(default)}"
+        raise BindError(message, start=start, end=end)
+    return default
+
+
+def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
+    """The type of a column, and how many characters a text of it may have: words, digits in parentheses, fields in
+    angle brackets, square brackets. CHAR is CHAR(1); CHAR(n) is VARCHAR(n), which pads nothing.
+    """
+    start = end = reader.place[0]
+    depth = 0
+    while (token := reader.peek()) is not None:
+        if depth == 0 and (
+            token.token_type in (*_CLOSING, TokenType.COMMA) or _begins_constraint(token.text)
+        ):
+            break
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        end = reader.place[1]
+        reader.next()
+    if end == start:
+        raise reader.fail("the type of the column is expected here")
+    text = reader.text_between(start, end)
+    limited = _LIMITED.fullmatch(text.strip())
+    if limited is not None:
+        length = int(limited["length"] or 1)
+        if not 1 <= length <= MAX_LENGTH:
+            raise BindError(f"a text has a length of 1 to {MAX_LENGTH} characters", start=start, end=end)
+        return DataType.VARCHAR, length
+    try:
+        return DataType.parse(text), None
+    except BindError as error:
+        raise BindError(error.message, start=start, end=end) from error
+
+
+def _begins_constraint(text: str) -> bool:
+    words = text.upper().split()
+    return bool(words) and words[0] in (
+        "PRIMARY",
+        "NOT",
+        "NULL",
+        "DEFAULT",
+        "UNIQUE",
+        "REFERENCES",
+        "CHECK",
+        "AS",
+    )
+
+
+def _set_key(table: TableSyntax, names: list[str], place: Place) -> None:
+    if table.key is not None:
+        raise BindError("a table has one PRIMARY KEY", **span(place))
+    table.key, table.key_place = names, place
+
+
+def _names(reader: TokenReader) -> list[str]:
+    """Names in parentheses."""
+    reader.expect("(")
+    names = [reader.name("a column")]
+    while reader.accept(","):
+        names.append(reader.name("a column"))
+    reader.expect(")")
+    return names
+
+
+def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
+    """What follows the columns, in any order."""
+    if reader.accept("APPEND", "ONLY"):
+        table.is_append_only = True
+    elif reader.accept("ON", "CONFLICT"):
+        table.conflict = _read_conflict(reader)
+    elif reader.accept("WITH"):
+        place = reader.place
+        table.options = read_options(reader)
+        if CONNECTOR_OPTION not in table.options:
+            raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **span(place))
+    else:
+        raise reader.fail("this is not a clause of CREATE TABLE")
+
+
+def _read_conflict(reader: TokenReader) -> ConflictBehaviour:
+    if reader.accept("DO", "NOTHING"):
+        return ConflictBehaviour.IGNORE
+    for behaviour in ConflictBehaviour:
+        if reader.accept(behaviour.name):
+            return behaviour
+    raise reader.fail("ON CONFLICT is followed by OVERWRITE, IGNORE or ERROR")
+
+
+def read_options(reader: TokenReader) -> dict[str, str]:
+    """(key = 'value', dotted.key = 'value')."""
+    options: dict[str, str] = {}
+    reader.expect("(")
+    while True:
+        place = reader.place
+        key = reader.name("an option")
+        while reader.accept("."):
+            key += "." + reader.name("an option")
+        reader.expect("=")
+        value = reader.next()
+        if value.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+            raise ParseError(f"option {key} takes a quoted text or a number", **span(place))
+        if key in options:
+            raise ParseError(f"option {key} appears twice", **span(place))
+        options[key] = value.text
+        if not reader.accept(","):
+            break
+    reader.expect(")")
+    return options
+
+
+def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
+    """The draft (id 0) of a table; without a declared key its rows get a hidden generated id."""
+    columns = [
+        ColumnCatalog(
+            name,
+            place,
+            each,
+            default=syntax.defaults.get(name),
+            not_null=name in syntax.not_null,
+            max_length=syntax.max_lengths.get(name),
+        )
+        for place, (name, each) in enumerate(syntax.columns)
+    ]
+    row_id = None
+    if syntax.key is None:
+        row_id = len(columns)
+        if any(column.name == ROW_ID for column in columns):
+            raise BindError(f"the name {ROW_ID} is taken by the generated key", **span(syntax.key_place))
+        columns.append(ColumnCatalog(ROW_ID, row_id, DataType.BIGINT, is_hidden=True))
+        key = [row_id]
+    else:
+        key = [_position(name, syntax, syntax.key) for name in syntax.key]
+    pk = tuple(map(SortKey, key))
+    return TableCatalog(
+        id=0,
+        name=syntax.name,
+        kind=TableKind.TABLE,
+        columns=tuple(columns),
+        pk=pk,
+        stream_key=tuple(key),
+        distribution_key=tuple(key),
+        value_indices=value_columns(columns, pk),
+        is_append_only=syntax.is_append_only,
+        row_id_index=row_id,
+        conflict=syntax.conflict,
+        definition=definition,
+        connector=syntax.options,
+    )
+
+
+def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
+    """The number of a column of the key."""
+    names = [each for each, _ in syntax.columns]
+    if name not in names:
+        raise BindError(unknown("column", name, names), **span(syntax.key_place))
+    if key.count(name) > 1:
+        raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **span(syntax.key_place))
+    return names.index(name)
