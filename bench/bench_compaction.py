@@ -25,7 +25,7 @@ from bench.cpus import confined
 from bench.datasets import KEY_BYTES, SEED, VALUE_BYTES, keys, values
 from bench.peers import Engine, LevelDb, RocksDb
 from hummock.columnar.buffer_pool import set_pool_limit
-from hummock.pipeline.merge_loop import run_pipeline
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
@@ -34,11 +34,11 @@ from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore
+from hummock.pipeline.merge_loop import run_pipeline
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.multi_builder import SplitSstableBuilder
-from hummock.columnar.write_batch import WriteBatch
 
 ROWS, BATCH_ROWS, MERGE_ROWS = 1_000_000, 10_000, 1 << 20
 ROUNDS = 5

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import stream
-from stream.rows import chunk_of_rows
-from stream.session import Session
+from stream.session.rows import chunk_of_rows
+from stream.session.session import Session
 
 ROWS, ROUNDS, WARMUP_ROUNDS = 100_000, 15, 2
 SEED = 20130101

@@ -20,11 +20,11 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochGenerator, EpochPair
+from relational.agg import AggGroups, AggSpec
 from relational.chunk import StreamChunk
 from relational.expr import ErrorCounts
 from relational.expr.aggregates import AggCall, AggKind
 from relational.plan.logical import Aggregate, Scan
-from relational.state import AggGroups, AggSpec
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from stream.executor.base import Executor, ExecutorInfo

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from relational.agg import AggGroups, AggSpec
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.bind import Scope, TermBinder
 from relational.expr.eval import evaluate
 from relational.expr.unbound import apply, col
-from relational.state import AggGroups, AggSpec
 from relational.types import DataType, Field, Schema
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)

@@ -24,7 +24,7 @@ import pytest
 from bench.bench_compaction import ROW_BYTES, mint_name
 from bench.cpus import confine_executors, confined
 from bench.datasets import SEED, keys, values
-from hummock.pipeline.merge_loop import run_pipeline
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import Runner, ThreadRunner
 from hummock.compaction.spark import SparkRunner
 from hummock.compaction.subcompaction_planner import cuts_of
@@ -34,6 +34,7 @@ from hummock.iterator.drain import drain
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
+from hummock.pipeline.merge_loop import run_pipeline
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
 from hummock.spark import run_job, spark_session
 from hummock.spark.session import require_spark
@@ -42,7 +43,6 @@ from hummock.sstable.info import SstableInfo
 from hummock.sstable.multi_builder import SplitSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
-from hummock.columnar.write_batch import WriteBatch
 
 GIGABYTES = float(os.environ.get("HUMMOCK_BENCH_GB", "1"))
 CHUNK_ROWS = 1 << 20

@@ -25,9 +25,9 @@ import pytest
 import hummock
 from bench.bench_compaction import ROW_BYTES, SHAPES, Runs
 from bench.datasets import SEED, keys, values
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, EpochGenerator
 from hummock.opening import MaintainedStorage
-from hummock.columnar.write_batch import WriteBatch
 
 ROWS = int(os.environ.get("HUMMOCK_SPINNING_ROWS", "3000000"))      # of each run: 700 MB, files of 64 MB
 BATCH_ROWS = 50_000

@@ -3,18 +3,18 @@
 A newcomer reads README.md beside this file first.
 """
 
+from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch, EpochGenerator, EpochPair
 from hummock.errors import HummockError
-from hummock.base.key import KeyRange, user_key
-from hummock.store.memory_store import MemoryStateStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.opening import open_storage as open
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.state_store import ReadOptions, StateStore, StateStoreIterator, SyncResult
+from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
-from hummock.columnar.write_batch import KvBatch, WriteBatch
 
 __all__ = [
     "BinaryColumn",

@@ -1,7 +1,7 @@
 """`python -m hummock`: the commands of `hummock.cli`, in a process of their own."""
 
-from hummock.cli import main
 from hummock.base.process import prepare_process
+from hummock.cli import main
 
 __all__ = ["main"]
 

@@ -17,8 +17,8 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import monotonic_seconds

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hummock.base.json_fields import NAME_RULE, is_name
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import LoadRefused
-from hummock.base.json_fields import NAME_RULE, is_name
 from hummock.sstable.info import SstableInfo
 
 PLACEHOLDER = Epoch(1 << 16)    # under which the entries of a load's files are built

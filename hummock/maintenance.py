@@ -9,12 +9,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from hummock.compactor import Compactor
 from hummock.base.key import KeyRange
+from hummock.compactor import Compactor
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store.base.base import MetaStore
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum.vacuum.loop import VacuumLoop
+from hummock.meta.store.base import MetaStore
+from hummock.meta.vacuum.loop import VacuumLoop
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.object_store.base import ObjectStore
 from hummock.options import VacuumOptions

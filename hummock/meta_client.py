@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 
 NO_RULE_CHANGES: Mapping[int, TableRules | None] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from hummock.errors import HummockError, InvalidOption
 from hummock.base.key import KeyRange
+from hummock.errors import HummockError, InvalidOption
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from hummock.base.key import KeyRange
 from hummock.columnar.arrow_export import table_of
 from hummock.columnar.binary_column import BinaryColumn
-from hummock.epoch import Epoch
-from hummock.base.key import KeyRange
 from hummock.columnar.write_batch import KvBatch, WriteBatch
+from hummock.epoch import Epoch
 
 if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo

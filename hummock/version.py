@@ -15,11 +15,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hummock.base.json_fields import check_format, natural
+from hummock.base.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 from hummock.epoch import NEVER, Epoch
 from hummock.errors import Corruption
-from hummock.base.json_fields import check_format, natural
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules, next_tables, tables_from_json, tables_to_json
 
 if TYPE_CHECKING:
     from hummock.base.key import KeyRange

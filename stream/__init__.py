@@ -17,8 +17,8 @@ from stream.connector.base import (
     register_connector,
 )
 from stream.options import StreamOptions
-from stream.session import Session, connect
-from stream.table import Table
+from stream.session.session import Session, connect
+from stream.session.table import Table
 
 __all__ = [
     "Connector",

@@ -1,6 +1,6 @@
 """`python -m stream` is the command `hummock`."""
 
-from stream.cli import main
+from stream.cli.main import main
 
 if __name__ == "__main__":
     main()

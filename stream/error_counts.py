@@ -20,7 +20,7 @@ from relational.chunk import DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
-from stream.plan.state_catalogs import error_table_name
+from stream.plan.state_tables import error_table_name
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch, EpochPair

@@ -14,7 +14,7 @@ from hummock.epoch import Clock, EpochGenerator, wall_clock_ms
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store.base.base import MetaStore
+from hummock.meta.store.base import MetaStore
 from hummock.meta_client import WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
@@ -22,10 +22,10 @@ from hummock.object_store.base import ObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
 from relational.catalog.manager import CatalogManager
-from stream.control import StepObserver, unobserved
-from stream.exchange.turns import Turns
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
+from stream.protocol import StepObserver, unobserved
+from stream.runtime.run_slots import Turns
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 

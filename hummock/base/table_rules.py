@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hummock.base.json_fields import U32, natural
+from hummock.base.key import KeyRange, successor_of_prefix, user_key
 from hummock.epoch import Epoch
 from hummock.errors import Corruption
-from hummock.base.key import KeyRange, successor_of_prefix, user_key
-from hummock.base.json_fields import U32, natural
 
 VNODES_LIMIT = (1 << 16) + 1
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from hummock.base.key import MAX_TABLE_ID, KeyRange
 from hummock.cli.output import shown_bytes
 from hummock.cli.store import OpenStore, interrupted, port_option, served, store_command
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.task import CompactTask
 from hummock.compactor import Compactor
-from hummock.base.key import MAX_TABLE_ID, KeyRange
 from hummock.meta.hummock_manager import HummockManager
 from hummock.options import MIB, CompactionOptions
 from hummock.spark import check_executors, slots, spark_session

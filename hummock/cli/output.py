@@ -15,8 +15,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.text import Text
 
-from hummock.epoch import SPILL_MASK, to_unix_ms
 from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, vnode_of
+from hummock.epoch import SPILL_MASK, to_unix_ms
 
 PIPE_COLUMNS = 240          # width of tables that no terminal limits
 SHOWN_KEY_BYTES = 16

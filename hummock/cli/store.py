@@ -20,7 +20,7 @@ from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError, MetaS
 from hummock.meta import is_log, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.log_repair import carry_out_log_repair, plan_log_repair
-from hummock.meta.store.base.base import MetaStore
+from hummock.meta.store.base import MetaStore
 from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import directory_of, open_object_store
 from hummock.object_store.base import ObjectStore

@@ -1,0 +1,1 @@
+"""Arrow memory: columns of bytes, batches of writes, pooled buffers, slabs."""

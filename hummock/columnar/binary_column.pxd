@@ -6,8 +6,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from hummock.columnar.arrow_c cimport ArrowArray
 from hummock.base.key cimport Slice
+from hummock.columnar.arrow_c cimport ArrowArray
 
 
 cdef struct Memory:                     # what columns and exported arrays share; freed with the last of them

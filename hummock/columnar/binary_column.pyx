@@ -10,12 +10,12 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strcmp
 
+from hummock.base.key cimport Slice
 from hummock.columnar.arrow_c cimport (
     ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, array_in, new_array_capsule, new_schema_capsule, schema_in,
     take_array,
 )
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, pool_take
-from hummock.base.key cimport Slice
 
 cdef extern from * nogil:
     int64_t __atomic_add_fetch(int64_t*, int64_t, int) noexcept

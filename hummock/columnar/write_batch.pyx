@@ -10,8 +10,8 @@ import pyarrow as pa
 from hummock.columnar.arrow_export import struct_of
 from hummock.errors import InvalidWriteBatch
 
-from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.base.key cimport Slice, compare_bytes
+from hummock.columnar.binary_column cimport BinaryColumn
 
 cdef enum Fault:
     SOUND = 0

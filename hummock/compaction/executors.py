@@ -14,10 +14,10 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from hummock.compaction.worker_task import Assignment, carry_out, decode_result, remember_cancel
-from hummock.compaction.subcompaction import IsCancelled, Progress, execute_range
 from hummock.compaction.index_cache import SharedIndexes
+from hummock.compaction.subcompaction import IsCancelled, Progress, execute_range
 from hummock.compaction.task import RangeResult, RangeSpec
+from hummock.compaction.worker_task import Assignment, carry_out, decode_result, remember_cancel
 from hummock.errors import TaskCancelled, without_frames
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.spark.worker import shared_url

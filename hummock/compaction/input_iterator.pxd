@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.compaction.read_ahead cimport ReadAhead, Window
 from hummock.iterator.base cimport Columns, HummockIterator, Span
-from hummock.base.key cimport Slice
 
 
 @cython.final

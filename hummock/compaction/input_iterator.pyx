@@ -7,9 +7,9 @@ since is accounted for, and only blocks that a range cuts through are hashed aga
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
+from hummock.base.key cimport MAX_EPOCH, Slice, slice_of
 from hummock.compaction.read_ahead cimport ReadAhead
 from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
-from hummock.base.key cimport MAX_EPOCH, Slice, slice_of
 from hummock.sstable.block cimport Block
 from hummock.sstable.block_hash cimport block_hash
 from hummock.sstable.index cimport SstableIndex

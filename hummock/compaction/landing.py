@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hummock.compaction.picker.picker.candidate import Placed, files_of, hull
+from hummock.compaction.picker.candidate import Placed, files_of, hull
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion
 

@@ -14,9 +14,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
 from hummock.base.key cimport MAX_EPOCH, slice_of
-from hummock.object_store.fd_cache cimport OpenFile
 from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
@@ -27,6 +25,8 @@ from hummock.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
+from hummock.object_store.fd_cache cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hummock.compaction.worker_task import Assignment, decode_result
-from hummock.compaction.subcompaction import IsCancelled, Progress
-from hummock.compaction.progress_log import Journal
 from hummock.compaction.executors import LIMIT_MS
+from hummock.compaction.progress_log import Journal
+from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import Split, range_bytes_for, read_samples, split_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
+from hummock.compaction.worker_task import Assignment, decode_result
 from hummock.errors import SparkJobCancelled, TaskCancelled
 from hummock.object_store.base import ObjectStore
 from hummock.spark.jobs import run_specs, slots

@@ -15,18 +15,18 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from hummock.pipeline.thread_group import Crew
-from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
+from hummock.base.json_fields import U64
 from hummock.compaction.index_cache import SharedIndexes
-from hummock.pipeline.merge_loop import run_pipeline
-from hummock.compaction.read_ahead import ReadAhead
-from hummock.pipeline.retention import RetentionIterator
 from hummock.compaction.input_iterator import run_iterators
+from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import RowsUnaccounted, TaskCancelled
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
-from hummock.base.json_fields import U64
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
+from hummock.pipeline.thread_group import Crew
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import SplitSstableBuilder

@@ -12,12 +12,12 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
+from hummock.base.json_fields import MALFORMED, U64, check_format, natural
+from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.base.json_fields import MALFORMED, U64, check_format, natural
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.version import LEVELS_LIMIT
 
 FORMAT = 1

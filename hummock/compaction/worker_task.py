@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from hummock.compaction.subcompaction import execute_range
+from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.compaction.progress_log import write_result
+from hummock.compaction.subcompaction import execute_range
 from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import InvalidTask
 from hummock.object_store.base import mint_sstable_name
-from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.spark.worker import deadline, task_memory, task_store
 
 FORMAT = 1

@@ -1,9 +1,9 @@
 """BatchCollector: the rows of a UserIterator as columns."""
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.write_batch cimport KvBatch
 from hummock.iterator.base cimport Span
 from hummock.iterator.user cimport UserIterator
-from hummock.columnar.write_batch cimport KvBatch
 
 
 cdef class BatchCollector:

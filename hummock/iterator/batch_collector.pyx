@@ -8,9 +8,9 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.write_batch cimport KvBatch
 from hummock.iterator.base cimport Span
 from hummock.iterator.user cimport UserIterator
-from hummock.columnar.write_batch cimport KvBatch
 
 cdef extern from * nogil:
     """

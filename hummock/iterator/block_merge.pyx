@@ -10,12 +10,12 @@ places; entries are gathered from the columns one after the other, so that none 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
+from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport Columns, Entry, HummockIterator, copy_key
 from hummock.iterator.key_prefix128 cimport (
     NUMBER_BYTES, Number, head_behind, is_equal, is_less, leading_zeros, number_of, number_rows, put_number, suffix_of,
 )
-from hummock.base.key cimport Slice, compare_bytes
 
 cdef extern from * nogil:
     """

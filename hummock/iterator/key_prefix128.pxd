@@ -5,8 +5,8 @@ Unequal numbers order as their keys do; equal ones say nothing, except of two ke
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.iterator.base cimport Columns, low_of
 from hummock.base.key cimport Slice, head_of
+from hummock.iterator.base cimport Columns, low_of
 
 cdef extern from * nogil:
     """

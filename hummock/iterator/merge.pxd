@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.block_merge cimport ColumnMerge
-from hummock.base.key cimport Slice
 
 
 cdef struct Contender:                  # a child's current entry, kept where the tree compares it

@@ -11,9 +11,9 @@ the first six, table and vnode, are nearly always equal, and looks at the keys t
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
+from hummock.base.key cimport Slice, compare_full_key, head_of
 from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, Span, clip_span, low_of
 from hummock.iterator.block_merge cimport ColumnMerge
-from hummock.base.key cimport Slice, compare_full_key, head_of
 
 CHILDREN_LIMIT = 1 << 20
 cdef int SPAN_STREAK = 4                # a child that won that often in a row is asked for a span

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.iterator.base cimport HummockIterator, Span
-from hummock.iterator.row_filter cimport RowRules, RuleHold
-from hummock.iterator.owned_bytes cimport Saved
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport HummockIterator, Span
+from hummock.iterator.owned_bytes cimport Saved
+from hummock.iterator.row_filter cimport RowRules, RuleHold
 
 
 cdef class UserIterator(HummockIterator):

@@ -9,11 +9,11 @@ value are copied until the child stands on another key.
 
 from libc.stdlib cimport free
 
+from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules
 from hummock.iterator.owned_bytes cimport same, save
-from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
+from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules
 
 
 cdef class UserIterator(HummockIterator):

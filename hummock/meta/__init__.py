@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption, MetaStoreUnfit
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.object_log import ObjectLogMetaStore
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.object_log import ObjectLogMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.object_store import ObjectStore, directory_of, open_object_store
 from hummock.options import MetaOptions
 
@@ -71,7 +71,7 @@ def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectSt
 def _open_postgres(url: str, objects: ObjectStore, create: bool, accept_rollback: bool, options: MetaOptions,
                    on_close: Callable[[], None] | None) -> MetaStore:
     try:
-        from hummock.meta.store.base.postgres import PostgresMetaStore
+        from hummock.meta.store.postgres import PostgresMetaStore
     except ImportError as error:
         raise MetaStoreUnfit("PostgreSQL", f"psycopg is needed: {error}") from error
     return PostgresMetaStore(url, objects, create=create, busy_timeout_ms=options.busy_timeout_ms,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hummock.base.json_fields import U32
+from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
 from hummock.loaded_files import LoadedFiles
@@ -23,14 +25,12 @@ from hummock.meta.records import (
     names_digest,
     vacuumed_key,
 )
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, append
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import is_sstable_name
 from hummock.options import MetaOptions
-from hummock.base.json_fields import U32
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hummock.errors import MetaStoreError, OutcomeUnknown
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.object_store.faults import FaultPlan
 
 

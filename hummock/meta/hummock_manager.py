@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from hummock.base.key import KeyRange
+from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
 from hummock.errors import (
@@ -25,7 +27,6 @@ from hummock.errors import (
     SnapshotExpired,
     SstableRefused,
 )
-from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction.manager import CompactionManager, raise_safe_epoch
@@ -34,16 +35,15 @@ from hummock.meta.load_table import read_load
 from hummock.meta.notification import TopicSubscription
 from hummock.meta.pin_table import PinTable
 from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.upload_table import UploadTable
-from hummock.meta.version_state import Change, VersionKeeper, retry_overtaken
 from hummock.meta.version_log import LogPosition, create
+from hummock.meta.version_state import Change, VersionKeeper, retry_overtaken
 from hummock.meta_client import NO_RULE_CHANGES, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, MetaOptions
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules
 from hummock.version import HummockVersion
 
 REQUESTS_TOPIC = "compaction requests"

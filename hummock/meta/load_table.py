@@ -14,7 +14,7 @@ from hummock.errors import LoadRefused
 from hummock.loaded_files import LoadAnswer, LoadedFiles, epoch_of_load
 from hummock.meta.compaction.records import TaskBoard, read_board
 from hummock.meta.records import LOADS, TASKS, decode, encode, load_key, names_digest
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hummock.errors import HummockError, MetaStoreCorrupt, MetaStoreError
-from hummock.meta.store.base.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
-from hummock.meta.store.base.object_log_format import CHECKPOINT_MAGIC, LogRecord
-from hummock.meta.store.base.object_log import LogState
 from hummock.meta.records import HEAD, Head, decode
-from hummock.meta.store.base.rollback_guard_bucket import StoreWitness, Witnessed
+from hummock.meta.store.object_log import LogState
+from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
+from hummock.meta.store.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
+from hummock.meta.store.rollback_guard_bucket import StoreWitness, Witnessed
 from hummock.object_store.base import ObjectStore
 
 

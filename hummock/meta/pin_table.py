@@ -14,7 +14,7 @@ from hummock.epoch import Clock, Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed
 from hummock.meta.pins import NodePins
 from hummock.meta.records import Lease, decode, encode, lease_key
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition
 from hummock.object_store.base import RandomBytes
 from hummock.options import MetaOptions

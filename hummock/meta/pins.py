@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from hummock.errors import SnapshotExpired
 from hummock.meta.records import LEASES, NEWEST_LEASE, Lease, decode, encode, lease_key
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 
 
 @dataclass(slots=True)

@@ -26,11 +26,11 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from hummock.base.json_fields import MALFORMED, NAME_RULE, check_format, is_name
 from hummock.errors import FormatTooNew, MetaStoreCorrupt, MetaStoreError
 from hummock.loaded_files import LoadAnswer
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import NAME_PREFIX_DIGITS
-from hummock.base.json_fields import MALFORMED, NAME_RULE, check_format, is_name
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, VersionDelta
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from hummock.epoch import Clock
 from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
 from hummock.meta.records import UPLOADS, Upload, decode, encode, lease_key, upload_key
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.object_store.base import RandomBytes
 from hummock.options import MetaOptions
 

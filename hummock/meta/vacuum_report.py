@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hummock.meta.vacuum.vacuum.references import Need
+from hummock.meta.vacuum.references import Need
 
 
 @dataclass(slots=True)

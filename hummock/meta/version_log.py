@@ -21,8 +21,8 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
-from hummock.meta.vacuum.vacuum.stale_list import stale_row
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.vacuum.stale_list import stale_row
 from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
 from hummock.meta.records import HEAD, LEASES, NEWEST_LEASE
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, follow, load
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore

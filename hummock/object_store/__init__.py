@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlsplit
 
 from hummock.errors import InvalidOption
 from hummock.metrics import Metrics
-from hummock.object_store.url import parse_address
 from hummock.object_store.base import ObjectMeta, ObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.object_store.opendal import SERVICES, open_opendal
 from hummock.object_store.s3 import S3ObjectStore
+from hummock.object_store.url import parse_address
 from hummock.object_store.webhdfs import WebHdfsObjectStore
 from hummock.options import RetryOptions
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClosed
 
 if TYPE_CHECKING:
-    from hummock.object_store.file_writer import FileWriter
     from hummock.object_store.fd_cache import OpenFile
+    from hummock.object_store.file_writer import FileWriter
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
 RandomBytes = Callable[[int], bytes]

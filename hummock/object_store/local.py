@@ -34,9 +34,9 @@ from hummock.object_store.base import (
     check_path,
     check_range,
 )
+from hummock.object_store.fd_cache import OpenFile, OpenFiles
 from hummock.object_store.file_writer import PUBLISH, SYNC, WRITE, FileWriter
 from hummock.object_store.full_disk import describe, is_disk_full
-from hummock.object_store.fd_cache import OpenFile, OpenFiles
 
 TEMPORARY = ".temporary"
 TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from hummock.epoch import Clock, wall_clock_ms
 from hummock.errors import InvalidOption, ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused
-from hummock.object_store.url import Address
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
+from hummock.object_store.url import Address
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")

@@ -17,7 +17,6 @@ from itertools import islice
 
 from hummock.errors import ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused, StoreClosed, UploadLost
 from hummock.metrics import Metrics
-from hummock.object_store.url import Address
 from hummock.object_store.base import (
     Buffer,
     ObjectMeta,
@@ -29,6 +28,7 @@ from hummock.object_store.base import (
 )
 from hummock.object_store.http import Answer
 from hummock.object_store.s3_client import S3Client
+from hummock.object_store.url import Address
 from hummock.options import MIB, RetryOptions
 
 OPTIONS = ("endpoint", "region", "path_style")

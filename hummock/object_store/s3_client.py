@@ -23,8 +23,8 @@ from hummock.errors import (
     UploadLost,
 )
 from hummock.metrics import Metrics
-from hummock.object_store.url import Address
 from hummock.object_store.http import Answer, HttpClient
+from hummock.object_store.url import Address
 from hummock.options import RetryOptions
 
 SIGNED_SECONDS = 3600

@@ -17,9 +17,9 @@ from urllib.parse import quote, urlencode
 
 from hummock.errors import InvalidPath, ObjectExists, ObjectNotFound, ObjectStoreError, ObjectStoreRefused
 from hummock.metrics import Metrics
-from hummock.object_store.url import Address
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, RandomBytes, check_path, check_range
 from hummock.object_store.http import Answer, HttpClient
+from hummock.object_store.url import Address
 from hummock.options import RetryOptions
 
 TEMPORARY = ".temporary"

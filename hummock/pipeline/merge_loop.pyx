@@ -6,8 +6,8 @@ iterator they give and in what it retains. The GIL is taken where a file ends an
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
 from hummock.base.key cimport SPILL_MASK
+from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
 from hummock.sstable.multi_builder cimport SplitSstableBuilder
 
 

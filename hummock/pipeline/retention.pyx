@@ -12,10 +12,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, head_of
 from hummock.base.row_digest cimport row_hash
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
 from hummock.iterator.row_filter cimport RowRules, is_passed
-from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, head_of
 
 
 cdef inline uint64_t hash_of(const Entry* entry) noexcept nogil:

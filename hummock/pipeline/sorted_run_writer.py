@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hummock.pipeline.thread_group import Crew
-from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
-from hummock.pipeline.merge_loop import run_pipeline
+from hummock.base.table_rules import Tables
 from hummock.iterator.base import HummockIterator
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
+from hummock.pipeline.thread_group import Crew
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import SplitSstableBuilder
-from hummock.base.table_rules import Tables
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
 

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport uint8_t
 
-from hummock.object_store.file_writer cimport FileWriter
 from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.object_store.file_writer cimport FileWriter
 from hummock.sstable.builder cimport PieceSink
 
 cdef struct Piece:

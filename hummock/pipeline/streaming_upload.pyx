@@ -10,7 +10,6 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_give
 from hummock.base.pthread cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
@@ -21,6 +20,7 @@ from hummock.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_give
 from hummock.sstable.builder cimport PieceSink
 
 from hummock.errors import without_frames

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.iterator.row_filter cimport RowRules, RuleHold
 from hummock.iterator.owned_bytes cimport Saved
+from hummock.iterator.row_filter cimport RowRules, RuleHold
 from hummock.iterator.user cimport UserIterator
-from hummock.base.key cimport Slice
 
 
 cdef class ChangeWalk:

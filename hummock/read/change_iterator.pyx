@@ -7,13 +7,13 @@ passed over, or taken, all at once. What the earlier reader saw is asked for els
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
+from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span, compare_span_row
 from hummock.iterator.batch_collector cimport append_keys, append_values, rows_that_fit
-from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules, VnodeRule
 from hummock.iterator.owned_bytes cimport same, save
+from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules, VnodeRule
 from hummock.iterator.user cimport UserIterator
-from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 
 
 cdef class ChangeWalk:

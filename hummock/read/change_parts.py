@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
 from hummock.base.table_rules import TableRules
+from hummock.epoch import Epoch
 from hummock.version import HummockVersion
 
 

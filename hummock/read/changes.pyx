@@ -9,19 +9,19 @@ for in the files that are as old as that.
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
+from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.base cimport FORWARD, HummockIterator
-from hummock.read.change_iterator cimport ChangeWalk, merged_values
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.row_filter cimport VnodeRule
-from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
+from hummock.read.change_iterator cimport ChangeWalk, merged_values
 from hummock.read.view cimport ReadView, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
-from hummock.read.change_parts import parts_between, ruled_tables
 from hummock.errors import InvalidEpoch
+from hummock.read.change_parts import parts_between, ruled_tables
 from hummock.read.many_gets import read_many
 from hummock.state_store import ChangeBatch
 

@@ -13,18 +13,18 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.checksum cimport hash64
-from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.base.key cimport SPILL_MASK, Slice, begins_with, head_of
+from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.point_read cimport PointReader, Probe
 from hummock.read.view cimport EXPECTED, ReadView, SURE, SortedRun
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.cache.block_cache cimport CachePlace, used, want_rows
 from hummock.sstable.filter.bloom cimport filter_line
-from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
-from hummock.sstable.prefetch cimport Lines, ask, prefetch_line
 from hummock.sstable.interpolation_search cimport row_at, row_near
+from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_row, plain_row, plain_value
+from hummock.sstable.prefetch cimport Lines, ask, prefetch_line
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.errors import Corruption

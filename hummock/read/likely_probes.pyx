@@ -7,9 +7,9 @@ for what the next one reads: what the shelf says of the likely block, then place
 from hummock.read.point_read cimport DONE, SEEKING
 from hummock.read.view cimport SURE, SortedRun
 from hummock.sstable.cache.block_cache cimport CachePlace, LikelyRow, used
-from hummock.sstable.prefetch cimport Lines, ask, want
 from hummock.sstable.interpolation_search cimport row_at
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_row, plain_value
+from hummock.sstable.prefetch cimport Lines, ask, want
 from hummock.sstable.reader cimport SstableReader
 
 

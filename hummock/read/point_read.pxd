@@ -3,8 +3,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from hummock.read.uncached_get cimport ColdProbes
 from hummock.base.key cimport Slice
+from hummock.read.uncached_get cimport ColdProbes
 from hummock.read.view cimport ReadView, SortedRun
 from hummock.sstable.cache.block_cache cimport CachePlace
 from hummock.sstable.reader cimport OpenedSstable

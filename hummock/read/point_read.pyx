@@ -13,18 +13,18 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 
 from hummock.base.checksum cimport hash64
-from hummock.read.uncached_get cimport ColdProbes
-from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.likely_probes cimport answer_likely
+from hummock.read.uncached_get cimport ColdProbes
 from hummock.read.view cimport EXPECTED, ReadView, SURE, SortedRun, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
 from hummock.sstable.cache.block_cache cimport want_rows
-from hummock.sstable.prefetch cimport Lines, ask, prefetch_line, want
 from hummock.sstable.index cimport even_place
 from hummock.sstable.interpolation_search cimport row_at, row_near
 from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, plain_row, plain_value
+from hummock.sstable.prefetch cimport Lines, ask, prefetch_line, want
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
 cdef extern from "Python.h":

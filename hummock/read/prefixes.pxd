@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.batch_collector cimport BatchCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.base.key cimport Slice
 
 
 cdef class RangeCollector:

@@ -11,10 +11,10 @@ from libc.stdint cimport INT32_MAX, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy
 
+from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.batch_collector cimport BatchCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.base.key cimport Slice, compare_bytes
 
 
 cdef class RangeCollector:

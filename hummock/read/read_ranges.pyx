@@ -8,14 +8,14 @@ import numpy as np
 
 from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.base.key cimport SPILL_MASK
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
 from hummock.iterator.merge cimport MergeIterator
-from hummock.read.prefixes cimport RangeCollector
 from hummock.iterator.user cimport UserIterator
-from hummock.base.key cimport SPILL_MASK
-from hummock.read.view cimport ReadView, SortedRun
+from hummock.read.prefixes cimport RangeCollector
 from hummock.read.run_cursor cimport RunCursor
+from hummock.read.view cimport ReadView, SortedRun
 
 from hummock.read.prefixes import bounds_of
 from hummock.state_store import DEFAULT

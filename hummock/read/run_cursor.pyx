@@ -9,9 +9,9 @@ from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span
-from hummock.base.key cimport Slice
 from hummock.read.view cimport SortedRun
 from hummock.sstable.block cimport Block
 from hummock.sstable.concat_iterator cimport ConcatIterator

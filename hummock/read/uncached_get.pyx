@@ -14,8 +14,8 @@ from hummock.errors import Corruption
 from hummock.base.key cimport Slice
 from hummock.object_store.fd_cache cimport OpenFile
 from hummock.read.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
-from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
 from hummock.sstable.index cimport SstableIndex
+from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 cdef Py_ssize_t PAGE_BYTES = 60_000

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
 from hummock.iterator.row_filter cimport RowRules
-from hummock.base.key cimport Slice
 
 
 cdef enum:                              # of a run's `found`

@@ -13,15 +13,15 @@ from libc.stdlib cimport calloc, free
 from hummock.epoch import check_epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
 
-from hummock.columnar.binary_column cimport BinaryColumn
-from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
-from hummock.iterator.merge cimport MergeIterator
 from hummock.base.checksum cimport hash64
-from hummock.iterator.row_filter cimport RowRules
-from hummock.iterator.user cimport UserIterator
 from hummock.base.key cimport (
     MAX_EPOCH, SPILL_MASK, TABLE_ID_BYTES, Slice, begins_with, compare_bytes, head_of, slice_of,
 )
+from hummock.columnar.binary_column cimport BinaryColumn
+from hummock.iterator.base cimport FORWARD, REVERSE, HummockIterator
+from hummock.iterator.merge cimport MergeIterator
+from hummock.iterator.row_filter cimport RowRules
+from hummock.iterator.user cimport UserIterator
 from hummock.shared_buffer.batch cimport SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.filter.prefix_extractor cimport KeyPrefix

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport Columns, HummockIterator, Span
 from hummock.base.key cimport Slice
-from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.columnar.write_batch cimport WriteBatch
+from hummock.iterator.base cimport Columns, HummockIterator, Span
+from hummock.sstable.filter.bloom cimport BloomFilter
 
 
 cdef class SharedBufferBatch:

@@ -13,8 +13,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
 from hummock.base.checksum cimport hash64
-from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
 from hummock.base.key cimport Slice, compare_bytes, head_of
+from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
 from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.sstable.interpolation_search cimport even_guess
 

@@ -15,11 +15,11 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import SPILL_MASK, Epoch, check_pure, pure_epoch, with_spill
 from hummock.errors import InvalidEpoch
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.sstable.info import SstableInfo
-from hummock.columnar.write_batch import WriteBatch
 
 
 @dataclass(slots=True, eq=False)

@@ -11,18 +11,18 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from hummock.pipeline.retention import RetentionIterator
-from hummock.pipeline.sorted_run_writer import write_run
+from hummock.base.table_rules import NO_RULES, Tables
 from hummock.errors import HummockError
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
 from hummock.options import StorageOptions
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.buffer import UploadTask
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
-from hummock.base.table_rules import NO_RULES, Tables
 
 
 class UploadCancelled(Exception):

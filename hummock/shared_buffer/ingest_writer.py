@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hummock.pipeline.sorted_run_writer import write_run
+from hummock.base.table_rules import NO_RULES, Tables
+from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
 from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import NO_RULES, Tables
-from hummock.columnar.write_batch import WriteBatch
 
 
 def write_load(

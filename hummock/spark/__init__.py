@@ -4,8 +4,8 @@ Spark places, retries and counts tasks; rows do not pass through it unless a job
 session is asked for: without it, and without Java, everything else works.
 """
 
-from hummock.spark.jobs import run_job, run_specs, slots
 from hummock.spark.executor_check import check_executors
+from hummock.spark.jobs import run_job, run_specs, slots
 from hummock.spark.session import check_session, spark_session, spark_settings
 
 __all__ = ["check_executors", "check_session", "run_job", "run_specs", "slots", "spark_session", "spark_settings"]

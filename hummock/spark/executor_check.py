@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hummock.base.process import installed_version
 from hummock.errors import ExecutorUnfit, HummockError, InvalidOption
 from hummock.object_store import open_object_store
 from hummock.object_store.base import PROBE_PREFIX, ObjectStore
-from hummock.base.process import installed_version
 from hummock.spark.jobs import run_job, slots
 from hummock.spark.worker import NICENESS, SHIPPING, shared_url, task_niceness, task_store
 

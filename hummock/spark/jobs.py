@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
 from hummock.base.process import installed_version
+from hummock.errors import ExecutorUnfit, SparkJobCancelled, SparkJobFailed
 from hummock.spark.worker import SHIPPING, do_spec
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 
 from hummock.base.allocator import return_freed_memory
+from hummock.base.process import installed_version, prepare_process
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
-from hummock.base.process import installed_version, prepare_process
 
 SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")

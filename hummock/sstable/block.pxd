@@ -7,8 +7,8 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.iterator.base cimport Span
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport Span
 from hummock.sstable.cache.block_cache cimport NEAR_BYTES, CachePlace
 
 

@@ -11,14 +11,14 @@ from libc.string cimport memcmp, memcpy
 from hummock.base.checksum cimport crc32c
 from hummock.base.codec cimport can_hold, decompress
 from hummock.base.coding cimport get_u16, get_u32, get_u64
-from hummock.iterator.base cimport Span
 from hummock.base.key cimport Slice, compare_bytes, slice_of
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
-from hummock.sstable.cache.block_cache cimport CachePlace
-from hummock.sstable.prefetch cimport Lines, ask, want, want_value
+from hummock.iterator.base cimport Span
 from hummock.sstable.block_format cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
+from hummock.sstable.cache.block_cache cimport CachePlace
+from hummock.sstable.prefetch cimport Lines, ask, want, want_value
 
 from hummock.errors import Corruption
 

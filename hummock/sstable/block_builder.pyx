@@ -3,10 +3,10 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, pool_take
 from hummock.base.coding cimport put_u32
-from hummock.iterator.base cimport copy_key
 from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_grow, pool_take
+from hummock.iterator.base cimport copy_key
 from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
 cdef enum:

@@ -3,9 +3,9 @@
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.row_digest cimport row_hash
 from hummock.base.key cimport Slice
+from hummock.base.row_digest cimport row_hash
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.sstable.block cimport Block
 
 

@@ -6,8 +6,8 @@ The user key of an entry is put together in memory of the iterator, values are r
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.base.key cimport Slice, compare_bytes
+from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.sstable.block cimport Block
 
 

@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.iterator.base cimport Entry
-from hummock.base.key cimport Slice
 from hummock.sstable.block_builder cimport BlockBuilder
 from hummock.sstable.index cimport IndexBuilder
 

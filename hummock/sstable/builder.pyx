@@ -13,22 +13,22 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
 from hummock.base.checksum cimport crc32c, hash64
 from hummock.base.codec cimport CODEC_NONE, compress, compress_bound
-from hummock.base.row_digest cimport epoch_weight, row_digest
-from hummock.iterator.base cimport Entry, low_of
 from hummock.base.key cimport Slice, compare_bytes, head_of, slice_of
-from hummock.sstable.block_builder cimport BlockBuilder
-from hummock.sstable.index cimport IndexBuilder
-from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.base.row_digest cimport epoch_weight, row_digest
+from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
+from hummock.iterator.base cimport Entry, low_of
+from hummock.sstable.block_builder cimport BlockBuilder
+from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.sstable.index cimport IndexBuilder
 
 from hummock.base.codec import CODEC_IDS, CODEC_NAMES
 from hummock.sstable.filter.policy import FilterPolicy
+from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
 
 cdef Py_ssize_t PAGE_BYTES = 4096        # files are written fastest by whole ones

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport HummockIterator, Span
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport HummockIterator, Span
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 

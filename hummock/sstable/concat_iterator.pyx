@@ -2,8 +2,8 @@
 
 from libc.stdlib cimport calloc, free
 
-from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.sstable.sstable_iterator cimport SstableIterator
 
 

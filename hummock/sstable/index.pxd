@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport Slice, head_of
+from hummock.columnar.buffer_pool cimport ByteBuffer
 
 
 cdef struct EvenKeys:               # where the blocks of a file stand if its keys grow evenly

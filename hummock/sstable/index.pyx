@@ -15,11 +15,11 @@ from typing import NamedTuple
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.codec cimport CODEC_ZSTD
 from hummock.base.coding cimport get_u32
-from hummock.base.row_digest cimport hash_under
 from hummock.base.key cimport Slice, compare_bytes, compare_full_key, head_of, same_bytes, slice_of
+from hummock.base.row_digest cimport hash_under
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.sstable.block_format cimport MAX_RAW_BYTES
 from hummock.sstable.interpolation_search cimport row_near

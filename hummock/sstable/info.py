@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from hummock.base.row_digest import under_epoch
 from hummock.base.json_fields import U32, natural, word
+from hummock.base.row_digest import under_epoch
 from hummock.base.table_rules import PrefixRule
 
 FORMAT_VERSION = 1

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from hummock.base.checksum import crc32c_of
-from hummock.errors import Corruption, FormatTooNew
 from hummock.base.json_fields import MALFORMED
+from hummock.errors import Corruption, FormatTooNew
 from hummock.sstable.filter.policy import Filter, load_filter
 from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import FORMAT_VERSION, SstableInfo

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport Entry
 from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.iterator.base cimport Entry
 
 
 @cython.final

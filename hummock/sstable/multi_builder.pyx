@@ -8,7 +8,6 @@ each file before it is wanted and ends it while the next one fills.
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
-from hummock.iterator.base cimport Entry
 from hummock.base.key cimport NOWHERE
 from hummock.base.pthread cimport (
     pthread_cond_broadcast,
@@ -20,6 +19,7 @@ from hummock.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from hummock.iterator.base cimport Entry
 from hummock.sstable.builder cimport SstableBuilder, fill_entry
 
 from hummock.errors import without_frames

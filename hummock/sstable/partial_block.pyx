@@ -8,12 +8,12 @@ after the search the values up to the one that is wanted.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 from hummock.base.checksum cimport crc32c
 from hummock.base.codec cimport CODEC_LZ4, can_hold, decompress
 from hummock.base.coding cimport get_u32
 from hummock.base.key cimport Slice
 from hummock.base.lz4_incremental cimport LZ4_SLACK, lz4_begin, lz4_until
+from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 from hummock.object_store.fd_cache cimport OpenFile
 from hummock.sstable.block cimport Block, room_of
 from hummock.sstable.block_format cimport HEADER_BYTES, MAX_RAW_BYTES

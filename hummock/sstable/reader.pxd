@@ -5,11 +5,11 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.base.key cimport Slice
 from hummock.object_store.fd_cache cimport OpenFile
 from hummock.sstable.block cimport Block
-from hummock.sstable.filter.bloom cimport BloomFilter
-from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
 from hummock.sstable.cache.admission cimport CacheDoor
-from hummock.sstable.index cimport SstableIndex
+from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
+from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.sstable.index cimport SstableIndex
 
 
 cdef class OpenedSstable:

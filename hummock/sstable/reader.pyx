@@ -18,9 +18,9 @@ from hummock.sstable.meta import SstableMeta
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, head_of, slice_of
 from hummock.sstable.block cimport Block
-from hummock.sstable.filter.bloom cimport BloomFilter
-from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
 from hummock.sstable.cache.admission cimport CacheDoor
+from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
+from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
 
 META = -1

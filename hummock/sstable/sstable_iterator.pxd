@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.iterator.base cimport HummockIterator, Span
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport HummockIterator, Span
 from hummock.object_store.fd_cache cimport OpenFile
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport OpenedSstable, SstableReader

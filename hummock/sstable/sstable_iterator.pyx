@@ -13,9 +13,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free
 
+from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
-from hummock.base.key cimport Slice, compare_bytes
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport load_block
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from hummock.object_store.base import ObjectStore
-from hummock.options import StorageOptions
-from hummock.sstable.block import Block
-from hummock.sstable.cache.block_cache import BlockCache
-from hummock.sstable.builder import SstableOutput
-from hummock.sstable.cache.admission import CacheDoor
 from hummock.object_store.cached import DiskCachedObjectStore
 from hummock.object_store.disk_cache import DiskCache
+from hummock.options import StorageOptions
+from hummock.sstable.block import Block
+from hummock.sstable.builder import SstableOutput
+from hummock.sstable.cache.admission import CacheDoor
+from hummock.sstable.cache.block_cache import BlockCache
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.reader import SstableReader

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Self
 
-from hummock.pipeline.retention import RetentionIterator
-from hummock.pipeline.sorted_run_writer import write_run
+from hummock.base.table_rules import NO_RULES, Tables
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import MAX_EPOCH, NEVER, Epoch, check_pure
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.base import HummockIterator
@@ -22,6 +22,8 @@ from hummock.iterator.merge import MergeIterator
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.options import StorageOptions
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.sorted_run_writer import write_run
 from hummock.read.view import ReadView, SortedRun
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.flush import chains_of
@@ -29,10 +31,8 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.base.table_rules import NO_RULES, Tables
-from hummock.version import HummockVersion
 from hummock.store.reads import ViewReads
-from hummock.columnar.write_batch import WriteBatch
+from hummock.version import HummockVersion
 
 
 class TaskStore(ViewReads):

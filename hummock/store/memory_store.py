@@ -13,10 +13,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from hummock.base.key import KeyRange
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch, check_epoch, check_pure, pure_epoch
 from hummock.errors import InvalidEpoch, StoreClosed, WaitEpochTimeout
-from hummock.base.key import KeyRange
 from hummock.state_store import (
     DEFAULT,
     ChangeBatch,
@@ -25,7 +26,6 @@ from hummock.state_store import (
     StateStoreIterator,
     SyncResult,
 )
-from hummock.columnar.write_batch import KvBatch, WriteBatch
 
 DEFAULT_WAIT_MS = 10_000
 SCAN_BATCH_ROWS = 8192

@@ -9,21 +9,21 @@ from weakref import WeakSet
 
 import numpy as np
 
+from hummock.base.key import KeyRange
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, StoreClosed
 from hummock.iterator.batch_collector import BatchCollector
-from hummock.base.key import KeyRange
-from hummock.read.many_gets import read_many
 from hummock.options import StorageOptions
 from hummock.read.changes import ChangeReader
+from hummock.read.get import read_one
+from hummock.read.many_gets import read_many
 from hummock.read.read_ranges import read_prefixes, read_starts
 from hummock.read.view import ReadView
-from hummock.store.scan import HummockChanges, HummockScan
-from hummock.read.get import read_one
 from hummock.state_store import DEFAULT, ReadOptions
+from hummock.store.scan import HummockChanges, HummockScan
 from hummock.store.stats import ReadCounts
-from hummock.columnar.write_batch import KvBatch
 
 Read = TypeVar("Read", HummockScan, HummockChanges)
 

@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from hummock.columnar.arrow_export import table_of
+from hummock.columnar.write_batch import KvBatch
 from hummock.errors import HummockError, StoreClosed
 from hummock.iterator.batch_collector import BatchCollector
 from hummock.options import StorageOptions
 from hummock.read.changes import ChangeReader
 from hummock.read.view import ReadView
 from hummock.state_store import TABLE_BATCH_ROWS, ChangeBatch, StateStoreChanges, StateStoreIterator
-from hummock.columnar.write_batch import KvBatch
 
 NO_LIMIT = 1 << 62  # rows
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
 from hummock.options import StorageOptions
 from hummock.read.view import ReadView, SortedRun
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.version import HummockVersion
 from hummock.store.reads import ViewReads
-from hummock.columnar.write_batch import WriteBatch
+from hummock.version import HummockVersion
 
 
 class SnapshotStore(ViewReads):

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from hummock.epoch import Epoch
 from hummock.object_store.disk_cache import DiskCacheCounts
 from hummock.sstable.store import SstableStore
-from hummock.version import HummockVersion
 from hummock.store.write_path import WritePath
+from hummock.version import HummockVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self
 
+from hummock.base.forked import watch
+from hummock.base.table_rules import TableRules
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import (
     Corruption,
@@ -27,9 +30,7 @@ from hummock.errors import (
     StoreForked,
     WaitEpochTimeout,
 )
-from hummock.base.forked import watch
 from hummock.loaded_files import LoadedFiles
-from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.meta.uploads import UploadRegistry
 from hummock.meta_client import NO_RULE_CHANGES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
@@ -42,12 +43,11 @@ from hummock.shared_buffer.flush import Uploader
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
-from hummock.store.stats import StorageStats, stats_of
-from hummock.base.table_rules import TableRules
-from hummock.version import HummockVersion
+from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
 from hummock.store.reads import ViewReads
-from hummock.columnar.write_batch import WriteBatch
+from hummock.store.stats import StorageStats, stats_of
 from hummock.store.write_path import WritePath
+from hummock.version import HummockVersion
 
 PIN_TRIES = 8
 

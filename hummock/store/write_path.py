@@ -13,6 +13,7 @@ from bisect import insort
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.errors import (
     Fenced,
@@ -27,14 +28,13 @@ from hummock.meta.uploads import UploadRegistry
 from hummock.metrics import Metrics
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
-from hummock.store.backpressure import EASY_SHARE, DrainRate
-from hummock.shared_buffer.retained import RetainedEpochs
 from hummock.shared_buffer.flush import UploadCancelled, Uploader
+from hummock.shared_buffer.retained import RetainedEpochs
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
-from hummock.version import HummockVersion
-from hummock.columnar.write_batch import WriteBatch
+from hummock.store.backpressure import EASY_SHARE, DrainRate
 from hummock.store.writer_gate import Place, WriterGate
+from hummock.version import HummockVersion
 
 ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between flushes that fail; doubled each time

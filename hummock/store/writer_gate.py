@@ -12,11 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from hummock.store import throttle
 from hummock.errors import SharedBufferFull
 from hummock.metrics import Metrics
 from hummock.options import CompactionOptions
 from hummock.shared_buffer.buffer import SharedBuffer
+from hummock.store import throttle
 from hummock.store.backpressure import DrainRate, delay_seconds
 from hummock.version import HummockVersion
 

@@ -1,0 +1,1 @@
+"""Checks, repairs and prints the files of a store."""

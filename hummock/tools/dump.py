@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hummock.base.codec import CODEC_NAMES
-from hummock.epoch import SPILL_MASK, pure_epoch
 from hummock.base.key import table_id_of, vnode_of
+from hummock.epoch import SPILL_MASK, pure_epoch
 from hummock.sstable.block import Block
 from hummock.sstable.index import BlockMeta
 from hummock.sstable.info import SstableInfo

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from hummock.base.json_fields import U64
 from hummock.errors import Corruption, HummockError, ObjectNotFound
 from hummock.loaded_files import LoadAnswer
 from hummock.meta.compaction.records import RunningTask, WantedRange
@@ -43,11 +44,10 @@ from hummock.meta.records import (
     decode,
     decode_value,
 )
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles
-from hummock.meta.store.base.base import MetaStore
+from hummock.meta.store.base import MetaStore
+from hummock.meta.vacuum.stale_list import StaleFiles
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
-from hummock.base.json_fields import U64
 from hummock.sstable.block import Block
 from hummock.sstable.block_hash import content_hash_of
 from hummock.sstable.info import SstableInfo

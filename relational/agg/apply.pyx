@@ -12,11 +12,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
 from relational.agg.kernels cimport AggKernel
 from relational.agg.records cimport padded
-from relational.hash.record_arena cimport RecordBuffer
 from relational.agg.records cimport GroupRecords
+from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
+from relational.hash.record_arena cimport RecordBuffer
 
 
 @cython.final

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from relational.chunk.column_builder cimport ColumnBuilder
 from relational.agg.kernels cimport AggKernel
+from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef packed struct ExactSum:
     int64_t sum[2]      # the low 128 bits, two's complement, in units of the argument's scale

@@ -10,13 +10,13 @@ cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, SMALLINT, is_null
-from relational.chunk.column_builder cimport ColumnBuilder
-from relational.agg.kernels cimport check_picks, int64_at, new_column, put_int64, put_null, put_wide
 from relational.agg.int128 cimport (
     REACH, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
     power_of_ten, reach_of, sign_of, split_wide, wide_average,
 )
+from relational.agg.kernels cimport check_picks, int64_at, new_column, put_int64, put_null, put_wide
+from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, SMALLINT, is_null
+from relational.chunk.column_builder cimport ColumnBuilder
 
 
 cdef extern from * nogil:

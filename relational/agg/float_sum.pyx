@@ -11,9 +11,9 @@ cimport cython
 from libc.math cimport INFINITY, NAN, isfinite, isinf, isnan
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
+from relational.agg.kernels cimport check_picks, int64_at, new_column, put_double, put_int64, put_null
 from relational.chunk.column cimport Column, REAL, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.agg.kernels cimport check_picks, int64_at, new_column, put_double, put_int64, put_null
 
 
 cdef inline void add_value(FloatSum* state, double value, int weight) noexcept nogil:

@@ -16,19 +16,19 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from relational.agg.apply import GroupStates
+from relational.agg.changes import plan
+from relational.agg.exact_sum import ExactSumKernel
+from relational.agg.float_sum import FloatSumKernel
+from relational.agg.kernels import AggKernel, CountKernel
+from relational.agg.located import Located
+from relational.agg.min_max import ExtremeKernel
+from relational.agg.spec import AggSpec
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
-from relational.agg.kernels import AggKernel, CountKernel
-from relational.agg.spec import AggSpec
-from relational.agg.exact_sum import ExactSumKernel
-from relational.agg.min_max import ExtremeKernel
-from relational.agg.float_sum import FloatSumKernel
-from relational.agg.changes import plan
-from relational.agg.apply import GroupStates
 from relational.hash.key_ids import KeyNumbers
-from relational.agg.located import Located
 from relational.types import DataType
 
 EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction

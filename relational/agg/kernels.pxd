@@ -4,9 +4,9 @@ cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.agg.records cimport GroupRecords
 
 
 cdef class AggKernel:

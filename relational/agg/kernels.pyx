@@ -4,10 +4,10 @@ cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
+from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport Column, check_mask, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.data_chunk cimport mask_pointer
-from relational.agg.records cimport GroupRecords
 
 from relational.errors import EvaluationError
 

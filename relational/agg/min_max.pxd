@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.agg.kernels cimport AggKernel
 
 cdef enum ExtremeStatus:

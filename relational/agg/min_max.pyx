@@ -11,12 +11,12 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 import numpy as np
 
+from hummock.base.key cimport compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport compare_bytes, head_of
+from relational.agg.kernels cimport check_picks, int64_at, new_column, put_int64
 from relational.chunk.column cimport Column, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.agg.kernels cimport check_picks, int64_at, new_column, put_int64
 
 from relational.encoding.key.encoder import KeyEncoder
 from relational.errors import ConsistencyError

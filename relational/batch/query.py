@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from hummock.epoch import Epoch
 from hummock.state_store import StateStore
+from relational.agg import AggGroups, AggSpec
 from relational.chunk import Column, DataChunk, mask_of
 from relational.encoding import KeyEncoder
 from relational.expr.eval import evaluate, evaluate_constant
@@ -36,7 +37,6 @@ from relational.plan.logical import (
     table_schema,
 )
 from relational.plan.optimizer import optimize
-from relational.state import AggGroups, AggSpec
 from relational.table.column_cache import ColumnCache
 from relational.table.storage_table import StorageTable
 from relational.types.schema import Schema

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 from relational.catalog.alter import column_place, without_column
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name

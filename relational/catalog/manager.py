@@ -19,13 +19,13 @@ from typing import Any
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.notification import NotificationService, TopicSubscription
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import ddl_plan as planning
+from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEFAULT_DATABASE, DEFAULT_SCHEMA, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
-from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.records import CATALOG_PREFIX, FAILED_PREFIX, NEXT_ID, VERSION
 from relational.catalog.snapshot import CatalogSnapshot
 from relational.errors import CatalogError, NotFound

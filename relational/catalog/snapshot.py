@@ -12,7 +12,14 @@ from typing import TypeVar
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind, offset_table_name
-from relational.catalog.records import DATABASE_PREFIX, FAILED_PREFIX, LOADED_PREFIX, SCHEMA_PREFIX, TABLE_PREFIX, VERSION
+from relational.catalog.records import (
+    DATABASE_PREFIX,
+    FAILED_PREFIX,
+    LOADED_PREFIX,
+    SCHEMA_PREFIX,
+    TABLE_PREFIX,
+    VERSION,
+)
 from relational.errors import NotFound
 
 Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)

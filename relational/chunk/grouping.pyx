@@ -1,7 +1,7 @@
 """Which rows of a chunk share a key.
 
 Keys are compared in the normal form of their values, NULL equal to NULL. Within one chunk only: groups that
-live longer are the business of `relational.state`.
+live longer are the business of `relational.agg`.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ import numpy as np
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
+from relational.chunk.canonical cimport add_hashes, equal_rows, is_plain_word
 from relational.chunk.column cimport Column, ColumnView, LONG_WORK
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
-from relational.chunk.canonical cimport add_hashes, equal_rows, is_plain_word
 from relational.chunk.scalar cimport load64
 
 cdef enum:

@@ -11,9 +11,9 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.chunk.json_form cimport Member, compare_keys, compare_members, put, put_escaped, put_number
 
 from relational.errors import EncodingError

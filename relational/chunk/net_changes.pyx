@@ -5,8 +5,8 @@ import numpy as np
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.canonical cimport equal_rows
+from relational.chunk.column cimport Column, ColumnView
 from relational.chunk.stream_chunk cimport StreamChunk
 
 from relational.chunk.grouping import group_rows

@@ -9,11 +9,11 @@ import numpy as np
 from libc.stdint cimport int8_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
+from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.column cimport (
     Column, ColumnView, DOUBLE, INTERVAL, JSONB, LIST, NUMERIC, REAL, STRUCT, has_bytes, is_null,
 )
 from relational.chunk.json_form cimport unescaped
-from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.scalar cimport int128_t, ordered64_of_double
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
+from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport Column, ColumnView, check_mask
 from relational.chunk.data_chunk cimport DataChunk, as_mask, mask_pointer
 from relational.chunk.gather cimport gather
-from relational.chunk.canonical cimport equal_values
 
 from relational.chunk.arrow_export import changes_from, rows_to_arrow
 from relational.chunk.data_chunk import columns_of_rows, concat_columns, concat_masks

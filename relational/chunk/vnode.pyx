@@ -24,10 +24,10 @@ import numpy as np
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.column cimport (
     BIGINT, Column, ColumnView, INTERVAL, LIST, LONG_WORK, NUMERIC, STRUCT, as_column, has_bytes, is_null,
 )
-from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
 VNODE_COUNT = 256                       # of a table that does not say otherwise

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.encoding.value.encoder cimport ValueEncoder
 
 

@@ -14,9 +14,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.chunk.scalar cimport __builtin_bswap32, load32, store32
 from relational.encoding.field cimport BAD_FORM, Reason, TRUNCATED, bitmap_bytes, raise_encoding
 from relational.encoding.value.encoder cimport ValueEncoder

@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from relational.errors import BindError, EvaluationError
-from relational.expr.kernels.arithmetic import OPERATIONS
-from relational.expr.kernels.casting import can_cast
 from relational.expr.coercion import WIDE, common_type, digits
-from relational.expr.kernels.comparison import is_listable
 from relational.expr.eval import evaluate_array, evaluate_constant
 from relational.expr.eval_context import Evaluation, python_value
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
+from relational.expr.kernels.arithmetic import OPERATIONS
+from relational.expr.kernels.casting import can_cast
+from relational.expr.kernels.comparison import is_listable
 from relational.expr.kernels.temporal import TRUNCATIONS
 from relational.expr.unbound import Apply, Choose, Constant, Convert, Name, Place, Summary, Term
 from relational.types.data_type import DataType, TypeKind

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk, StreamChunk
-from relational.expr.kernels.casting import cast
 from relational.expr.eval_context import (
     ErrorCounts,
     Evaluation,
@@ -26,6 +25,7 @@ from relational.expr.eval_context import (
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import kernel_of
 from relational.expr.kernel_call import Compute, computed
+from relational.expr.kernels.casting import cast
 from relational.types.data_type import DataType
 
 

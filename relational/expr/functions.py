@@ -14,17 +14,10 @@ from functools import lru_cache, partial
 
 import pyarrow.compute as pc
 
-from relational.expr.kernels.kernels import arithmetic
-
-from relational.expr.kernels.kernels import comparison
-
-from relational.expr.kernels.kernels import nested
-
-from relational.expr.kernels.kernels import temporal
-
-from relational.expr.kernels.kernels import strings as text
 from relational.expr.coercion import arithmetic_type, can_widen, common_type, digits, is_exact
 from relational.expr.eval_context import Evaluation, Value
+from relational.expr.kernels.kernels import arithmetic, comparison, nested, temporal
+from relational.expr.kernels.kernels import strings as text
 from relational.types.data_type import DataType, Field, TypeKind
 
 Types = tuple[DataType, ...]

@@ -8,9 +8,9 @@ Groups of an aggregation and entries of a mem table are numbered so.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 
 cdef struct IndexSlot:
     uint32_t tag        # upper half of the key's hash

@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.base.checksum cimport hash64
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.chunk.canonical cimport same_bytes
 
 cdef extern from * nogil:

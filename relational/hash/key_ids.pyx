@@ -12,13 +12,13 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.canonical cimport is_plain_word, word_of
 from relational.chunk.column cimport (
     BIGINT, BOOLEAN, Column, ColumnView, DATE, DOUBLE, INT, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ, as_column,
     is_null,
 )
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.data_chunk cimport mask_pointer
-from relational.chunk.canonical cimport is_plain_word, word_of
 from relational.encoding.key.encoder cimport KeyEncoder
 from relational.hash.bytes_interner cimport KeyIndex
 from relational.hash.u64_interner cimport NO_WORD, PRESENT, SKIPPED, WordIndex

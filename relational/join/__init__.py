@@ -1,0 +1,1 @@
+"""The rows of a join's side in memory, by join key."""

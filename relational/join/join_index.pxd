@@ -10,8 +10,8 @@ those not touched for the longest time first. No number of a key or a row change
 cimport cython
 from libc.stdint cimport int32_t, uint32_t
 
-from relational.join.join_rows cimport JoinRows
 from relational.hash.key_ids cimport KeyNumbers
+from relational.join.join_rows cimport JoinRows
 
 
 @cython.final

@@ -21,11 +21,11 @@ from libc.stdlib cimport free, malloc
 from relational.chunk.column cimport Column, ColumnView, as_column
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
-from relational.join.join_rows cimport Changes, JoinRows
 from relational.hash.key_ids cimport KeyNumbers
+from relational.join.join_rows cimport Changes, JoinRows
 
-from relational.errors import ConsistencyError
 from relational.agg.located import Located
+from relational.errors import ConsistencyError
 from relational.join.stored_form import StoredForm
 
 cdef extern from * nogil:

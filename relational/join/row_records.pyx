@@ -9,9 +9,9 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
+from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.canonical cimport equal_values
 from relational.hash.record_arena cimport RecordBuffer
 
 cdef extern from * nogil:

@@ -1,0 +1,1 @@
+"""Rows in order in memory, and windows of them."""

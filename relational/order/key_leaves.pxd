@@ -9,9 +9,9 @@ A head is what follows the first byte of a key (its NULL tag), as a number; uneq
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 
 cdef enum:
     LEAF_KEYS = 64

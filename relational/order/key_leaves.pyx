@@ -8,9 +8,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
+from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice, compare_bytes, head_of
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport Slice
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.order.ordered_index cimport OrderedIndex
 
 cdef int collect(OrderedIndex index, Slice prefix, int64_t offset, int64_t limit, ByteBuffer places) except -1 nogil

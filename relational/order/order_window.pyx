@@ -7,9 +7,9 @@ hold, not what the order holds.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from hummock.base.key cimport Slice, begins_with, compare_bytes
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice, begins_with, compare_bytes
 from relational.hash.bytes_interner cimport KeyIndex
 from relational.order.key_leaves cimport KeyPlace, Spot
 from relational.order.ordered_index cimport OrderedIndex

@@ -7,8 +7,8 @@ owner with a budget lets the index forget it, and loads it again when a window r
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.base.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn
 from relational.order.key_leaves cimport KeyLeaves
 
 

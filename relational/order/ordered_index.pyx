@@ -12,9 +12,9 @@ import numpy as np
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
+from hummock.base.key cimport Slice, compare_bytes, slice_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice, compare_bytes, slice_of
 from relational.order.key_leaves cimport ASKED, KeyLeaves, KeyPlace, Leaf, Spot
 
 from relational.errors import ConsistencyError

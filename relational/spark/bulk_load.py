@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hummock.errors import InvalidOption, SparkJobFailed
 from hummock.base.process import installed_version
-from hummock.spark.jobs import run_job, slots
+from hummock.errors import InvalidOption, SparkJobFailed
 from hummock.spark.executor_check import check_executors
+from hummock.spark.jobs import run_job, slots
 from hummock.sstable.info import SstableInfo
 from relational.errors import RelationalError
 from relational.spark.frame_columns import FrameColumns

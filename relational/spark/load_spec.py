@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from hummock.base.json_fields import MALFORMED, check_format, natural
+from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
 from hummock.options import StorageOptions
-from hummock.base.json_fields import MALFORMED, check_format, natural
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from relational.catalog.objects import TableCatalog
 
 FORMAT = 1

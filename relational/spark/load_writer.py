@@ -16,18 +16,18 @@ from functools import partial
 
 import pyarrow as pa
 
-from hummock.pipeline.thread_group import Crew
-from hummock.compaction.read_ahead import ReadAhead
-from hummock.pipeline.retention import RetentionIterator
+from hummock.base.key import user_key
 from hummock.compaction.input_iterator import run_iterators
+from hummock.compaction.read_ahead import ReadAhead
 from hummock.epoch import MAX_EPOCH
 from hummock.iterator.base import HummockIterator
 from hummock.iterator.merge import MergeIterator
-from hummock.base.key import user_key
 from hummock.loaded_files import PLACEHOLDER
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.retention import RetentionIterator
+from hummock.pipeline.thread_group import Crew
 from hummock.shared_buffer.ingest_writer import write_load
 from hummock.spark.worker import deadline, local_directory, task_memory, task_store
 from hummock.sstable.info import SstableInfo

@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from hummock.base.key import KeyRange
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import EpochTooOld, InvalidEpoch, SnapshotExpired, StoreClosed
-from hummock.base.key import KeyRange
-from hummock.store.pinned_version import LocalVersionManager
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
 from hummock.options import MetaOptions, StorageOptions
 from hummock.spark.worker import shared_url
+from hummock.store.pinned_version import LocalVersionManager
 from hummock.version import HummockVersion
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import ObjectName

@@ -17,17 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from hummock.base.json_fields import MALFORMED, check_format, natural
+from hummock.base.key import KeyRange
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
-from hummock.base.key import KeyRange
 from hummock.object_store.base import ObjectStore
 from hummock.options import MIB, StorageOptions
-from hummock.base.json_fields import MALFORMED, check_format, natural
-from hummock.store.snapshot_store import SnapshotStore
 from hummock.spark.worker import begin_task, task_store
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.reader import SstableReader
 from hummock.sstable.store import SstableStore
+from hummock.store.snapshot_store import SnapshotStore
 from hummock.version import HummockVersion
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, Op, StreamChunk

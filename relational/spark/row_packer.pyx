@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.base.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn
 
 cdef uint32_t ACCOUNT = 0xFFFFFFFF
 cdef uint32_t REFUSAL = 0xFFFFFFFE

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from hummock.iterator.base cimport HummockIterator
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport HummockIterator
 from relational.table.key_sort cimport KeyItem
 
 cpdef enum:

@@ -11,9 +11,9 @@ from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
+from hummock.base.key cimport Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of
-from hummock.base.key cimport Slice, compare_bytes, head_of
 from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
 

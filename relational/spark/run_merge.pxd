@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
-from hummock.iterator.base cimport HummockIterator
 from hummock.base.key cimport Slice
+from hummock.iterator.base cimport HummockIterator
 
 
 cdef class UnderOneEpoch(HummockIterator):

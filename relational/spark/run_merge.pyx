@@ -1,7 +1,7 @@
 """What stands behind a partition's merge: all entries under one epoch, and loaded rows compared with stored ones."""
 
-from hummock.iterator.base cimport FORWARD, HummockIterator
 from hummock.base.key cimport Slice, compare_bytes
+from hummock.iterator.base cimport FORWARD, HummockIterator
 from relational.spark.row_sorter cimport SHOWN_KEYS
 
 

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hummock.base.key import KeyRange
+from hummock.base.process import installed_version
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.epoch import NEVER, Epoch, pure_epoch
 from hummock.errors import InvalidEpoch
-from hummock.base.key import KeyRange
 from hummock.options import MIB
-from hummock.base.process import installed_version
 from hummock.spark.jobs import slots
 from relational.errors import BindError
 from relational.expr.expression import Expression

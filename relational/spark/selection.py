@@ -19,8 +19,8 @@ from relational.expr.expression import Call, Cast, Expression, InputRef, Literal
 from relational.expr.unbound import Apply, Constant, Name, Term
 from relational.plan.logical import Scan
 from relational.spark.key_filters import Condition, key_filter
-from relational.sql.lexer import statements
 from relational.sql.expressions import Translator
+from relational.sql.lexer import statements
 from relational.sql.tree import parse
 from relational.types.data_type import DataType, TypeKind
 

@@ -29,9 +29,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
+from hummock.base.key import KeyRange
 from hummock.epoch import NEVER, Epoch, pure_epoch, to_unix_ms
 from hummock.errors import InvalidOption
-from hummock.base.key import KeyRange
 from hummock.version import HummockVersion
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_batches

@@ -13,11 +13,13 @@ from datetime import datetime
 from relational.catalog.objects import TableCatalog
 from relational.errors import SourceTextError
 from relational.expr.bind import unknown
-from relational.sql.ddl.alter import bind_alter
 from relational.sql.context import BindContext, CatalogReader
+from relational.sql.ddl.alter import bind_alter
 from relational.sql.ddl.create import bind_create, listed
-from relational.sql.dml import bind_delete, bind_insert, bind_update
 from relational.sql.ddl.drop import bind_drop
+from relational.sql.dml import bind_delete, bind_insert, bind_update
+from relational.sql.expressions import Translator
+from relational.sql.lexer import Piece, TokenReader, statements
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
 from relational.sql.statement import (
@@ -32,8 +34,6 @@ from relational.sql.statement import (
     ShowKind,
     Statement,
 )
-from relational.sql.lexer import Piece, TokenReader, statements
-from relational.sql.expressions import Translator
 from relational.sql.tree import parse
 
 

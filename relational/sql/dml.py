@@ -17,11 +17,11 @@ from relational.expr.unbound import Place
 from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
+from relational.sql.expressions import Translator
+from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import name_in_tree, read_name, resolved
 from relational.sql.query import QueryBinder
 from relational.sql.statement import Delete, Insert, Update
-from relational.sql.lexer import Piece, TokenReader
-from relational.sql.expressions import Translator
 from relational.sql.tree import parse
 from relational.sql.values import literal_values, scanned
 

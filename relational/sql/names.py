@@ -10,8 +10,8 @@ from relational.errors import BindError, NotFound
 from relational.expr.bind import span
 from relational.expr.unbound import Place
 from relational.sql.context import CatalogReader
-from relational.sql.lexer import TokenReader
 from relational.sql.expressions import Translator
+from relational.sql.lexer import TokenReader
 
 
 def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, Place]:

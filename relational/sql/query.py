@@ -13,8 +13,8 @@ from relational.plan.builder import Scope, Selection, Star, select
 from relational.plan.logical import LogicalPlan, Scan, Values
 from relational.plan.serialize import plan_from_text
 from relational.sql.context import CatalogReader
-from relational.sql.names import name_in_tree, resolved
 from relational.sql.expressions import Translator
+from relational.sql.names import name_in_tree, resolved
 from relational.sql.tree import unsupported
 from relational.types.ordering import OrderType
 from relational.types.schema import Field, Schema

@@ -21,8 +21,8 @@ from sqlglot.tokens import Token, TokenType
 from relational.errors import ParseError, shortened
 from relational.expr.unbound import Place
 from relational.sql.grammar import DIALECT, OWN
-from relational.sql.nodes import CHAINS, CLAUSES, KNOWN, NAMES, SILENT, SYNONYMS, UNWEIGHTED, Key
 from relational.sql.lexer import Piece
+from relational.sql.nodes import CHAINS, CLAUSES, KNOWN, NAMES, SILENT, SYNONYMS, UNWEIGHTED, Key
 
 MAX_DEPTH = 100
 """Levels of parentheses, brackets, CASE, prefix operators and operations upon each other's results."""

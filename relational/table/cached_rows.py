@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
-from hummock.state_store import StateStoreChanges, StateStoreIterator
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
+from hummock.epoch import Epoch
+from hummock.state_store import StateStoreChanges, StateStoreIterator
 from relational.table.row_cache import RowCache
 from relational.table.row_layout import RowStore
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hummock.base.key import KeyRange
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import StoreClosed
-from hummock.base.key import KeyRange
 from hummock.read.changes import changed_rows
 from hummock.state_store import ChangeBatch, StateStore, StateStoreChanges, StateStoreIterator
-from hummock.columnar.write_batch import KvBatch, WriteBatch
 from relational.encoding import CellEncoder, CellJoin
 from relational.table.row_layout import RowStore
 

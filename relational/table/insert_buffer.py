@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.errors import InvalidWriteBatch
 from hummock.base.key import TABLE_ID_BYTES
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
+from hummock.errors import InvalidWriteBatch
 from relational.errors import ConsistencyError
 from relational.table.overlay import merged
 

@@ -3,12 +3,12 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.hash.bytes_interner cimport KeyIndex
-from relational.table.overlay cimport BatchWriter
 from relational.table.key_sort cimport KeyItem
+from relational.table.overlay cimport BatchWriter
 
 cdef struct Old:                    # the row that the first update of a key took away
     int64_t start           # in `values`

@@ -12,13 +12,13 @@ import logging
 cimport cython
 from libc.string cimport memcpy, memset
 
-from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.base.key cimport TABLE_ID_BYTES, compare_bytes, slice_of
-from relational.table.overlay cimport BatchWriter
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.table.key_sort cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
 from relational.table.operation cimport (
     DELETE, DELETED, INSERT, INSERTED, UNTOUCHED, UPDATE, UPDATE_DELETE, UPDATE_INSERT, UPDATED, UPSERT, VANISHED, fold,
 )
+from relational.table.overlay cimport BatchWriter
 
 from hummock.columnar.write_batch import WriteBatch
 from relational.errors import ConsistencyError

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.base.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.write_batch cimport KvBatch
 
 

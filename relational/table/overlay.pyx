@@ -8,8 +8,8 @@ descending order, and so are the results.
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.base.key cimport compare_bytes, slice_of
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
 
 cdef extern from * nogil:

@@ -2,8 +2,8 @@
 
 from hummock.base.key cimport Slice
 from hummock.columnar.write_batch cimport KvBatch
-from relational.table.overlay cimport BatchWriter
 from relational.table.mem_table cimport MemTable
+from relational.table.overlay cimport BatchWriter
 
 cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
                              Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil

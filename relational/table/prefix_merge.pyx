@@ -5,13 +5,13 @@ from libc.string cimport memcmp
 
 import numpy as np
 
+from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.write_batch cimport KvBatch
-from relational.table.overlay cimport BatchWriter
 from relational.table.mem_table cimport Entry, MemTable
 from relational.table.operation cimport INSERTED, UNTOUCHED, UPDATED
+from relational.table.overlay cimport BatchWriter
 
 
 def first_rows(MemTable mem not None, BinaryColumn prefixes not None, const int32_t[::1] owners,

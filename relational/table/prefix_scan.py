@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
+from hummock.epoch import Epoch
 from relational.errors import ConsistencyError
-from relational.table.overlay import overlay
 from relational.table.mem_table import MemTable
+from relational.table.overlay import overlay
 from relational.table.prefix_merge import first_rows
 from relational.table.row_layout import RowStore
 from relational.table.scan import concatenated

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.base.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 
 cdef struct Record:         # in the ring, 8-aligned; key and value follow
     uint32_t tag            # of its key's hash

@@ -11,10 +11,10 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import numpy as np
 
-from hummock.columnar.binary_column cimport BinaryColumnBuilder
-from hummock.columnar.buffer_pool cimport pool_give, pool_take
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport begins_with, compare_bytes, slice_of
+from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.columnar.buffer_pool cimport pool_give, pool_take
 from hummock.columnar.write_batch cimport KvBatch
 
 cdef extern from * nogil:

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
-from hummock.state_store import StateStore, StateStoreChanges, StateStoreIterator
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
+from hummock.epoch import Epoch
+from hummock.state_store import StateStore, StateStoreChanges, StateStoreIterator
 
 
 class RowStore(ABC):

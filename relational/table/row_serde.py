@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from hummock.columnar.binary_column import BinaryColumn
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.state_store import StateStore
 from relational.catalog.objects import RowFormat, TableCatalog
 from relational.chunk.column import Column

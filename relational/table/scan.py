@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hummock.epoch import Epoch
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
-from hummock.state_store import StateStoreIterator
 from hummock.columnar.write_batch import KvBatch
+from hummock.epoch import Epoch
+from hummock.state_store import StateStoreIterator
 from relational.table.overlay import merged, rows_until
 from relational.table.row_layout import RowStore
 

@@ -16,21 +16,21 @@ from weakref import WeakSet
 
 import numpy as np
 
+from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
+from hummock.base.table_rules import KeyWatermark
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch, EpochPair
 from hummock.errors import InvalidEpoch
-from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange, vnode_of
 from hummock.state_store import StateStore
-from hummock.base.table_rules import KeyWatermark
-from hummock.columnar.write_batch import KvBatch
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
 from relational.table.cached_rows import CachedRows, RowCacheCounts
 from relational.table.insert_buffer import InsertBuffer
-from relational.table.overlay import merged
 from relational.table.mem_table import MemTable
+from relational.table.overlay import merged
 from relational.table.prefix_scan import all_under, first_under, laid_over
 from relational.table.row_cache import RowCache
 from relational.table.row_serde import Row, RowSerde, present_in

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from hummock.epoch import Epoch, pure_epoch
 from hummock.base.key import KeyRange, user_key
+from hummock.epoch import Epoch, pure_epoch
 from hummock.state_store import StateStore
 from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk

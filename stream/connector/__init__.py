@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _flights(options: Mapping[str, str], schema: Schema) -> Connector:
     """The data set is read by whoever asks for it: nobody else pays for its import."""
-    from stream.connector.flights import FlightsConnector
+    from stream.examples.flights.connector import FlightsConnector
 
     return FlightsConnector(options, schema)
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hummock.epoch import EpochPair
+from relational.agg import AggGroups
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
-from relational.state import AggGroups
 from relational.table.state_table import StateTable
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from relational.catalog.objects import TableCatalog
 from stream.errors import StatementError
-from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.fit import fitted
 from stream.executor.receive import received
+from stream.executor.schema_change import fitted
 from stream.message import STATEMENTS, Barrier, Message
+from stream.runtime.channel import Channel
 
 
 class DmlExecutor(Executor):

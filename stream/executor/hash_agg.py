@@ -1,6 +1,6 @@
 """Aggregation: one row per group, kept up to date.
 
-Groups live in memory in columns (`relational.state`), and in the intermediate state table as one row each:
+Groups live in memory in columns (`relational.agg`), and in the intermediate state table as one row each:
 the group columns, count(*), the states of every call. A chunk only changes memory. At a barrier every group
 that changed is written to its table and emitted: an insert when it was born, a delete when its last row
 went, an update when its outputs differ, nothing when they do not. So a group emits one change per epoch,
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from relational.agg import AggGroups, AggSpec
 from relational.chunk import StreamChunk, mask_of
 from relational.expr.aggregates import AggCall
 from relational.expr.eval import evaluate
 from relational.expr.eval_context import ErrorCounts
-from relational.state import AggGroups, AggSpec
 from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType

@@ -19,7 +19,7 @@ from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.conflict import ConflictResolver
-from stream.executor.fit import fitted_changes
+from stream.executor.schema_change import fitted_changes
 from stream.executor.slices import slices
 from stream.executor.statement import StatementEvaluator
 from stream.message import STATEMENTS, Barrier, EvaluatedChanges, Message, Replayed, Statement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stream.errors import ChannelClosed
-from stream.exchange.channel import Channel
 from stream.message import Message
+from stream.runtime.channel import Channel
 
 
 def received(channel: Channel) -> Iterator[Message]:

@@ -21,9 +21,9 @@ from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from stream.connector.base import SplitReader, validated, without_malformed
 from stream.errors import ChannelClosed, MalformedRows, SourcePosition
-from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import Add, Barrier, Message, Pause, Resume, SkippedRows
+from stream.runtime.channel import Channel
 
 IDLE_SECONDS = 0.02  # between two looks at readers that have nothing now
 

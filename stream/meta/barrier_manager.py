@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
-from stream.control import CollectedEpoch, Step, StepObserver, Worker, unobserved
 from stream.errors import BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
 from stream.meta.barrier_schedule import BarrierSchedule, Command, JobChange, Ride
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
+from stream.protocol import CollectedEpoch, Step, StepObserver, Worker, unobserved
 
 if TYPE_CHECKING:
     from stream.options import StreamOptions

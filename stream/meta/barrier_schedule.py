@@ -12,7 +12,7 @@ from stream.message import Mutation
 
 if TYPE_CHECKING:
     from hummock.loaded_files import LoadedFiles
-    from hummock.meta.store.base.base import MetaOperations
+    from hummock.meta.store.base import MetaOperations
     from stream.options import StreamOptions
 
 

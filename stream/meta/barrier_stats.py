@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hummock.epoch import monotonic_seconds
-from stream.control import Step
+from stream.protocol import Step
 
 REMEMBERED_BARRIERS = 1_024
 REMEMBERED_STEPS = 64

@@ -16,12 +16,12 @@ from typing import Any
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.store.base.base import NONE, MetaOperations
+from hummock.meta.store.base import NONE, MetaOperations
 from relational.catalog.alter import with_column
+from relational.catalog.ddl_plan import DropPlan
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
 from relational.catalog.objects import TableCatalog
-from relational.catalog.ddl_plan import DropPlan
 from relational.types import DataType
 from stream.connector.base import CONNECTOR_OPTION
 from stream.errors import BulkLoadRefused, StreamError, TableLoading

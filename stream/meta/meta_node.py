@@ -7,9 +7,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from hummock.epoch import Epoch, EpochGenerator
-from hummock.meta.store.base.base import NONE
+from hummock.meta.store.base import NONE
 from relational.catalog.manager import CatalogManager
-from stream.control import Step, StepObserver, Worker, unobserved
 from stream.message import Add
 from stream.meta.barrier_manager import BarrierManager, Committer
 from stream.meta.barrier_schedule import Command, JobChange
@@ -22,6 +21,7 @@ from stream.meta.kept_history import KeptHistory, Pins
 from stream.meta.recovery import RecoveryPolicy
 from stream.meta.stream_manager import StreamManager
 from stream.options import StreamOptions
+from stream.protocol import Step, StepObserver, Worker, unobserved
 
 if TYPE_CHECKING:
     from hummock.meta.hummock_manager import HummockManager

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stream.control import ActorSpec, Worker
 from stream.errors import ActorFailed, JobNotRunning
 from stream.message import Add, Alter, Loading, Pause, Resume, SkippedRows, Stop
+from stream.protocol import ActorSpec, Worker
 
 if TYPE_CHECKING:
     from hummock.epoch import Epoch

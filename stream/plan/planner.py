@@ -18,7 +18,7 @@ from relational.expr.expression import Expression, InputRef, conjunction, conjun
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
-from stream.plan import state_catalogs as catalogs
+from stream.plan import state_tables as catalogs
 from stream.plan.stream_plan import (
     DmlNode,
     FilterNode,

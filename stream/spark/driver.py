@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hummock.base.key import KeyRange
 from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
-from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadedFiles
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
 from hummock.store.bulk_store import TaskStore
@@ -26,8 +26,8 @@ from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from stream.error_counts import StoredErrorCounts
 from stream.plan.stream_plan import StreamScanNode
-from stream.spark.exchange import Sent
 from stream.spark.fragments import Fragment, fragments_of
+from stream.spark.shuffle_files import Sent
 from stream.spark.spec import BackfillSpec, TaskSpec
 from stream.spark.tasks import TaskReport, checked
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hummock.errors import InvalidOption
-from hummock.spark.jobs import OnProgress, run_specs, slots
 from hummock.spark.executor_check import check_executors
+from hummock.spark.jobs import OnProgress, run_specs, slots
 from hummock.spark.session import require_spark, spark_session
 from hummock.spark.worker import shared_url, task_store
 from stream.errors import BackfillRefused

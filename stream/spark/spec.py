@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 
+from hummock.base.json_fields import check_format
 from hummock.epoch import Epoch
 from hummock.options import StorageOptions
-from hummock.base.json_fields import check_format
 from relational.catalog.objects import TableCatalog
 from stream.plan.planner import plan_known_view
-from stream.spark.exchange import Parcel
 from stream.spark.fragments import Fragment, fragments_of
+from stream.spark.shuffle_files import Parcel
 
 FORMAT = 2
 

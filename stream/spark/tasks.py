@@ -22,8 +22,8 @@ from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import InconsistentStream
 from stream.options import StreamOptions
-from stream.spark.exchange import NOTHING, Packer, Sent, unpacked
 from stream.spark.fragment_run import run_fragment
+from stream.spark.shuffle_files import NOTHING, Packer, Sent, unpacked
 from stream.spark.spec import BackfillSpec, TaskSpec
 
 CHUNK_ROWS = 16_384

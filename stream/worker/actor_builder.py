@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Any
 from relational.expr import ErrorCounts
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from stream.actor import Actor, ActorObserver
-from stream.backfill.executor import BackfillExecutor, history_of
 from stream.connector.base import CONNECTOR_OPTION, SplitReader, connector_of, skips_malformed
-from stream.control import ActorSpec
 from stream.error_counts import RunningErrorCounts, StoredErrorCounts
 from stream.errors import SourcePosition
-from stream.exchange.channel import Channel
-from stream.exchange.dispatch import BroadcastDispatcher
-from stream.exchange.turns import Turns
 from stream.executor.agg_state import MaterializedInput
+from stream.executor.backfill import BackfillExecutor, history_of
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.filter import FilterExecutor
@@ -40,6 +35,11 @@ from stream.plan.stream_plan import (
     StreamNode,
     StreamScanNode,
 )
+from stream.protocol import ActorSpec
+from stream.runtime.actor import Actor, ActorObserver
+from stream.runtime.channel import Channel
+from stream.runtime.dispatch import BroadcastDispatcher
+from stream.runtime.run_slots import Turns
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore

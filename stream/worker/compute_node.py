@@ -14,15 +14,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stream.actor import Actor
-from stream.control import ActorSpec, CollectedEpoch, StepObserver, unobserved
 from stream.errors import ActorFailed, ChannelClosed, InvalidStatement, RecoveryFailed, SessionClosed
-from stream.exchange.channel import Channel
-from stream.exchange.dispatch import Output
-from stream.exchange.turns import Turns
 from stream.message import STATEMENTS, Add, Barrier, Replayed, Statement, Stop
 from stream.options import StreamOptions
-from stream.worker.barrier_worker import LocalBarrierManager
+from stream.protocol import ActorSpec, CollectedEpoch, StepObserver, unobserved
+from stream.runtime.actor import Actor
+from stream.runtime.channel import Channel
+from stream.runtime.dispatch import Output
+from stream.runtime.run_slots import Turns
+from stream.worker.local_barrier_manager import LocalBarrierManager
 from stream.worker.pending_statements import PendingStatements
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _Running:
 
 
 class ComputeNode:
-    """A Worker (stream.control). Thread safe."""
+    """A Worker (stream.protocol). Thread safe."""
 
     def __init__(
         self,

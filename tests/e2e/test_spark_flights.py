@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream
+from hummock.base.key import KeyRange
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
-from hummock.base.key import KeyRange
-from stream.connector.flights import read_source
+from stream.examples.flights.connector import read_source
 from stream.playground import open_playground
-from stream.session import Session, playground_options
+from stream.session.session import Session, playground_options
 
 pytestmark = [
     pytest.mark.spark,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import hummock
+from hummock.base.key import KeyRange
 from hummock.epoch import EpochGenerator
 from hummock.errors import EpochTooOld, InvalidEpoch, InvalidOption, InvalidTask, SnapshotExpired, StoreClosed
-from hummock.base.key import KeyRange
 from hummock.meta import open_meta_store
 from hummock.meta.records import LEASES
 from hummock.object_store import open_object_store

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import ObjectStoreError, SharedBufferFull
-from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 
 ROOT = Path(__file__).resolve().parents[2]
 E1 = Epoch(1 << 16)

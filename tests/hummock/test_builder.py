@@ -6,12 +6,12 @@ import pytest
 
 from hummock.base.checksum import hash64_of
 from hummock.base.key import user_key
+from hummock.base.table_rules import PrefixRule
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import SstableMeta
-from hummock.base.table_rules import PrefixRule
 from tests.hummock.oracle_block import full_key_order
 
 NAME = "0123456789abcdef" * 2

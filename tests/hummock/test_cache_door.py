@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import pytest
 
-from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
 from hummock.sstable.cache.admission import CacheDoor
+from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
 
 BLOCKS, BLOCK_BYTES, HELD = 2_000, 64 << 10, 200
 MIXED = 0x9E3779B97F4A7C15

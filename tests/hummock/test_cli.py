@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from hummock.__main__ import main
 from hummock.base.key import user_key
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
@@ -14,7 +15,6 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter.policy import filter_policy
-from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.tools.verify import verify_version
 from tests.suites.compaction_files import put_file
 from tests.suites.manager_parts import epoch_of

@@ -16,14 +16,14 @@ from click.testing import CliRunner
 
 import hummock
 from hummock.cli import main
+from hummock.columnar.write_batch import WriteBatch
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import STALE, UPLOADS, lease_key
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.tools.verify import verify_sstable, verify_version
-from hummock.columnar.write_batch import WriteBatch
 
 COMMITS = 12
 ROWS = 300

@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 import hummock
 from hummock.cli import main
+from hummock.columnar.write_batch import WriteBatch
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path
-from hummock.columnar.write_batch import WriteBatch
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto.server")

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.local import LocalObjectStore
-from hummock.columnar.write_batch import WriteBatch
 
 ROWS = 3_000
 

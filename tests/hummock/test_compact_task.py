@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, RangeSpec, TaskInput, TaskKind
 from hummock.errors import FormatTooNew, InvalidTask
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
 
 
 def info(number):

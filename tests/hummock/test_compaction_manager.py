@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.base.table_rules import TableRules
 from hummock.compaction.task import RangeResult, TaskKind
 from hummock.errors import EpochTooOld, TaskRefused
-from hummock.base.key import KeyRange
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import REPORTS, STALE, TASK, WANTED, vacuumed_key
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.options import CompactionOptions
-from hummock.base.table_rules import TableRules
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager, results_of
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=4_000, history_ms=0, task_lease_ms=1_000,

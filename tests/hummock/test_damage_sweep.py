@@ -9,9 +9,10 @@ import random
 
 import pytest
 
+from hummock.base.key import user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import Corruption
-from hummock.base.key import user_key
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -20,7 +21,6 @@ from hummock.options import StorageOptions
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.process_memory import peak_growth
 
 SEED = 20261121

@@ -6,8 +6,6 @@ import threading
 
 import pytest
 
-from hummock.pipeline.thread_group import Crew
-from hummock.pipeline.streaming_upload import Departure
 from hummock.errors import ObjectExists, ObjectStoreError, UploadLost
 from hummock.metrics import Metrics
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
@@ -16,6 +14,8 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
+from hummock.pipeline.streaming_upload import Departure
+from hummock.pipeline.thread_group import Crew
 from hummock.sstable.filter.policy import BlockedBloomPolicy, filter_policy
 from hummock.sstable.multi_builder import SplitSstableBuilder
 from tests.hummock.test_object_store_disk import Disk

@@ -8,9 +8,9 @@ import pytest
 import hummock
 from hummock.errors import Corruption, DiskCacheInUse, InvalidOption, ObjectNotFound
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.object_store.memory import MemoryObjectStore
 from hummock.object_store.cached import DiskCachedObjectStore
 from hummock.object_store.disk_cache import RECORD, WINDOW_BYTES, DiskCache
+from hummock.object_store.memory import MemoryObjectStore
 from tests.suites.manager_parts import epoch_of
 
 SLOT = WINDOW_BYTES + RECORD.size

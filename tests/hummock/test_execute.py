@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import pytest
 
-from hummock.compaction.subcompaction import execute_range
+from hummock.base.json_fields import U64
+from hummock.base.key import user_key
 from hummock.compaction.read_ahead import ReadAhead
+from hummock.compaction.subcompaction import execute_range
 from hummock.compaction.task import OutputOptions, RangeSpec
 from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
-from hummock.base.key import user_key
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.base.json_fields import U64
 from hummock.sstable.multi_builder import SplitSstableBuilder
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import content_hash

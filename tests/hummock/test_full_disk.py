@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import DiskFull, MetaStoreError, ObjectStoreError, OutcomeUnknown
 from hummock.meta import MetaOperations, ObjectLogMetaStore, SqliteMetaStore
@@ -15,7 +16,6 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import FULL_DISK_SECONDS, InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import RetryOptions
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.file_calls import between
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

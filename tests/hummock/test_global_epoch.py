@@ -9,24 +9,24 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
+from hummock.base.json_fields import U64
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.task import CompactTask, OutputOptions, TaskInput, TaskKind
 from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import Corruption, LoadRefused
-from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
-from hummock.base.json_fields import U64
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.oracle_hash import content_hash
 from tests.suites.compaction_files import run_ranges
 

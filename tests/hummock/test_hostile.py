@@ -9,20 +9,20 @@ from click.testing import CliRunner
 
 import hummock
 from hummock.cli import main
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import FormatTooNew, HummockError, MetaStoreCorrupt, MetaStoreError
 from hummock.meta import open_meta_store, records
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, STALE, TASK, UPLOADS, VACUUMED, WRITER
-from hummock.meta.vacuum.vacuum.references import read_references
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.uploads import UploadRegistry
+from hummock.meta.vacuum.references import read_references
 from hummock.meta.version_log import load
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.tools.verify import OTHERS, RECORDS, ROWS, VALUES, verify_rows, verify_sstable
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.hostile import IDENTIFIERS, JSON_ROWS, OBJECT_KEYS
 from tests.suites.manager_parts import open_manager
 from tests.suites.seeds import run_seed

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules
 from hummock.errors import (
     Fenced,
     InvalidEpoch,
@@ -16,14 +17,13 @@ from hummock.errors import (
 )
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.meta_client import WriterSession
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
 
 

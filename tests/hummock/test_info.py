@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.sstable.info import SstableInfo
 from hummock.base.table_rules import KeyColumn, PrefixRule
+from hummock.sstable.info import SstableInfo
 
 INFO = SstableInfo(
     name="ab" * 16, smallest=b"\0\0\0\1\0\0a", largest=b"\0\0\0\2\xff", rows=9, data_bytes=100,

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import MAX_EPOCH, Epoch
 from hummock.errors import InvalidEpoch, InvalidKey, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
-from hummock.base.key import KeyRange, user_key
 from hummock.store.memory_store import MemoryStateStore
-from hummock.columnar.write_batch import WriteBatch
 
 E1, E2, E3, E4, E5 = (Epoch(number << 16) for number in range(1, 6))
 EVERYTHING = KeyRange(b"", None)

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.base import Direction, HummockIterator
 from hummock.iterator.batch_collector import BatchCollector
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.entry_cases import iterator_of, parse_epoch, parse_key, read_cases, show_entry
 
 FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from hummock.errors import InvalidKey
 from hummock.base.key import KeyRange, successor_of_prefix, table_id_of, user_key, vnode_of
+from hummock.errors import InvalidKey
 
 
 def test_a_user_key_is_table_id_then_vnode_then_table_key():

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from hummock.base.key import user_key
-from hummock.sstable.filter.prefix_extractor import key_prefix
 from hummock.base.table_rules import KeyColumn, PrefixRule
+from hummock.sstable.filter.prefix_extractor import key_prefix
 
 SEED = 7
 

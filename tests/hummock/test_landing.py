@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hummock.compaction.landing import landing_level
-from hummock.compaction.picker.picker.candidate import Pick
+from hummock.compaction.picker.candidate import Pick
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal, write_result
+from hummock.base.key import KeyRange
 from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal, write_result
 from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compactor import Compactor
 from hummock.errors import TaskRefused
-from hummock.base.key import KeyRange
 from hummock.meta.compaction.records import RunningTask
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import TASK
-from hummock.meta.store.base.base import MetaOperations
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, name_prefix, sstable_name_of
 from hummock.options import VacuumOptions
 from tests.hummock.test_compactor import EVERYTHING, OPTIONS, Store

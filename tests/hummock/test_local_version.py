@@ -6,11 +6,11 @@ import time
 import pytest
 
 from hummock.errors import SnapshotExpired, StoreClosed, WaitEpochTimeout
-from hummock.store.pinned_version import LocalVersionManager
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
+from hummock.store.pinned_version import LocalVersionManager
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
 
 LEASE_MS = 30_000

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 import hummock
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
+from hummock.epoch import Epoch
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
-from hummock.columnar.write_batch import WriteBatch
 
 SMALL = CompactionOptions(history_ms=0, l0_runs=3, l0_base_bytes=1 << 12, sstable_bytes=1 << 12)
 NEVER = VacuumOptions(interval_ms=1 << 40, pause_ms=1 << 40)

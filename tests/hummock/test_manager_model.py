@@ -11,8 +11,8 @@ import pytest
 
 from hummock.errors import EpochTooOld, Fenced, InvalidEpoch, MetaStoreError, OutcomeUnknown, SstableRefused
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager
 

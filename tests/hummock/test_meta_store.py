@@ -25,10 +25,10 @@ from hummock.errors import (
 )
 from hummock.meta import open_meta_store
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import MetaOperations
-from hummock.meta.store.base.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
@@ -282,8 +282,8 @@ class TestSqlite:
 
     def test_acknowledged_transactions_survive_kill(self, path, tmp_path):
         program = (
-            "import sys; from hummock.meta.store.base.sqlite import SqliteMetaStore; "
-            "from hummock.meta.store.base.base import MetaOperations\n"
+            "import sys; from hummock.meta.store.sqlite import SqliteMetaStore; "
+            "from hummock.meta.store.base import MetaOperations\n"
             "store = SqliteMetaStore(sys.argv[1])\n"
             "for n in range(10**6):\n"
             "    store.transaction(MetaOperations(put={'n': b'%d' % n, f'k/{n % 50}': b'x' * (n % 3000)}))\n"

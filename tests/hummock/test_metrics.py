@@ -8,10 +8,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import InvalidOption, StoreClosed
 from hummock.metrics import Metrics, serve_metrics
 from hummock.store.stats import COUNTED, StorageStats
-from hummock.columnar.write_batch import WriteBatch
 
 
 def text_of(metrics):

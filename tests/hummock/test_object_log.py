@@ -18,11 +18,11 @@ from hummock.errors import (
     PreconditionFailed,
     StoreClosed,
 )
-from hummock.meta.store.base.object_log_gc import LogListing
-from hummock.meta.store.base.object_log_format import CHECKPOINT_MAGIC, LogRecord
-from hummock.meta.store.base.object_log import ObjectLogMetaStore
-from hummock.meta.store.base.base import MetaOperations
-from hummock.meta.store.base.rollback_guard_bucket import IDENTITY, WITNESS_EVERY, StoreWitness, Witnessed
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.object_log import ObjectLogMetaStore
+from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
+from hummock.meta.store.object_log_gc import LogListing
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESS_EVERY, StoreWitness, Witnessed
 from hummock.object_store.faults import Fault, FaultKind, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore

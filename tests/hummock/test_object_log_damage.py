@@ -12,7 +12,7 @@ from hummock.errors import (
     MetaStoreReplaced,
     MetaStoreRolledBack,
 )
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 from tests.suites.meta_store_suite import put
 from tests.suites.object_log_world import LogWorld, copied, count, restore
 

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import Fenced, MetaStoreError
-from hummock.meta.store.base.object_log import ObjectLogMetaStore
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, put
 
 pytest.importorskip("boto3")
@@ -23,7 +23,7 @@ COUNTER = """
 import sys
 from hummock.errors import PreconditionFailed
 from hummock.meta import open_meta_store
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 store = open_meta_store(sys.argv[1])
 done = 0
 while done < 5:

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import DeadlineExceeded, HummockError, ObjectExists, ObjectNotFound, ObjectStoreError
-from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.metrics import Metrics
-from hummock.object_store.url import parse_address
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.s3 import S3ObjectStore
+from hummock.object_store.url import parse_address
 from hummock.options import MIB, RetryOptions, StorageOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.fault_proxy import HONEST, STALL_SECONDS, Kind, fault_proxy, share
 from tests.suites.s3_server import make_bucket
 

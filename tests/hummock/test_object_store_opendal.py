@@ -5,8 +5,8 @@ import pytest
 
 from hummock.errors import InvalidOption, ObjectExists, ObjectStoreError, ObjectStoreRefused
 from hummock.object_store import open_object_store
-from hummock.object_store.opendal import TEMPORARY, OpendalObjectStore
 from hummock.object_store.conditional_put_check import require_exclusive_creation
+from hummock.object_store.opendal import TEMPORARY, OpendalObjectStore
 from hummock.options import RetryOptions
 from tests.suites.object_store_suite import ObjectStoreSuite
 

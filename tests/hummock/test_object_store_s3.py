@@ -15,10 +15,10 @@ from hummock.errors import (
 )
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.object_store.url import parse_address
 from hummock.object_store.conditional_put_check import require_exclusive_creation
 from hummock.object_store.s3 import KEYS_AT_ONCE, STALE_UPLOAD_MS, S3ObjectStore
 from hummock.object_store.s3_client import typed_error
+from hummock.object_store.url import parse_address
 from hummock.options import MIB, RetryOptions
 from tests.suites.object_store_suite import ObjectStoreSuite
 from tests.suites.s3_server import ENVIRONMENT

@@ -4,9 +4,9 @@ import pytest
 
 from hummock.errors import ObjectStoreError, ObjectStoreRefused
 from hummock.metrics import Metrics
-from hummock.object_store.url import parse_address
-from hummock.object_store.http import Answer
 from hummock.object_store.conditional_put_check import require_exclusive_creation
+from hummock.object_store.http import Answer
+from hummock.object_store.url import parse_address
 from hummock.object_store.webhdfs import TEMPORARY, WebHdfsObjectStore, _raise_for
 from hummock.options import RetryOptions
 from tests.suites.object_store_suite import ObjectStoreSuite

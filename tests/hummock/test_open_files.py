@@ -11,9 +11,9 @@ from hummock.errors import InvalidPath, StoreClosed
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.faults import FaultPlan, FaultyObjectStore
+from hummock.object_store.fd_cache import OpenFiles, files_limit
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.object_store.fd_cache import OpenFiles, files_limit
 
 
 def descriptors():

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import (
     HummockError,
@@ -23,10 +24,9 @@ from hummock.errors import (
 from hummock.meta import open_meta_store
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.options import CompactionOptions, MetaOptions
-from hummock.columnar.write_batch import WriteBatch
 
 READER = """
 import sys, time

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction.picker.picker import l0 as picker_l0
-from hummock.compaction.picker.picker.candidate import Pick, Shift, files_of, hull
-from hummock.compaction.picker.picker import pick_compaction, pick_range
-from hummock.compaction.picker.picker.l0 import pick_to_base
-from hummock.compaction.picker.picker.key_slices import pick_slice
-from hummock.compaction.picker.picker.context import Situation
-from hummock.compaction.task import TaskInput, TaskKind
 from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.compaction.picker import l0 as picker_l0
+from hummock.compaction.picker import pick_compaction, pick_range
+from hummock.compaction.picker.candidate import Pick, Shift, files_of, hull
+from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.key_slices import pick_slice
+from hummock.compaction.picker.l0 import pick_to_base
+from hummock.compaction.task import TaskInput, TaskKind
 from hummock.options import CompactionOptions
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.version import HummockVersion, Level, Run
 
 CASES = Path(__file__).parents[1] / "cases" / "picker.txt"

@@ -7,9 +7,9 @@ import pytest
 
 from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, SnapshotExpired
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.pins import read_leases
 from hummock.meta.records import LEASES
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import (
     InvalidOption,
     MetaStoreBusy,
@@ -15,14 +16,13 @@ from hummock.errors import (
     PreconditionFailed,
     StoreClosed,
 )
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
 psycopg = pytest.importorskip("psycopg")
 
-from hummock.meta.store.base.postgres import PostgresMetaStore  # noqa: E402
+from hummock.meta.store.postgres import PostgresMetaStore  # noqa: E402
 
 NAMES = itertools.count()
 

@@ -8,16 +8,16 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
+from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.base import sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
-from hummock.columnar.write_batch import WriteBatch
 
 COLUMN = KeyColumn(1, 2)
 RULES = {1: TableRules(PrefixRule(8)), 2: TableRules(PrefixRule(columns=(COLUMN,)))}

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 import hummock
-from hummock.cli import main
-from hummock.errors import MetaStoreCorrupt
 from hummock.base.key import KeyRange
+from hummock.cli import main
+from hummock.columnar.write_batch import WriteBatch
+from hummock.errors import MetaStoreCorrupt
 from hummock.meta import open_meta_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore
 from hummock.tools.repair import QUARANTINE
-from hummock.columnar.write_batch import WriteBatch
 
 COMMITS, ROWS = 6, 50
 SEED = int(os.environ.get("HUMMOCK_TEST_SEED", "11"))

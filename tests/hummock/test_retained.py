@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compactor import Compactor
 from hummock.epoch import Epoch
-from hummock.base.key import KeyRange
-from hummock.store.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.faults import FaultPlan, FaultyObjectStore
@@ -19,8 +19,8 @@ from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.retained import RetainedEpochs
 from hummock.sstable.info import SstableInfo
+from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 
 EVERYTHING = KeyRange(b"", None)
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from hummock.pipeline.retention import RetentionIterator
-from hummock.epoch import Epoch
-from hummock.iterator.merge import MergeIterator
 from hummock.base.key import table_id_of, vnode_of
 from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.epoch import Epoch
+from hummock.iterator.merge import MergeIterator
+from hummock.pipeline.retention import RetentionIterator
 from tests.hummock.test_iterators import drained
 from tests.suites.entry_cases import iterator_of, parse_epoch, read_cases, show_entry
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from hummock.compaction.picker.picker.expiry import all_dead, dead_share
-from hummock.epoch import Epoch
-from hummock.iterator.row_filter import RowRules
 from hummock.base.key import user_key
 from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.compaction.picker.expiry import all_dead, dead_share
+from hummock.epoch import Epoch
+from hummock.iterator.row_filter import RowRules
 from tests.suites.manager_parts import Files
 
 WATERMARK = Epoch(20 << 16)

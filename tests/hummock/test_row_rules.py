@@ -7,20 +7,20 @@ import random
 import pyarrow as pa
 import pytest
 
-from hummock.pipeline.retention import RetentionIterator
+from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.iterator.batch_collector import BatchCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.row_filter import RowRules
 from hummock.iterator.user import UserIterator
-from hummock.base.key import KeyRange, user_key
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.retention import RetentionIterator
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import KeyWatermark, TableRules
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.entry_cases import iterator_of
 
 EVERYTHING = KeyRange(b"", None)

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
+from hummock.base.json_fields import U64
+from hummock.base.key import user_key
 from hummock.compaction import subcompaction as execute
-from hummock.compaction.worker_task import Assignment, carry_out, decode_result
-from hummock.compaction.progress_log import Journal
 from hummock.compaction.executors import ProcessRunner, ThreadRunner
+from hummock.compaction.progress_log import Journal
 from hummock.compaction.spark import SparkRunner
 from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compaction.task import OutputOptions
+from hummock.compaction.worker_task import Assignment, carry_out, decode_result
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
-from hummock.base.key import user_key
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.base.json_fields import U64
 from tests.suites.compaction_files import entries_in, names, put_run, task_of
 
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"

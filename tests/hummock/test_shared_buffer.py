@@ -6,14 +6,15 @@ from itertools import count
 
 import pytest
 
-from hummock.pipeline.merge_loop import run_pipeline
-from hummock.pipeline.retention import RetentionIterator
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, ObjectExists
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_data_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.merge_loop import run_pipeline
+from hummock.pipeline.retention import RetentionIterator
 from hummock.shared_buffer.batch import (
     SharedBufferBatch,
     SharedBufferBatchIterator,
@@ -25,7 +26,6 @@ from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import SplitSstableBuilder
 from hummock.sstable.store import SstableStore
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import put_file
 
 E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, InvalidEpoch, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
-from hummock.base.key import KeyRange, user_key
 from hummock.object_store.base import sstable_data_path
 from hummock.options import StorageOptions, VacuumOptions
-from hummock.store.snapshot_store import SnapshotStore
 from hummock.sstable.store import SstableStore
-from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.store.snapshot_store import SnapshotStore
 from hummock.version import HummockVersion
-from hummock.columnar.write_batch import WriteBatch
 
 OPTIONS = StorageOptions(block_bytes=100, sstable_bytes=600)
 TABLES = {7: TableRules(ttl_ms=3), 8: TableRules(watermarks=(KeyWatermark(Epoch(6 << 16), ((1, b"40"),)),))}

@@ -12,8 +12,8 @@ import pytest
 
 import hummock
 import hummock.__main__
-from hummock.errors import SparkMissing
 from hummock.base.key import user_key
+from hummock.errors import SparkMissing
 from hummock.spark.session import require_spark
 
 pytestmark = pytest.mark.spark

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 import hummock
+from hummock.base.key import user_key
 from hummock.compaction import spark as on_spark
 from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.subcompaction_planner import read_samples
 from hummock.compactor import Compactor
 from hummock.errors import TaskCancelled
-from hummock.base.key import user_key
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hummock.base.key import user_key
 from hummock.compaction.subcompaction_planner import Pieces, cuts_of, range_bytes_for, read_samples, split, split_of
 from hummock.errors import Corruption
-from hummock.base.key import user_key
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from tests.suites.compaction_files import names, put_run, task_of

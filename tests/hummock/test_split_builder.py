@@ -6,12 +6,12 @@ from itertools import count, pairwise
 
 import pytest
 
-from hummock.errors import ObjectStoreError
 from hummock.base.key import table_id_of, user_key, vnode_of
+from hummock.base.table_rules import TableRules
+from hummock.errors import ObjectStoreError
 from hummock.options import StorageOptions
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import SplitSstableBuilder
-from hummock.base.table_rules import TableRules
 from tests.hummock.test_builder import entries_of
 
 

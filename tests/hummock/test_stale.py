@@ -4,10 +4,10 @@ import pytest
 
 from hummock.epoch import Epoch
 from hummock.errors import MetaStoreCorrupt
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import STALE
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles, freed_for_all, read_stale, stale_row
-from hummock.meta.store.base.base import NONE, MetaOperations
+from hummock.meta.store.base import NONE, MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale, stale_row
 from hummock.meta.version_log import append, follow, load
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.version import RunAddition, VersionDelta

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.base.key import user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import (
     Corruption,
@@ -24,15 +26,13 @@ from hummock.errors import (
     StoreClosed,
     WaitEpochTimeout,
 )
-from hummock.base.key import user_key
-from hummock.store.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
+from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
 from tests.suites.seeds import run_seed
 from tests.suites.state_store_suite import StateStoreSuite

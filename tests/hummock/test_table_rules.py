@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from hummock.errors import Corruption
 from hummock.base.table_rules import KeyWatermark, PrefixRule, TableRules, next_tables
+from hummock.errors import Corruption
 
 
 def mark(epoch, *keys, is_descending=False):

@@ -6,11 +6,11 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, StoreClosed
 from hummock.iterator.batch_collector import BatchCollector
-from hummock.base.key import KeyRange, user_key
-from hummock.store.memory_store import MemoryStateStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
 from hummock.options import StorageOptions
@@ -18,8 +18,8 @@ from hummock.read.view import ReadView, SortedRun
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.store.bulk_store import TaskStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.version import HummockVersion
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed
 
 EPOCH = Epoch(7 << 16)

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from hummock.compaction import subcompaction as execute
-from hummock.compaction.subcompaction import execute_range
-from hummock.pipeline.merge_loop import run_pipeline
 from hummock.compaction.input_iterator import run_iterators
+from hummock.compaction.subcompaction import execute_range
 from hummock.errors import Corruption, RowsUnaccounted
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
+from hummock.pipeline.merge_loop import run_pipeline
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.meta import digest_of, encode_meta, read_sections

@@ -3,11 +3,11 @@
 import pytest
 
 from hummock.errors import MetaStoreCorrupt, MetaStoreEmptied, ObjectStoreRefused, SnapshotExpired, SstableRefused
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import LEASES, TASK, UPLOADS, VACUUMED, vacuumed_key
-from hummock.meta.vacuum.vacuum.references import Need
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles, read_stale
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.vacuum.references import Need
+from hummock.meta.vacuum.stale_list import StaleFiles, read_stale
 from hummock.object_store.base import PROBE_PREFIX, sstable_data_path, sstable_meta_path
 from tests.suites.vacuum_world import FILE_BYTES, LEASE_MS, VacuumWorld, names
 

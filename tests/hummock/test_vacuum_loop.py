@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from hummock.errors import ObjectStoreError
-from hummock.meta.vacuum.vacuum.loop import VacuumLoop
+from hummock.meta.vacuum.loop import VacuumLoop
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.vacuum_world import VacuumWorld, names
 

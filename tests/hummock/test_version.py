@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.errors import Corruption
 from hummock.sstable.info import SstableInfo
-from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 
 CASES = Path(__file__).parents[1] / "cases" / "version.txt"

@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.errors import MetaStoreError
-from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.version_log import NOWHERE, follow
 from tests.suites.manager_parts import epoch_of, open_manager
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
-from hummock.errors import InvalidWriteBatch
 from hummock.columnar.write_batch import KvBatch, WriteBatch
+from hummock.errors import InvalidWriteBatch
 
 
 def test_the_examples_of_the_design():

@@ -10,6 +10,9 @@ from itertools import pairwise
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.base.table_rules import TableRules
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import (
     Fenced,
@@ -20,7 +23,6 @@ from hummock.errors import (
     SnapshotExpired,
     StoreClosed,
 )
-from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.upload_table import read_uploads
@@ -29,8 +31,6 @@ from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjec
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import TableRules
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.seeds import run_seed
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))

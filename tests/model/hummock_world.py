@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from hummock.base.key import KeyRange, table_id_of
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
@@ -23,10 +25,8 @@ from hummock.errors import (
     TaskRefused,
     WaitEpochTimeout,
 )
-from hummock.base.key import KeyRange, table_id_of
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.options import VacuumOptions
-from hummock.columnar.write_batch import WriteBatch
 from tests.model.places import LEASE_MS, NODE, refused
 from tests.model.ruled_model import GOING, later_rules
 from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of

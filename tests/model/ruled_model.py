@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import random
 
-from hummock.epoch import SPILL_BITS, Epoch, pure_epoch
 from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, user_key, vnode_of
-from hummock.store.memory_store import MemoryStateStore
 from hummock.base.table_rules import KeyColumn, KeyWatermark, PrefixRule, TableRules
+from hummock.epoch import SPILL_BITS, Epoch, pure_epoch
+from hummock.store.memory_store import MemoryStateStore
 
 TTL, RISING, FALLING, COLUMNS, GOING = range(1, 6)
 VNODES = (0, 1, 255)

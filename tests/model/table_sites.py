@@ -6,18 +6,18 @@ import random
 from abc import ABC, abstractmethod
 from typing import Any
 
+from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch
-from hummock.store.memory_store import MemoryStateStore
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.metrics import Metrics
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.state_store import StateStore
+from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import TableRules
 from tests.model.places import SHAPES
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock

@@ -14,8 +14,8 @@ from decimal import Decimal
 
 import numpy as np
 
-from hummock.epoch import EpochGenerator, EpochPair
 from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.epoch import EpochGenerator, EpochPair
 from relational.catalog.objects import ColumnCatalog, RowFormat, TableCatalog, TableKind, value_columns
 from relational.chunk import Op, StreamChunk, vnodes_of
 from relational.errors import ConsistencyError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from hummock.base.key import KeyRange
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
-from hummock.base.key import KeyRange
 from hummock.store.storage import HummockStorage
 from tests.model.places import OpenScan, Places, Snapshot, refused
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from relational.agg import AggGroups, AggSpec
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError, EvaluationError
-from relational.state import AggGroups, AggSpec
 from relational.types import DataType, Schema
 
 COUNT_ALL = AggSpec("count", None, None, DataType.BIGINT)

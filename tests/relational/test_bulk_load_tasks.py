@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hummock.columnar.binary_column import BinaryColumn
-from hummock.errors import Corruption, InvalidTask, SparkJobFailed
 from hummock.base.key import KeyRange
+from hummock.base.process import installed_version
+from hummock.base.table_rules import TableRules
+from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import WriteBatch
+from hummock.errors import Corruption, InvalidTask, SparkJobFailed
 from hummock.loaded_files import LoadedFiles
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.local import LocalObjectStore
-from hummock.base.process import installed_version
 from hummock.store.storage import HummockStorage
-from hummock.base.table_rules import TableRules
-from hummock.columnar.write_batch import WriteBatch
 from relational.chunk.data_chunk import DataChunk
 from relational.errors import InvalidValue
 from relational.spark import load_encoder

@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.errors import PreconditionFailed
-from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import (
     KEY_FORM_LOSES,

@@ -6,8 +6,8 @@ import pytest
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from relational.catalog.alter import with_column
 from relational.catalog.manager import CatalogManager

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from hummock.columnar.binary_column import BinaryColumn
 from hummock.base.key import KeyRange
-from hummock.store.memory_store import MemoryStateStore
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import WriteBatch
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.alter import with_column, without_column
 from relational.catalog.objects import RowFormat, TableKind
 from relational.chunk import DataChunk

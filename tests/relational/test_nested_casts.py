@@ -7,10 +7,10 @@ import pytest
 
 from relational.chunk import Column, DataChunk
 from relational.errors import BindError, EvaluationError
-from relational.expr.kernels.casting import can_cast
 from relational.expr.eval import evaluate
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Cast, InputRef
+from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.nested import split_fields, split_items
 from relational.types import DataType
 from tests.relational.random_rows import random_rows

@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from hummock.columnar.binary_column import BinaryColumn
 from hummock.base.key import user_key
-from hummock.store.memory_store import MemoryStateStore
-from hummock.metrics import Metrics
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import WriteBatch
+from hummock.metrics import Metrics
+from hummock.store.memory_store import MemoryStateStore
 from relational.table.row_cache import RowCache
 from relational.types import DESCENDING
 from tests.relational.row_formats import formatted

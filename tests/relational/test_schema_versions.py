@@ -9,8 +9,8 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochPair
-from hummock.store.memory_store import MemoryStateStore
 from hummock.options import CompactionOptions
+from hummock.store.memory_store import MemoryStateStore
 from relational.catalog.alter import with_column, without_column
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.chunk import DataChunk, Op, StreamChunk

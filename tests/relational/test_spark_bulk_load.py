@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import stream
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.options import VacuumOptions
 from stream.errors import BulkLoadRefused, DuplicateRows
 

@@ -16,8 +16,8 @@ from relational.plan.optimizer import optimize
 from relational.plan.serialize import plan_from_text
 from relational.sql import bind_sql
 from relational.sql.grammar import DIALECT
-from relational.sql.nodes import KNOWN
 from relational.sql.lexer import Piece, statements
+from relational.sql.nodes import KNOWN
 from relational.sql.tree import MAX_DEPTH, parse
 from tests.suites.batch_session import NOW
 from tests.suites.sql_cases import case_catalog

@@ -8,11 +8,11 @@ import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.buffer_pool import set_pool_limit
+from relational.agg import AggGroups, AggSpec
 from relational.chunk.stream_chunk import StreamChunk
-from relational.state import AggGroups, AggSpec
+from relational.hash.record_arena import kept_record_bytes
 from relational.join.join_index import JoinIndex
 from relational.order.ordered_index import OrderedIndex
-from relational.hash.record_arena import kept_record_bytes
 from relational.types import DataType
 from tests.suites.process_memory import has_gnu_malloc, malloc_counts
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hummock
-from hummock.store.memory_store import MemoryStateStore
 from hummock.base.table_rules import TableRules
+from hummock.store.memory_store import MemoryStateStore
 from relational.chunk import DataChunk, StreamChunk, VnodeMap
 from relational.errors import ConsistencyError
 from relational.table.state_table import OpChecks, StateTable

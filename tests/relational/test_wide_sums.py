@@ -11,13 +11,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from relational.agg import AggGroups, AggSpec
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import EvaluationError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.state import AggGroups, AggSpec
 from relational.types import DataType, Schema
-from stream.plan.state_catalogs import group_table
+from stream.plan.state_tables import group_table
 from tests.relational.decimals import exact, rounded, unscaled
 
 TYPES = [

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compactor import Compactor
 from hummock.errors import EpochTooOld, HummockError
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import RetryOptions
 from hummock.tools.verify import verify_version
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.fork_server import Note
 from tests.reliability.maintenance import AT_ONCE, LATER_MS, SHAPE, TASKS
 from tests.reliability.workload import SIZES, batches, check_epoch, epoch_of

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import hummock
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import EpochTooOld, HummockError
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
@@ -20,7 +21,6 @@ from hummock.object_store import open_object_store
 from hummock.opening import MaintainedStorage
 from hummock.options import MetaOptions, RetryOptions, VacuumOptions
 from hummock.tools.verify import verify_version
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability import maintenance
 from tests.reliability.workload import EVERYTHING, batches, epoch_of, state
 

@@ -13,13 +13,13 @@ import sys
 from contextlib import suppress
 
 from hummock.base.checksum import crc32c_of
+from hummock.base.table_rules import PrefixRule
 from hummock.errors import HummockError
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableBuilder, SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.meta import HEADER, SECTION, TRAILER, SstableMeta, read_sections
-from hummock.base.table_rules import PrefixRule
 
 ADDRESS_SPACE = 2 << 30
 INTERESTING = (b"\0", b"\1", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff" * 8, b"\0" * 8)

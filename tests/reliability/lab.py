@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
-from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hummock.meta import MetaStore, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, mint_sstable_name, sstable_data_path, sstable_meta_path
 from hummock.options import CompactionOptions, VacuumOptions

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.base.allocator import return_freed_memory
+from hummock.base.key import KeyRange
 from hummock.columnar.buffer_pool import set_pool_limit
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
-from hummock.base.key import KeyRange
 from hummock.maintenance import Maintenance
 from hummock.meta import MemoryMetaStore, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
@@ -29,7 +30,6 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.process_memory import status
 from tests.suites.slow_object_store import MIB, SlowStore
 from tests.suites.slow_store_child import OPTIONS as STORE_OPTIONS

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectStoreError
-from hummock.base.key import KeyRange
 from hummock.maintenance import Maintenance
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT, BATCHES, ROWS = 20_000, 300, 8

@@ -11,11 +11,12 @@ import random
 import pyarrow as pa
 import pytest
 
-from hummock.errors import ObjectStoreError
 from hummock.base.key import KeyRange
+from hummock.columnar.write_batch import WriteBatch
+from hummock.errors import ObjectStoreError
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.metrics import Metrics
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
@@ -25,7 +26,6 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_version
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.lab import EVERYTHING, at
 from tests.suites.compaction_files import run_ranges
 from tests.suites.slow_object_store import SlowStore

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import HummockError
 from hummock.options import RetryOptions
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.faulty_store import Place, Story, meta_at
 from tests.reliability.workload import batches, epoch_of
 from tests.suites.fault_proxy import HONEST, LYING, Kind, fault_proxy, share

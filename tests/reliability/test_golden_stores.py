@@ -19,16 +19,16 @@ import pyarrow as pa
 import pytest
 
 import hummock
-from hummock.errors import EpochTooOld
 from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
+from hummock.errors import EpochTooOld
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
 from hummock.options import CompactionOptions
-from hummock.base.table_rules import KeyColumn, PrefixRule, TableRules
 from hummock.tools.verify import verify_version
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability.lab import at
 from tests.suites.compaction_files import run_ranges
 

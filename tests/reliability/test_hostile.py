@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.base.key import user_key
+from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.compaction.subcompaction import execute_range
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import FormatTooNew, HummockError, InvalidTask
-from hummock.base.key import user_key
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
-from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.tools.verify import verify_version
 from tests.reliability.hostile import mutated
 from tests.reliability.lab import EVERYTHING, Lab, at, keys

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pytest
 
 import hummock
+from hummock.base.key import user_key
+from hummock.base.table_rules import PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction import subcompaction as execute
-from hummock.pipeline import sorted_run_writer as write_run
 from hummock.errors import (
     Corruption,
     EpochTooOld,
@@ -30,14 +32,12 @@ from hummock.errors import (
     SstableRefused,
     TaskRefused,
 )
-from hummock.base.key import user_key
 from hummock.loaded_files import LoadedFiles
 from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
+from hummock.pipeline import sorted_run_writer as write_run
 from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
-from hummock.base.table_rules import PrefixRule, TableRules
-from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.test_builder import build, opened, seek
 from tests.hummock.test_meta import with_section
 from tests.reliability.lab import LEASE_MS, Lab, at, keys

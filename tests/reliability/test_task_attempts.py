@@ -7,19 +7,19 @@ from contextlib import suppress
 
 import pytest
 
+from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import wall_clock_ms
 from hummock.errors import MetaStoreError, ObjectStoreError, TaskRefused
-from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.compaction_files import run_ranges
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
 

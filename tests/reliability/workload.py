@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 import hummock
+from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, HummockError, InvalidEpoch, MetaStoreError
-from hummock.base.key import KeyRange, user_key
 from hummock.object_store import local
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_version
-from hummock.columnar.write_batch import WriteBatch
 from tests.reliability import maintenance
 from tests.reliability.fork_server import Note
 

@@ -10,16 +10,14 @@ from hashlib import blake2b
 
 import pytest
 
-from hummock.compaction.worker_task import Assignment
+from hummock.base.key import KeyRange
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
+from hummock.compaction.worker_task import Assignment
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, FormatTooNew
-from hummock.base.key import KeyRange
 from hummock.loaded_files import LoadAnswer
 from hummock.meta import MetaOperations, SqliteMetaStore
-from hummock.meta.store.base.base import row_digests as summary
 from hummock.meta.compaction.records import RunningTask, WantedRange
-from hummock.meta.store.base.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
 from hummock.meta.records import (
     CommitAnswer,
     Head,
@@ -34,9 +32,11 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles
-from hummock.meta.store.base.rollback_guard_bucket import Witnessed
-from hummock.meta.store.base.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.store.base import row_digests as summary
+from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
+from hummock.meta.store.rollback_guard_bucket import Witnessed
+from hummock.meta.store.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.vacuum.stale_list import StaleFiles
 from hummock.meta_client import WriterSession
 from hummock.version import HummockVersion, VersionDelta
 from relational.catalog.objects import TableCatalog

@@ -13,12 +13,12 @@ import os
 import sys
 
 from hummock.meta import open_meta_store
-from hummock.meta.store.base.base import MetaStore
+from hummock.meta.store.base import MetaStore
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
-from stream.session import Session
+from stream.session.session import Session
 from tests.simulation import workload
 
 NEVER_MS = 3_600_000

@@ -14,16 +14,16 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from hummock.meta.store.base.memory import MemoryMetaStore
-from hummock.meta.store.base.object_log import ObjectLogMetaStore
-from hummock.meta.store.base.base import MetaOperations, MetaStore
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.store.memory import MemoryMetaStore
+from hummock.meta.store.object_log import ObjectLogMetaStore
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import ObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, VacuumOptions
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
-from stream.session import Session
+from stream.session.session import Session
 
 NEVER_MS = 3_600_000
 LEASES_END_MS = 2 * MetaOptions().lease_ms

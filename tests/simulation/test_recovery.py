@@ -8,14 +8,14 @@ import pytest
 
 from hummock.errors import Fenced, HummockError
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from stream.control import Step
 from stream.errors import StreamError
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
-from stream.session import Session, connect
+from stream.protocol import Step
+from stream.session.session import Session, connect
 from tests.simulation import workload
 
 NEVER_MS = 3_600_000

@@ -7,17 +7,17 @@ from collections import defaultdict
 
 import pytest
 
-from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions
 from relational.chunk import Op, StreamChunk
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
-from stream.control import Step
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
-from stream.session import Session
+from stream.protocol import Step
+from stream.session.session import Session
 
 NEVER_MS = 3_600_000
 SOON = 60.0

@@ -24,11 +24,11 @@ from pathlib import Path
 from hummock.errors import ObjectNotFound, PreconditionFailed, SnapshotExpired, SstableRefused
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import STALE, TASK, UPLOADS, VACUUMED
-from hummock.meta.vacuum.vacuum.references import Need
-from hummock.meta.store.base.sqlite import SqliteMetaStore
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.references import Need
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.version_log import append, load
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore

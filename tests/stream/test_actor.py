@@ -3,13 +3,13 @@ from dataclasses import dataclass
 import pytest
 
 from hummock.epoch import EpochPair
-from stream.actor import Actor
 from stream.errors import ChannelClosed
-from stream.exchange.channel import Channel
-from stream.exchange.dispatch import BroadcastDispatcher, Output
-from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Add, Barrier, Stop, Watermark
+from stream.runtime.actor import Actor
+from stream.runtime.channel import Channel
+from stream.runtime.dispatch import BroadcastDispatcher, Output
+from stream.runtime.run_slots import Turns
 
 SOON = 30.0
 

@@ -5,11 +5,11 @@ from relational.chunk import StreamChunk
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
 from relational.types import Schema
-from stream.backfill.executor import BackfillExecutor
 from stream.errors import ChannelClosed
-from stream.exchange.channel import Channel
+from stream.executor.backfill import BackfillExecutor
 from stream.executor.base import ExecutorInfo
 from stream.message import Barrier
+from stream.runtime.channel import Channel
 from tests.suites.catalogs import table_catalog
 from tests.suites.stream_driver import Folded, barrier
 

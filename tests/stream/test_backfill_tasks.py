@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import stream
-from hummock.errors import Corruption
 from hummock.base.key import KeyRange
+from hummock.errors import Corruption
 from hummock.object_store import open_object_store
 from hummock.options import StorageOptions
 from relational.catalog.names import ObjectName
@@ -24,8 +24,8 @@ from relational.table.storage_table import StorageTable
 from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
 from stream.spark.driver import arrivals_of, scans_of
-from stream.spark.exchange import NOTHING, Packer, unpacked
 from stream.spark.fragments import fragments_of
+from stream.spark.shuffle_files import NOTHING, Packer, unpacked
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked, task_report
 from tests.suites.local_shuffle import rows_of_files, run_tasks
@@ -185,8 +185,8 @@ def test_rows_that_are_lost_between_two_fragments_are_noticed():
 
 
 def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(objects, monkeypatch):
-    monkeypatch.setattr("stream.spark.exchange.WINDOW_ROWS", ROWS // 2)
-    monkeypatch.setattr("stream.spark.exchange.CHUNK_ROWS", 700)
+    monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", ROWS // 2)
+    monkeypatch.setattr("stream.spark.shuffle_files.CHUNK_ROWS", 700)
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 50, 3 * ROWS)
     with packer(objects, 4) as packing:
@@ -210,7 +210,7 @@ def test_nothing_sent_is_no_object(objects):
 
 
 def test_a_packer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
-    monkeypatch.setattr("stream.spark.exchange.WINDOW_ROWS", 1)
+    monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
     with pytest.raises(ZeroDivisionError), packer(objects) as packing:
         packing.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
         raise ZeroDivisionError

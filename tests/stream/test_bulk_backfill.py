@@ -5,11 +5,11 @@ import random
 import pytest
 
 import stream
-from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
 from hummock.base.key import KeyRange
+from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
 from hummock.meta.pins import read_leases
 from hummock.meta.records import lease_key
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 from hummock.object_store.base import sstable_data_path
 from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 import stream
-from stream import cli
-from stream.cli import main
+from stream.cli.main import main
+from stream.cli.main import main as cli
 from stream.connector.base import register_connector
 from tests.simulation.test_source import HistoryConnector
 

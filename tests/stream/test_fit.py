@@ -9,11 +9,11 @@ from relational.chunk import StreamChunk
 from relational.expr.expression import Call, InputRef, Literal
 from relational.types import DataType, Schema
 from stream.errors import InvalidStatement
-from stream.exchange.channel import Channel
 from stream.executor.base import ExecutorInfo
 from stream.executor.dml import DmlExecutor
-from stream.executor.fit import fitted
+from stream.executor.schema_change import fitted
 from stream.message import Alter, DeleteRows, InsertRows, UpdateRows
+from stream.runtime.channel import Channel
 from tests.suites.catalogs import table_catalog
 from tests.suites.stream_driver import barrier
 

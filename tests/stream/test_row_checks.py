@@ -15,7 +15,7 @@ from relational.table.row_checks import check_rows
 from relational.types import DataType, Schema
 from stream.connector import validated, without_malformed
 from stream.errors import InvalidStatement, MalformedRows
-from stream.statements import table_draft
+from stream.session.statements import table_draft
 from tests.suites.catalogs import table_catalog
 from tests.suites.seeds import run_seed
 

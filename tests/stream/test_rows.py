@@ -6,7 +6,7 @@ import pytest
 from relational.catalog.objects import ColumnCatalog, TableCatalog, TableKind
 from relational.types import DataType, SortKey
 from stream.errors import InvalidStatement
-from stream.rows import chunk_of_rows
+from stream.session.rows import chunk_of_rows
 
 
 def table(*, hidden_key=False):

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.base.key import KeyRange
 from hummock.compactor import Compactor
 from hummock.errors import EpochTooOld, InvalidOption
-from hummock.base.key import KeyRange
 from relational.errors import BindError, DependencyError, Duplicate, NotFound, ParseError
 from relational.relation import Relation
 from stream import col

@@ -7,11 +7,11 @@ from relational.table.state_table import StateTable
 from relational.types import Schema
 from stream.connector import SplitReader
 from stream.errors import MalformedRows
-from stream.exchange.channel import Channel
 from stream.executor.base import ExecutorInfo
 from stream.executor.source import SourceExecutor
 from stream.message import Barrier, DeleteRows, Pause, Resume
-from stream.plan.state_catalogs import offset_table
+from stream.plan.state_tables import offset_table
+from stream.runtime.channel import Channel
 from tests.suites.stream_driver import barrier
 
 SCHEMA = Schema.of(id="bigint")

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import stream
-from hummock.errors import SparkJobFailed
 from hummock.base.key import KeyRange
+from hummock.errors import SparkJobFailed
 from relational.catalog.names import ObjectName
 from relational.errors import BindError
 from stream.errors import BackfillRefused

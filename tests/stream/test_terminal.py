@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from stream.terminal import print_error, print_rows, split_statements
+from stream.cli.terminal import print_error, print_rows, split_statements
 
 
 def printed(function, *arguments, **keywords):

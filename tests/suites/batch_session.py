@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from hummock.epoch import EpochPair
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.store.memory_store import MemoryStateStore
-from hummock.meta.store.base.memory import MemoryMetaStore
 from relational.batch.query import query_chunks, run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog

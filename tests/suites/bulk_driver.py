@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import stream
 from hummock.meta.records import LOADS
-from hummock.meta.store.base.sqlite import SqliteMetaStore
+from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.spark import spark_session
 from relational.table.storage_table import StorageTable
-from stream import bulk_load
 from stream.playground import open_playground
-from stream.session import playground_options
+from stream.session.session import bulk_load, playground_options
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
 from stream.spark.spec import TaskSpec

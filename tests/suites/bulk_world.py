@@ -24,18 +24,18 @@ import duckdb
 import pytest
 
 import stream
+from hummock.base.key import KeyRange
 from hummock.cli.output import Output
 from hummock.cli.store import opened
 from hummock.compactor import Compactor
 from hummock.errors import Fenced, InvalidEpoch, LoadRefused, SnapshotExpired, SstableRefused
-from hummock.base.key import KeyRange
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
 from hummock.tools.verify import verify_rows, verify_version
-from stream import bulk_load
 from stream.errors import StreamError
+from stream.session.session import bulk_load
 from stream.spark.job import SparkTasks
 from tests.suites import bulk_chaos
 from tests.suites.bulk_driver import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hummock.compaction.subcompaction import IsCancelled, Progress
+from hummock.base.table_rules import TableRules
 from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
@@ -15,7 +16,6 @@ from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.multi_builder import SplitSstableBuilder
-from hummock.base.table_rules import TableRules
 from tests.hummock.test_builder import entries_of
 
 Entry = tuple[bytes, int, bytes | None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.merge import MergeIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
-from hummock.columnar.write_batch import WriteBatch
 
 CASES = Path(__file__).parent.parent / "cases"
 Entry = tuple[bytes, int, bytes | None]

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from math import inf, nan
 
-from relational.expr.kernels.casting import can_cast
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, resolve
+from relational.expr.kernels.casting import can_cast
 from relational.types import DataType, Interval
 
 WIDE = Context(prec=100)

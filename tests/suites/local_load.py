@@ -16,7 +16,7 @@ from relational.spark.load_encoder import encode_rows
 from relational.spark.load_spec import LoadPart
 from relational.spark.load_writer import write_rows
 from relational.types import DataType
-from stream import bulk_load
+from stream.session.session import bulk_load
 
 
 @dataclass

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from hummock.iterator.batch_collector import BatchCollector
 from hummock.base.key import KeyRange
+from hummock.iterator.batch_collector import BatchCollector
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.read.view import ReadView, SortedRun
@@ -16,7 +16,7 @@ from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion
 from relational.chunk import DataChunk
 from relational.spark.read_spec import OPTIONS, ReadSpec, read_chunks
-from stream.session import Session
+from stream.session.session import Session
 from stream.spark.spec import TaskSpec
 from stream.spark.tasks import TaskReport, task_report
 

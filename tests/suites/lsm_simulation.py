@@ -7,8 +7,8 @@ throttle holds them back, and are compacted meanwhile at COMPACT bytes a second,
 import random
 from dataclasses import dataclass
 
-from hummock.compaction.picker.picker.candidate import Pick, files_of
-from hummock.compaction.picker.picker import pick_compaction
+from hummock.compaction.picker import pick_compaction
+from hummock.compaction.picker.candidate import Pick, files_of
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
 from hummock.store.throttle import delay_seconds

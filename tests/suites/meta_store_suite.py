@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hummock.errors import HummockError, MetaStoreError, MetaStoreForked, PreconditionFailed
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 
 
 def put(**values):

@@ -1,7 +1,7 @@
 """A log in a bucket whose clocks only the test moves: what its tests share."""
 
-from hummock.meta.store.base.object_log import ObjectLogMetaStore
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.object_store.faults import FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stream.session import Session, connect
+from stream.session.session import Session, connect
 
 COLUMNS = ("g", "k", "name", "v")
 Rows = dict[tuple[int, int], tuple]

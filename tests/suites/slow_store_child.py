@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from hummock.base.allocator import return_freed_memory
+from hummock.base.key import KeyRange
 from hummock.columnar.buffer_pool import set_pool_limit
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import ObjectStoreError
-from hummock.base.key import KeyRange
 from hummock.meta import MemoryMetaStore, open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.metrics import Metrics
@@ -23,7 +24,6 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
 from hummock.store.storage import HummockStorage
-from hummock.columnar.write_batch import WriteBatch
 from tests.suites.process_memory import status
 from tests.suites.slow_object_store import MIB, SlowStore
 

@@ -14,9 +14,9 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import stream
+from hummock.base.key import KeyRange
 from hummock.compaction.spark import SparkTasks
 from hummock.compactor import Compactor
-from hummock.base.key import KeyRange
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.object_store import open_object_store

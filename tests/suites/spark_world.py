@@ -6,20 +6,20 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from hummock.compaction.worker_task import Assignment
-from hummock.compaction.worker_task import carry_out as carry_out_really
+from hummock.base.key import KeyRange, user_key
+from hummock.columnar.write_batch import WriteBatch
 from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
 from hummock.compaction.spark import SparkTasks
+from hummock.compaction.worker_task import Assignment
+from hummock.compaction.worker_task import carry_out as carry_out_really
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, TaskRefused
-from hummock.base.key import KeyRange, user_key
 from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.options import VacuumOptions
-from hummock.columnar.write_batch import WriteBatch
 from tests.hummock.test_compactor import OPTIONS, Store
 from tests.suites.manager_parts import epoch_of, open_manager
 from tests.suites.spark_chaos import wait_for_attempts, write_plan

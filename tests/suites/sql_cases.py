@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hummock.meta.store.base.memory import MemoryMetaStore
+from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
 from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateTable, CreateView

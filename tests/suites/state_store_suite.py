@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hummock.base.key import KeyRange, user_key
 from hummock.columnar.binary_column import BinaryColumn
+from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import InvalidEpoch, InvalidWriteBatch, StoreClosed, WaitEpochTimeout
-from hummock.base.key import KeyRange, user_key
-from hummock.columnar.write_batch import WriteBatch
 
 E1, E2, E3 = (Epoch(number << 16) for number in (1, 2, 3))
 EVERYTHING = KeyRange(b"", None)

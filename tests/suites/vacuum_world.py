@@ -5,11 +5,11 @@ import random
 
 from hummock.errors import PreconditionFailed
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.store.base.memory import MemoryMetaStore
 from hummock.meta.records import TASK
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.version_log import append, load
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of
 from hummock.object_store.memory import MemoryObjectStore

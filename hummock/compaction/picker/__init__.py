@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hummock.compaction.picker.picker.candidate import Pick, Placed, Shift, hull
-from hummock.compaction.picker.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
-from hummock.compaction.picker.picker.levels import pick_level
-from hummock.compaction.picker.picker.reclaim import pick_reclaim
-from hummock.compaction.picker.picker.trivial_move import pick_dead_files, pick_moves
-from hummock.compaction.picker.picker.context import Situation
+from hummock.base.key import KeyRange
+from hummock.compaction.picker.candidate import Pick, Placed, Shift, hull
+from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
+from hummock.compaction.picker.levels import pick_level
+from hummock.compaction.picker.reclaim import pick_reclaim
+from hummock.compaction.picker.trivial_move import pick_dead_files, pick_moves
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import Epoch
-from hummock.base.key import KeyRange
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion
 

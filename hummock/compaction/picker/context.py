@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hummock.compaction.picker.picker.candidate import Pick, Placed, busy_ids, can_drop_tombstones, conflicts
+from hummock.compaction.picker.candidate import Pick, Placed, busy_ids, can_drop_tombstones, conflicts
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.options import CompactionOptions

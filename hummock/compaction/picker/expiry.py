@@ -6,10 +6,10 @@ its versions are.
 
 from __future__ import annotations
 
-from hummock.epoch import SPILL_BITS, Epoch
 from hummock.base.key import USER_KEY_PREFIX_BYTES, vnode_of
-from hummock.sstable.info import SstableInfo
 from hummock.base.table_rules import KeyWatermark, TableRules, Tables
+from hummock.epoch import SPILL_BITS, Epoch
+from hummock.sstable.info import SstableInfo
 
 BELOW_ONE = 0.999       # where some row may be seen
 PROBE_BYTES = 8         # of two keys behind what they share, as much as tells how far apart they are

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.picker.candidate import Pick, hull, input_bytes
-from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.picker.candidate import Pick, hull, input_bytes
+from hummock.compaction.picker.context import Situation
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hummock.compaction.picker.picker.candidate import Pick, input_bytes
-from hummock.compaction.picker.picker.key_slices import into_base, pick_slice
-from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.picker.candidate import Pick, input_bytes
+from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.key_slices import into_base, pick_slice
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.options import MIB, CompactionOptions
 from hummock.version import Run

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.picker.candidate import Pick
-from hummock.compaction.picker.picker.levels import with_next
-from hummock.compaction.picker.picker.expiry import dead_share
-from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.picker.candidate import Pick
+from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.expiry import dead_share
+from hummock.compaction.picker.levels import with_next
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import pure_epoch
 from hummock.sstable.info import SstableInfo

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.picker.candidate import Pick, Shift, conflicts
-from hummock.compaction.picker.picker.expiry import all_dead
-from hummock.compaction.picker.picker.context import Situation
+from hummock.compaction.picker.candidate import Pick, Shift, conflicts
+from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.expiry import all_dead
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 from hummock.version import RunAddition

@@ -1,0 +1,1 @@
+"""Which compaction tasks run, and how their results become a version."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from hummock.compaction.picker.picker.candidate import Pick, Shift, files_of
-from hummock.compaction.picker.picker import pick_compaction, pick_range
+from hummock.base.key import KeyRange
+from hummock.compaction.picker import pick_compaction, pick_range
+from hummock.compaction.picker.candidate import Pick, Shift, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
-from hummock.base.key import KeyRange
 from hummock.meta.compaction.records import (
     RunningTask,
     TaskBoard,
@@ -48,9 +48,9 @@ from hummock.meta.records import (
     names_digest,
     vacuumed_key,
 )
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
-from hummock.meta.version_state import Change, VersionKeeper
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, append
+from hummock.meta.version_state import Change, VersionKeeper
 from hummock.object_store.base import RandomBytes
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion, VersionDelta

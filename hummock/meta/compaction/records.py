@@ -13,9 +13,10 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hummock.base.json_fields import MALFORMED, check_format, natural, word
+from hummock.base.key import KeyRange
 from hummock.compaction.task import CompactTask
 from hummock.errors import InvalidTask, MetaStoreCorrupt
-from hummock.base.key import KeyRange
 from hummock.meta.records import (
     FORMAT,
     LARGE,
@@ -29,9 +30,8 @@ from hummock.meta.records import (
     decode,
     encode,
 )
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
-from hummock.base.json_fields import MALFORMED, check_format, natural, word
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from hummock.compaction.picker.picker.candidate import files_of, hull
+from hummock.base.json_fields import U64
+from hummock.compaction.picker.candidate import files_of, hull
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.errors import TaskRefused
 from hummock.object_store.base import is_sstable_name, name_prefix
-from hummock.base.json_fields import U64
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 

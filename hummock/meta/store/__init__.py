@@ -1,0 +1,1 @@
+"""Transactional key-value stores for metadata, and how their rollback is detected."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from hummock.errors import PreconditionFailed
-from hummock.meta.store.base.base import MetaOperations, MetaStore, check_key
+from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 
 
 class MemoryMetaStore(MetaStore):

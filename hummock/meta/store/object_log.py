@@ -38,10 +38,10 @@ from hummock.errors import (
     PreconditionFailed,
     StoreClosed,
 )
-from hummock.meta.store.base.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
-from hummock.meta.store.base.object_log_format import CHECKPOINT_MAGIC, DIGEST_BYTES, NO_MARK, LogRecord
-from hummock.meta.store.base.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.base.rollback_guard_bucket import IDENTITY, NO_DIGEST, WITNESSES, StoreWitness, Witnessed
+from hummock.meta.store.base import MetaOperations, MetaStore, check_key
+from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, DIGEST_BYTES, NO_MARK, LogRecord
+from hummock.meta.store.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, NO_DIGEST, WITNESSES, StoreWitness, Witnessed
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import MetaOptions
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from hummock.errors import MetaStoreCorrupt, MetaStoreError
-from hummock.meta.store.base.base import check_key
 from hummock.base.json_fields import check_magic
+from hummock.errors import MetaStoreCorrupt, MetaStoreError
+from hummock.meta.store.base import check_key
 
 RECORD_MAGIC = b"HMKLOG01"
 CHECKPOINT_MAGIC = b"HMKCHK01"

@@ -32,9 +32,9 @@ from hummock.errors import (
     PreconditionFailed,
     StoreClosed,
 )
-from hummock.meta.store.base.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.base.rollback_guard_bucket import IDENTITY, WITNESSES, StoreWitness, Witnessed
-from hummock.meta.store.base.row_digests import COLUMNS, Summary, checked_value, row_digest
+from hummock.meta.store.base import MetaOperations, MetaStore, check_key
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESSES, StoreWitness, Witnessed
+from hummock.meta.store.row_digests import COLUMNS, Summary, checked_value, row_digest
 from hummock.object_store.base import ObjectStore, RandomBytes
 
 DEFAULT_SCHEMA = "hummock"

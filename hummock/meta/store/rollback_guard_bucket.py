@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from hummock.base.json_fields import check_magic
 from hummock.epoch import monotonic_seconds
 from hummock.errors import (
     MetaStoreCorrupt,
@@ -33,7 +34,6 @@ from hummock.errors import (
 )
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.conditional_put_check import require_exclusive_creation
-from hummock.base.json_fields import check_magic
 
 IDENTITY = "store/identity"
 WITNESSES = "store/witness/"

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from hummock.errors import MetaStoreCorrupt
 from hummock.base.json_fields import check_magic
+from hummock.errors import MetaStoreCorrupt
 
 MAGIC = b"HMKWIT01"
 SLOT_BYTES = 512

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from hummock.errors import FormatTooNew, MetaStoreCorrupt
-from hummock.meta.store.base.base import MetaOperations
+from hummock.meta.store.base import MetaOperations
 
 FORMAT = 1
 DIGEST_BYTES = 16

@@ -36,9 +36,9 @@ from hummock.errors import (
     PreconditionFailed,
     StoreClosed,
 )
-from hummock.meta.store.base.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.base.row_digests import COLUMNS, FORMAT, Summary, checked_value, row_digest
-from hummock.meta.store.base.rollback_guard_file import Acknowledged, SerialNames, Witness
+from hummock.meta.store.base import MetaOperations, MetaStore, check_key
+from hummock.meta.store.rollback_guard_file import Acknowledged, SerialNames, Witness
+from hummock.meta.store.row_digests import COLUMNS, FORMAT, Summary, checked_value, row_digest
 from hummock.object_store.base import RandomBytes
 from hummock.object_store.full_disk import is_disk_full
 

@@ -1,0 +1,1 @@
+"""Deletes objects that no version, lease or upload needs."""

@@ -8,7 +8,7 @@ from typing import Self
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError
-from hummock.meta.vacuum.vacuum.vacuum import Vacuum
+from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.vacuum_report import VacuumReport
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hummock.base.json_fields import MALFORMED, word
 from hummock.epoch import Clock
 from hummock.errors import MetaStoreCorrupt
 from hummock.meta.pins import read_leases
@@ -35,12 +36,11 @@ from hummock.meta.records import (
     lease_key,
     upload_key,
 )
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.upload_table import read_uploads
+from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix
-from hummock.base.json_fields import MALFORMED, word
 
 
 class Need(StrEnum):

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hummock.base.json_fields import MALFORMED, check_format
 from hummock.errors import MetaStoreCorrupt
 from hummock.meta.records import FORMAT, STALE, stale_key
-from hummock.meta.store.base.base import NONE, MetaOperations, MetaStore
+from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.object_store.base import is_sstable_name
-from hummock.base.json_fields import MALFORMED, check_format
 from hummock.version import HummockVersion, VersionDelta
 
 

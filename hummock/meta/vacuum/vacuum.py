@@ -34,9 +34,9 @@ from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, P
 from hummock.meta.compaction.records import read_running
 from hummock.meta.pins import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
-from hummock.meta.vacuum.vacuum.references import Need, References, pinned_floor, read_references
-from hummock.meta.vacuum.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
-from hummock.meta.store.base.base import MetaOperations, MetaStore
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.vacuum.references import Need, References, pinned_floor, read_references
+from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
 from hummock.meta.vacuum_report import VacuumReport
 from hummock.meta.version_log import follow, load
 from hummock.metrics import Metrics

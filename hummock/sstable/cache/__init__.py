@@ -1,0 +1,1 @@
+"""The block cache, and what is admitted to it."""

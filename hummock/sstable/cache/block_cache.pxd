@@ -4,9 +4,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from hummock.base.key cimport Slice
-from hummock.sstable.prefetch cimport Lines, prefetch_line, want, want_value
-from hummock.sstable.interpolation_search cimport row_at
 from hummock.sstable.index cimport EvenKeys, SstableIndex, even_place
+from hummock.sstable.interpolation_search cimport row_at
+from hummock.sstable.prefetch cimport Lines, prefetch_line, want, want_value
 
 
 cdef enum:

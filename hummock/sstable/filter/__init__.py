@@ -1,0 +1,1 @@
+"""Filters of a file: Bloom filters, their policies, prefix extractors."""

@@ -1,0 +1,1 @@
+"""Memcomparable keys: bytes that order as the rows do."""

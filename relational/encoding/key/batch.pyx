@@ -10,9 +10,9 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from hummock.base.key cimport Slice
 from relational.chunk.column cimport ColumnView, LONG_WORK, VARCHAR, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_text cimport JsonText

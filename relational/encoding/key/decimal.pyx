@@ -16,8 +16,8 @@ byte of the longer one that it begins. With 38 digits E lies in -18 .. 19.
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, TRUNCATED
 from relational.chunk.scalar cimport int128_t, uint128_t
+from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, TRUNCATED
 
 cdef enum:
     MOST_DIGITS = 21                    # base-100 digits of 38 decimal ones at any place of the point

@@ -10,13 +10,13 @@ from libc.string cimport memcpy, memset
 from relational.chunk.column cimport BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, TIME
 from relational.chunk.column cimport TIMESTAMP, TIMESTAMPTZ, has_bytes
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.encoding.key.decimal cimport decode_decimal
-from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
 from relational.chunk.scalar cimport (
     ArrowInterval, __builtin_bswap16, __builtin_bswap32, __builtin_bswap64, arrow_day, double_of_ordered64,
     float_of_ordered32, int128_t, interval_of_length, join_timestamp, load16, load32, load64, ordered32_of_float,
     ordered64_of_double, store16, store32, store64, time_of_clock, uint128_t,
 )
+from relational.encoding.field cimport BAD_FORM, BAD_TAG, FINE, Field, OUT_OF_RANGE, Reason, TRUNCATED
+from relational.encoding.key.decimal cimport decode_decimal
 
 cdef uint64_t SIGN64 = (<uint64_t>1) << 63
 cdef uint32_t SIGN32 = (<uint32_t>1) << 31

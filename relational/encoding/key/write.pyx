@@ -19,13 +19,13 @@ from relational.chunk.column cimport (
     BIGINT, BOOLEAN, ColumnView, DATE, DOUBLE, INT, INTERVAL, NUMERIC, REAL, SMALLINT, TIME, TIMESTAMP, TIMESTAMPTZ,
     bit_at, has_bytes, is_null,
 )
-from relational.encoding.key.decimal cimport encode_decimal
-from relational.encoding.field cimport Field
 from relational.chunk.scalar cimport (
     ArrowInterval, __builtin_bswap16, __builtin_bswap32, __builtin_bswap64, clock_of_time, day_number, int128_t,
     length_of_interval, load16, load32, load64, ordered32_of_float, ordered64_of_double, split_timestamp, store16,
     store32, store64, uint128_t,
 )
+from relational.encoding.field cimport Field
+from relational.encoding.key.decimal cimport encode_decimal
 
 cdef uint64_t SIGN64 = (<uint64_t>1) << 63
 

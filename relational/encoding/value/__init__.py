@@ -1,0 +1,1 @@
+"""Values of rows as bytes that lose nothing and outlive schemas."""

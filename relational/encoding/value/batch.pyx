@@ -10,8 +10,8 @@ from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.base.key cimport Slice
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.chunk.column cimport ColumnView, LONG_WORK, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.json_text cimport JsonText
@@ -20,9 +20,9 @@ from relational.encoding.field cimport (
     ABSENT, BLOCK_ROWS, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRAILING, TRUNCATED, bitmap_bytes,
     raise_encoding,
 )
-from relational.encoding.value.nested cimport payload_size, read_cells, write_payload
-from relational.encoding.value.kernels cimport read_fixed, write_fixed, write_texts
 from relational.encoding.value.header cimport Place, Shape, read_shape
+from relational.encoding.value.kernels cimport read_fixed, write_fixed, write_texts
+from relational.encoding.value.nested cimport payload_size, read_cells, write_payload
 
 
 cdef struct Written:                    # the block in hand

@@ -20,8 +20,8 @@ from relational.chunk.column cimport Column, ColumnView, LONG_WORK, as_column
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.encoding.field cimport RowFormat
 from relational.encoding.value.batch cimport read_value_rows, write_value_rows
-from relational.encoding.value.nested cimport payload_size, write_payload
 from relational.encoding.value.header cimport shape_of
+from relational.encoding.value.nested cimport payload_size, write_payload
 
 from relational.errors import EncodingError
 

@@ -1,0 +1,1 @@
+"""Kernels: functions of columns to a column, per family of types."""

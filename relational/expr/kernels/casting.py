@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.chunk.json_text import canonical_json
-from relational.expr.kernels.kernels import arithmetic
-from relational.expr.kernels.kernels import nested
-from relational.expr.kernels.kernels import text_format as text_values
 from relational.expr.eval_context import (
     Evaluation,
     Value,
@@ -29,6 +26,8 @@ from relational.expr.eval_context import (
     numbers,
     valid_rows,
 )
+from relational.expr.kernels.kernels import arithmetic, nested
+from relational.expr.kernels.kernels import text_format as text_values
 from relational.expr.kernels.text_numbers import (
     FAULT_INVALID,
     FAULT_OVERFLOW,

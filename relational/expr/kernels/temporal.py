@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relational.expr.eval_context import Evaluation, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels.arithmetic import decimal_result
 from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
-from relational.expr.eval_context import Evaluation, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels.kernels import ADD, decimal_arithmetic
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS

@@ -1,0 +1,1 @@
+"""CREATE, ALTER, DROP and SHOW CREATE, bound to a catalog."""

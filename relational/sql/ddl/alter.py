@@ -11,9 +11,9 @@ from relational.expr.bind import span
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
+from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, resolved
 from relational.sql.statement import AddColumn, DropColumn, Nothing, Resume
-from relational.sql.lexer import Piece, TokenReader
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,

@@ -15,6 +15,8 @@ from relational.plan.logical import LogicalPlan
 from relational.plan.view import index_of, plain_view_of, view_of
 from relational.sql.context import BindContext
 from relational.sql.ddl.create_table import read_options, read_table, table_of
+from relational.sql.expressions import Translator
+from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.query import QueryBinder
 from relational.sql.statement import (
@@ -27,8 +29,6 @@ from relational.sql.statement import (
     CreateView,
     Statement,
 )
-from relational.sql.lexer import Piece, TokenReader
-from relational.sql.expressions import Translator
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 

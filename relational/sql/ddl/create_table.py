@@ -19,8 +19,8 @@ from relational.errors import BindError, ParseError
 from relational.expr.bind import Scope, TermBinder, span, unknown
 from relational.expr.unbound import Place
 from relational.plan.changes import default_of
-from relational.sql.lexer import TokenReader
 from relational.sql.expressions import Translator
+from relational.sql.lexer import TokenReader
 from relational.sql.tree import parse
 from relational.types.data_type import DataType
 from relational.types.ordering import SortKey

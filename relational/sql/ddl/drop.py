@@ -7,9 +7,9 @@ from relational.errors import BindError
 from relational.expr.bind import span
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
+from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
 from relational.sql.statement import Drop, DropDatabase, DropSchema
-from relational.sql.lexer import Piece, TokenReader
 
 _KINDS: dict[tuple[str, ...], TableKind] = {
     ("TABLE",): TableKind.TABLE,

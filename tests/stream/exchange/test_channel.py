@@ -5,8 +5,8 @@ import pytest
 
 from hummock.epoch import EpochPair
 from stream.errors import ChannelClosed
-from stream.exchange.channel import Channel, select
 from stream.message import Barrier, DeleteRows, InsertRows, Watermark
+from stream.runtime.channel import Channel, select
 
 SOON = 30.0
 AT_ONCE = 0.02

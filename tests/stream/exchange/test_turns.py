@@ -3,9 +3,9 @@ import threading
 import pytest
 
 from stream.errors import ChannelClosed
-from stream.exchange.channel import Channel
-from stream.exchange.turns import Turns
 from stream.message import DeleteRows
+from stream.runtime.channel import Channel
+from stream.runtime.run_slots import Turns
 
 SOON = 30.0
 

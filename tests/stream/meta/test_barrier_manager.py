@@ -7,7 +7,6 @@ import pytest
 
 from hummock.epoch import EpochGenerator
 from hummock.errors import Fenced
-from stream.control import CollectedEpoch, Step
 from stream.errors import ActorFailed, BarrierTimeout, RecoveryFailed, SessionClosed
 from stream.message import Add, Stop
 from stream.meta.barrier_manager import BarrierManager
@@ -15,6 +14,7 @@ from stream.meta.barrier_schedule import Command
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
 from stream.options import StreamOptions
+from stream.protocol import CollectedEpoch, Step
 
 SOON = 30.0
 NEVER_MS = 10_000_000

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 import pytest
 
 from hummock.epoch import EpochPair
-from stream.control import Step
 from stream.errors import ActorFailed
-from stream.exchange.channel import Channel
 from stream.message import Barrier
-from stream.worker.barrier_worker import LocalBarrierManager
+from stream.protocol import Step
+from stream.runtime.channel import Channel
+from stream.worker.local_barrier_manager import LocalBarrierManager
 
 SOON = 30.0
 

@@ -8,16 +8,16 @@ import pytest
 
 from hummock.epoch import EpochPair
 from relational.types import Schema
-from stream.actor import Actor
-from stream.control import ActorSpec
 from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
-from stream.exchange.dispatch import BroadcastDispatcher
-from stream.exchange.turns import Turns
 from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.dml import DmlExecutor
 from stream.executor.receive import received
 from stream.message import Add, Barrier, EvaluatedChanges, InsertRows, Replayed, Stop
 from stream.options import StreamOptions
+from stream.protocol import ActorSpec
+from stream.runtime.actor import Actor
+from stream.runtime.dispatch import BroadcastDispatcher
+from stream.runtime.run_slots import Turns
 from stream.worker.compute_node import ComputeNode
 from tests.suites.catalogs import table_catalog
 

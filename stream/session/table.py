@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from relational.plan.changes import writable
 from relational.relation import TableRelation
-from stream.rows import chunk_of_rows
+from stream.session.rows import chunk_of_rows
 
 if TYPE_CHECKING:
-    from stream.runner import SessionRunner
+    from stream.session.queries import SessionRunner
 
 
 class Table(TableRelation):

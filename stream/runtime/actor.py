@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator
 from typing import Protocol
 
 from stream.errors import SourcePosition
-from stream.exchange.dispatch import Dispatcher
-from stream.exchange.turns import Turns
 from stream.executor.base import Executor
 from stream.message import STATEMENTS, Barrier, Replayed, Watermark
+from stream.runtime.dispatch import Dispatcher
+from stream.runtime.run_slots import Turns
 
 
 class ActorObserver(Protocol):

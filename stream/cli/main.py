@@ -18,21 +18,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from hummock.__main__ import main as storage_commands
-from hummock.errors import HummockError
 from hummock.base.process import installed_version, prepare_process
+from hummock.errors import HummockError
 from relational.errors import RelationalError
 from relational.relation import Relation
+from stream.cli.terminal import counted_rows, new_console, print_error, print_rows, split_statements
 from stream.errors import StreamError
-from stream.session import Session, connect
-from stream.table import Table
-from stream.terminal import counted_rows, new_console, print_error, print_rows, split_statements
+from stream.session.session import Session, connect
+from stream.session.table import Table
 
 accept_rollback_option = click.option(
     "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good."
 )
 LAZY_COMMANDS = {
-    "flights": "stream.flights_command:flights",
-    "backfill": "stream.backfill_command:backfill",
+    "flights": "stream.examples.flights.command:flights",
+    "backfill": "stream.cli.backfill:backfill",
 }
 """Commands of modules that are imported only when called: name -> module:object."""
 

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stream.control import CollectedEpoch, Step, StepObserver, unobserved
 from stream.errors import ActorFailed, SourcePosition
-from stream.exchange.channel import Channel
 from stream.message import Barrier
+from stream.protocol import CollectedEpoch, Step, StepObserver, unobserved
+from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore

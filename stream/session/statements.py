@@ -33,7 +33,7 @@ from stream.spark.job import OwnSpark, SparkTasks
 
 if TYPE_CHECKING:
     from stream.playground import Playground
-    from stream.runner import SessionRunner
+    from stream.session.queries import SessionRunner
 
 
 class StatementRunner:

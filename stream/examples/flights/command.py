@@ -20,11 +20,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relational.errors import RelationalError
 from relational.relation import Relation
-from stream.connector.flights import SPLIT, FlightsReader
+from stream.cli.terminal import print_error, print_rows
 from stream.errors import StreamError
-from stream.flights_views import ORDER, TABLE, VIEWS, create_table, create_view
-from stream.session import Session, connect
-from stream.terminal import print_error, print_rows
+from stream.examples.flights.connector import SPLIT, FlightsReader
+from stream.examples.flights.views import ORDER, TABLE, VIEWS, create_table, create_view
+from stream.session.session import Session, connect
 
 POLL_SECONDS = 0.1
 CHUNK_ROWS = 16_384

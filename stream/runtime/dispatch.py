@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stream.exchange.channel import Channel
 from stream.message import Add, Barrier, Stop, Watermark
+from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
     from relational.chunk.stream_chunk import StreamChunk

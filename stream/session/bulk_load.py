@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hummock.errors import SparkJobCancelled
-from hummock.base.key import KeyRange
-from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.base.json_fields import NAME_RULE, is_name
+from hummock.base.key import KeyRange
+from hummock.errors import SparkJobCancelled
+from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.spark.worker import shared_url
 from hummock.version import HummockVersion
 from relational.catalog.names import ObjectName
@@ -27,7 +27,7 @@ from relational.spark.frame_columns import FrameColumns, frame_types, placed_col
 from relational.spark.load_spec import DUPLICATE_RULES, LoadSpec, Stored
 from relational.table.row_serde import RowSerde
 from stream.errors import BulkLoadRefused, DuplicateRows
-from stream.statements import table_draft
+from stream.session.statements import table_draft
 
 if TYPE_CHECKING:
     from relational.spark.bulk_load import DataFrame

@@ -16,11 +16,11 @@ from hummock.epoch import Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.table.storage_table import StorageTable
-from stream.exchange.channel import Channel
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.executor.receive import received
 from stream.executor.slices import slices
 from stream.message import Barrier, Message
+from stream.runtime.channel import Channel
 
 History: TypeAlias = Callable[[Epoch], Iterator[StreamChunk]]
 """What a view has yet to see of a table as it is at an epoch, in the columns that the view reads."""

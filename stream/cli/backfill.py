@@ -11,11 +11,11 @@ from hummock.errors import HummockError
 from hummock.spark.session import spark_session
 from relational.errors import RelationalError
 from relational.relation import Relation
+from stream.cli.terminal import counted_rows, new_console, print_error
 from stream.errors import StreamError
-from stream.session import connect
+from stream.session.session import connect
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
-from stream.terminal import counted_rows, new_console, print_error
 
 
 @click.command()

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from stream.errors import ChannelClosed
-from stream.exchange.turns import Turns, no_turns
 from stream.message import STATEMENTS, Barrier, InsertRows, Message, Replayed, Watermark
+from stream.runtime.run_slots import Turns, no_turns
 
 
 def rows_of(message: Message) -> int:

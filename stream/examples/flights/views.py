@@ -5,7 +5,7 @@ The SQL is also what DuckDB is asked in the tests, so it keeps to what both unde
 
 from __future__ import annotations
 
-from stream.connector.flights import COLUMNS
+from stream.examples.flights.connector import COLUMNS
 
 TABLE = "flights"
 PRIMARY_KEY = ("time_hour", "carrier", "flight")

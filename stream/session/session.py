@@ -27,19 +27,19 @@ from relational.relation import Relation
 from relational.sql.binder import bind_sql
 from relational.sql.query import rows_of
 from relational.types import DataType
-from stream.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
 from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
-from stream.job_status import jobs_table
 from stream.meta.barrier_stats import BarrierFigures
 from stream.options import StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
-from stream.runner import SessionRunner
-from stream.snapshot import Snapshot
+from stream.session.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
+from stream.session.job_status import jobs_table
+from stream.session.queries import SessionRunner
+from stream.session.snapshot import Snapshot
+from stream.session.statements import StatementRunner, constant, data_type, table_draft
+from stream.session.table import Table
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import SparkTasks
-from stream.statements import StatementRunner, constant, data_type, table_draft
-from stream.table import Table
 
 if TYPE_CHECKING:
     from relational.spark.bulk_load import DataFrame
@@ -278,7 +278,7 @@ class Session:
     # -- jobs ------------------------------------------------------------------------------------------
 
     def jobs(self) -> pa.Table:
-        """What SHOW JOBS gives: one row per table, view and index that is kept, see `stream.job_status`."""
+        """What SHOW JOBS gives: one row per table, view and index that is kept, see `stream.session.job_status`."""
         self._check_open()
         known = self._playground.catalog.snapshot
         with self.at() as snapshot:

@@ -1,6 +1,0 @@
-"""State in memory: groups by number, their aggregates in columns, a hash index over key bytes."""
-
-from relational.agg.groups import AggChange, AggGroups, Located
-from relational.agg.spec import AggSpec
-
-__all__ = ["AggChange", "AggGroups", "AggSpec", "Located"]

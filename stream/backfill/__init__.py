@@ -1,1 +1,0 @@
-"""How a new view reads the rows its table already has while changes go on."""

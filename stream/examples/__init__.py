@@ -1,0 +1,1 @@
+"""Complete jobs to learn from."""

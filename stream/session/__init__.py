@@ -1,0 +1,1 @@
+"""What a user holds: sessions, tables, statements and reads."""
