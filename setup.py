@@ -38,12 +38,13 @@ def sources() -> list[str]:
 
 
 def extension(source: str) -> Extension:
+    contract = source.removesuffix(".pyx") + ".pxd"
     flags = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt", "-DNDEBUG"]
     return Extension(
         source.removesuffix(".pyx").replace("/", "."),
         [source],
         include_dirs=["."],
-        depends=[source.removesuffix(".pyx") + ".pxd"],
+        depends=[contract] if Path(contract).exists() else [],
         extra_compile_args=[*flags, "-Wno-unused-function", "-Wno-unreachable-code"],
     )
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import DataChunk
-from relational.expr import eval as evaluate
+from relational.expr import evaluate
 from relational.expr.expression import Cast, InputRef
 from relational.types import DataType
 

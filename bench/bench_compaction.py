@@ -38,7 +38,7 @@ from hummock.pipeline.merge_loop import run_pipeline
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 
 ROWS, BATCH_ROWS, MERGE_ROWS = 1_000_000, 10_000, 1 << 20
 ROUNDS = 5
@@ -72,7 +72,7 @@ class Runs:
         self.written: list[SstableInfo] = []
 
     def put(self, ids: np.ndarray, column: pa.BinaryArray, epoch: int) -> tuple[SstableInfo, ...]:
-        builder = SplitSstableBuilder(self.output, filter_policy(self.output.filter_policy), mint_name)
+        builder = MultiSstableBuilder(self.output, filter_policy(self.output.filter_policy), mint_name)
         infos: list[SstableInfo] = []
 
         def take(output: Any) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from relational.agg import AggGroups, AggSpec
 from relational.chunk import DataChunk, StreamChunk
-from relational.expr.bind import Scope, TermBinder
+from relational.expr.bind import ExprBinder, Scope
 from relational.expr.eval import evaluate
 from relational.expr.unbound import apply, col
 from relational.types import DataType, Field, Schema
@@ -43,7 +43,7 @@ def test_arithmetic(benchmark: Any, operation: str, engine: str) -> None:
     rng, data_type = np.random.default_rng(SEED), DataType.numeric(15, 2)
     x, y = (decimals(rng, data_type, 1, 10**9, ROWS) for _ in range(2))
     schema = Schema((Field("x", data_type), Field("y", data_type)))
-    expression = TermBinder(Scope(schema)).bind(apply(operation, col("x"), col("y")))
+    expression = ExprBinder(Scope(schema)).bind(apply(operation, col("x"), col("y")))
     chunk = DataChunk([x, y])
     benchmark.group = f"NUMERIC(15, 2) {operation}"
     benchmark.extra_info |= {"engine": engine, "rows": ROWS}

@@ -40,7 +40,7 @@ from hummock.spark import run_job, spark_session
 from hummock.spark.session import require_spark
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 
@@ -77,7 +77,7 @@ class LargeRuns:
 
 
 def write_run(store: ObjectStore, key_column: pa.Array, value_column: pa.Array, epoch: int) -> list[SstableInfo]:
-    builder = SplitSstableBuilder(OUTPUT, filter_policy(OUTPUT.filter_policy), mint_name)
+    builder = MultiSstableBuilder(OUTPUT, filter_policy(OUTPUT.filter_policy), mint_name)
     infos: list[SstableInfo] = []
 
     def take(output: Any) -> None:

@@ -31,7 +31,7 @@ HummockError
 ├── LoadRefused                 a bulk load that may not enter a version, whole as it is
 ├── InvalidTask                 also ValueError: bytes that are no compact task, spec or result
 ├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
-├── RowsUnaccounted             what a compaction read is not what it kept and dropped
+├── RowCountMismatch             what a compaction read is not what it kept and dropped
 ├── TaskCancelled               a compaction was told to stop
 ├── Fenced                      a role was claimed by another process since
 ├── RoleMissing                 what was asked for needs a role that the store was opened without
@@ -335,15 +335,15 @@ class TaskRefused(HummockError):
         return f"compact task {self.task_id}: {self.reason}"
 
 
-class RowsUnaccounted(HummockError):
-    """Range `place` of compact task `task_id` lost, doubled or changed rows: `reason`. Its files must not be used."""
+class RowCountMismatch(HummockError):
+    """Range `index` of compact task `task_id` lost, doubled or changed rows: `reason`. Its files must not be used."""
 
-    def __init__(self, task_id: int, place: int, reason: str):
-        super().__init__(task_id, place, reason)
-        self.task_id, self.place, self.reason = task_id, place, reason
+    def __init__(self, task_id: int, index: int, reason: str):
+        super().__init__(task_id, index, reason)
+        self.task_id, self.index, self.reason = task_id, index, reason
 
     def __str__(self) -> str:
-        return f"compact task {self.task_id}: range {self.place} {self.reason}"
+        return f"compact task {self.task_id}: range {self.index} {self.reason}"
 
 
 class TaskCancelled(HummockError):

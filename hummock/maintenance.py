@@ -14,8 +14,7 @@ from hummock.compactor import Compactor
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
 from hummock.meta.vacuum.loop import VacuumLoop
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 from hummock.object_store.base import ObjectStore
 from hummock.options import VacuumOptions
 from hummock.version import HummockVersion

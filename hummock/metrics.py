@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Any
 
 from hummock.errors import HummockError, InvalidOption
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 
@@ -24,6 +24,8 @@ class Metrics:
     """Counters of the object store and of the manager; see the text of each."""
 
     def __init__(self, registry: CollectorRegistry | None = None):
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram  # it imports a web server
+
         self.registry = registry if registry is not None else CollectorRegistry()
         self._settling: list[Callable[[], None]] = []
         self.registry.register(_Settled(self._settling))    # the first, so that all others are told what it counted
@@ -63,6 +65,8 @@ class Metrics:
         self._declare_writing()
 
     def _declare_vacuum(self) -> None:
+        from prometheus_client import Counter, Gauge, Histogram
+
         self.vacuum_seconds = Histogram(
             "hummock_vacuum_seconds", "Time of one run of vacuum", buckets=SECONDS_BUCKETS, registry=self.registry)
         self.vacuum_files = Counter(
@@ -76,6 +80,8 @@ class Metrics:
             "hummock_vacuum_failures", "Rounds of vacuum that failed", ["error"], registry=self.registry)
 
     def _declare_compaction(self) -> None:
+        from prometheus_client import Counter, Histogram
+
         self.compact_tasks = Counter(
             "hummock_compact_tasks", "Attempts at compact tasks by this process", ["kind", "outcome"],
             registry=self.registry)
@@ -90,6 +96,8 @@ class Metrics:
             registry=self.registry)
 
     def _declare_writing(self) -> None:
+        from prometheus_client import Counter, Histogram
+
         self.writer_delay_seconds = Counter(
             "hummock_writer_delay_seconds", "Time for which writers were held back, by reason",
             ["reason"], registry=self.registry)
@@ -119,7 +127,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, eq=False)
-class _Settled(Collector):
+class _Settled:
     """Tells nothing itself."""
 
     counts: list[Callable[[], None]]
@@ -134,7 +142,7 @@ class _Settled(Collector):
 
 
 @dataclass(frozen=True)
-class _Watched(Collector):
+class _Watched:
     """A source that is read at each scrape."""
 
     read: Callable[[], Any]
@@ -145,6 +153,8 @@ class _Watched(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         try:
             state = self.read()
         except HummockError:
@@ -159,6 +169,8 @@ class _Watched(Collector):
 @contextmanager
 def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
     """Answers on 127.0.0.1 and no other address while the context lasts; its URL. Port 0: one that is free."""
+    from prometheus_client import start_http_server
+
     try:
         server, thread = start_http_server(port, addr="127.0.0.1", registry=metrics.registry)
     except OSError as error:

@@ -10,7 +10,7 @@ from hummock.errors import HummockError, InvalidOption
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.vacuum.vacuum import VacuumReport
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
 from hummock.options import CompactionOptions, MetaOptions, RetryOptions, StorageOptions, VacuumOptions

@@ -36,14 +36,13 @@ class StorageOptions:
     prefetch_bytes: int = 4 * MIB           # read ahead of a scan
     scan_batch_rows: int = 8192
     scan_batch_bytes: int = 8 * MIB
-    retained_epochs: int = 0                # of committed data the newest epochs are kept in memory too
     disk_cache_bytes: int = 0               # of blocks read from a remote store; 0: no disk cache
     disk_cache_directory: str = ""
     refresh_ms: int = 1_000                 # how often other processes' versions are looked for
     wait_epoch_ms: int = 10_000             # how long a read waits for an epoch unless told otherwise
 
     def __post_init__(self) -> None:
-        zero = ("retained_epochs", "disk_cache_bytes", "flush_threads")
+        zero = ("disk_cache_bytes", "flush_threads")
         _check_positive(self, skip=("filter_policy", "codec", "disk_cache_directory", *zero))
         for name in zero:
             check_range(name, getattr(self, name), 0, 1 << 62)

@@ -1,7 +1,7 @@
 """What can go wrong with rows, types, text and catalogs.
 
     RelationalError
-    ├── SourceTextError (ValueError)      points at a place in SQL text
+    ├── SourceTextError (ValueError)      points at a span of SQL text
     │   ├── ParseError                    the text is not SQL that we understand
     │   └── BindError                     the text is SQL, but a name or a type in it does not fit
     ├── EncodingError (ValueError)        bytes that are no encoding, or a value that has none
@@ -37,9 +37,9 @@ class RelationalError(Exception):
 
 
 class SourceTextError(RelationalError, ValueError):
-    """An error at a place of a text; `str()` shows the line and a caret below the place.
+    """An error at a span of SQL text; `str()` shows the line with carets below the span.
 
-    `text` may be missing when a tree was built by the fluent face; then only the message is shown. Of a long message
+    `text` is missing when a tree was built by the fluent API; then only the message is shown. Of a long message
     or line the part that matters is shown, so that it is never above 2 kB.
     `start` and `end` are character offsets into `text`, half open.
     """
@@ -87,8 +87,8 @@ class EncodingError(RelationalError, ValueError):
         self, reason: str, *, row: int | None = None, column: int | None = None, offset: int | None = None
     ):
         self.reason, self.row, self.column, self.offset = reason, row, column, offset
-        places = (("row", row), ("column", column), ("byte", offset))
-        where = ", ".join(f"{name} {place}" for name, place in places if place is not None)
+        parts = (("row", row), ("column", column), ("byte", offset))
+        where = ", ".join(f"{name} {value}" for name, value in parts if value is not None)
         super().__init__(f"{reason} ({where})" if where else reason)
 
 
@@ -100,10 +100,10 @@ class InvalidValue(EncodingError):
     def __init__(self, reason: str, *, column_name: str | None = None, row: int | None = None):
         super().__init__(reason, row=row)
         self.column_name = column_name
-        places = ([] if column_name is None else [f"column {shortened(column_name)!r}"]) + (
+        parts = ([] if column_name is None else [f"column {shortened(column_name)!r}"]) + (
             [] if row is None else [f"row {row}"]
         )
-        self.args = (f"{', '.join(places)}: {reason}" if places else reason,)
+        self.args = (f"{', '.join(parts)}: {reason}" if parts else reason,)
 
     def named(self, column_name: str) -> InvalidValue:
         """The same error of a column whose name was not known below."""
@@ -118,12 +118,12 @@ class DamagedRow(EncodingError):
     def __init__(self, table: str, key: tuple[object, ...] | None, column_name: str | None, reason: str):
         super().__init__(reason)
         self.table, self.key, self.column_name = table, key, column_name
-        places = [f"table {shortened(table)!r}"]
+        parts = [f"table {shortened(table)!r}"]
         if key is not None:
-            places.append(f"the row with the key {shortened(', '.join(map(repr, key)))}")
+            parts.append(f"the row with the key {shortened(', '.join(map(repr, key)))}")
         if column_name is not None:
-            places.append(f"column {shortened(column_name)!r}")
-        self.args = (f"{', '.join(places)}: the stored bytes are damaged: {reason}",)
+            parts.append(f"column {shortened(column_name)!r}")
+        self.args = (f"{', '.join(parts)}: the stored bytes are damaged: {reason}",)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DamagedRow, (self.table, self.key, self.column_name, self.reason)

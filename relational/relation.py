@@ -1,8 +1,7 @@
-"""The Python face of relations: lazy, immutable, each verb a few lines over a logical plan.
+"""The fluent API of relations: lazy, immutable, each method a few lines over a logical plan.
 
-The same `Relation` is a batch query (`to_arrow`) or the definition of a view; SQL makes the same plans.
-Nothing is read before `to_arrow`, `get` or their kin are called; a relation prints its schema, never
-its data.
+The same `Relation` is a batch query (`to_arrow`) or the definition of a view; SQL builds the same plans. Nothing is
+read before `to_arrow`, `get` and the like are called; a relation prints its schema, never its data.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import pyarrow as pa
 
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError
-from relational.expr.bind import Scope, TermBinder, convert, literal
+from relational.expr.bind import ExprBinder, Scope, convert, literal
 from relational.expr.expression import Expression, Literal
-from relational.expr.unbound import Constant, Name, Named, Ordered, Term, as_term
+from relational.expr.unbound import Name, Named, Ordered, UnboundExpr, UnboundLiteral, as_unbound
 from relational.plan.builder import Selection, Star, keep, ordered, select, sort
 from relational.plan.changes import assigned, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import Limit, LogicalPlan, PointGet, Scan, Values
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-Column = str | Term | Named
+Column = str | UnboundExpr | Named
 
 
 class Runner(Protocol):
@@ -63,7 +62,7 @@ class Relation:
     @property
     def schema(self) -> Schema:
         """The visible columns."""
-        shown = (place for place in range(len(self.plan.schema)) if place not in self.plan.hidden)
+        shown = (position for position in range(len(self.plan.schema)) if position not in self.plan.hidden)
         return self.plan.schema.project(shown)
 
     @property
@@ -80,7 +79,7 @@ class Relation:
 
     # ---- verbs ---------------------------------------------------------------------------------------------
 
-    def filter(self, *conditions: Term) -> Relation:
+    def filter(self, *conditions: UnboundExpr) -> Relation:
         """The rows for which all conditions are true."""
         plan = self.plan
         if conditions:
@@ -107,11 +106,11 @@ class Relation:
         """Groups of rows with equal values; `.agg` says what is computed of each."""
         return GroupedRelation(self, tuple(map(_item, columns)))
 
-    def agg(self, **summaries: Term) -> Relation:
+    def agg(self, **summaries: UnboundExpr) -> Relation:
         """Aggregates of all rows: one row."""
         return self.group_by().agg(**summaries)
 
-    def order_by(self, *keys: str | Term | Ordered) -> Relation:
+    def order_by(self, *keys: str | UnboundExpr | Ordered) -> Relation:
         """The rows in an order: names, terms, `.asc()`, `.desc()`."""
         return self.over(sort(self.plan, [ordered(key) for key in keys]))
 
@@ -155,7 +154,7 @@ class GroupedRelation:
     relation: Relation
     groups: tuple[Named, ...]
 
-    def agg(self, **summaries: Term) -> Relation:
+    def agg(self, **summaries: UnboundExpr) -> Relation:
         """One row per group: its columns, then `name=aggregate` in order."""
         items = (*self.groups, *_named(summaries))
         selection = Selection(items, groups=tuple(group.term for group in self.groups))
@@ -164,7 +163,7 @@ class GroupedRelation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableRelation(Relation):
-    """A stored table or view: a relation with a key; a table takes changes too."""
+    """A stored table or view: a relation with a key; a table accepts changes too."""
 
     @classmethod
     def of(cls, table: TableCatalog, runner: Runner) -> Self:
@@ -188,7 +187,7 @@ class TableRelation(Relation):
             raise BindError(f"{self.name!r} has the key ({names}), {len(key)} values were given")
         cells = []
         for index, value in zip(pk, key, strict=True):
-            constant = convert(literal(Constant(value)), self.table.columns[index].data_type)
+            constant = convert(literal(UnboundLiteral(value)), self.table.columns[index].data_type)
             assert isinstance(constant, Literal)
             cells.append(constant)
         shown = self.table.visible_indices
@@ -202,25 +201,25 @@ class TableRelation(Relation):
         cells = tuple(stored_row(table, self._row(row)) for row in given)
         return self.runner.insert(table, Values(table.schema, cells)) if cells else 0
 
-    def update(self, set: Mapping[str, object], where: Term | None = None, **key: object) -> int:
+    def update(self, set: Mapping[str, object], where: UnboundExpr | None = None, **key: object) -> int:
         """Set columns of the rows that `where` and `column=value` choose; how many."""
         table = retractable(self.table, "UPDATE")
         binder = self._binder()
         assignments = []
         for name, value in set.items():
             column = updatable(table, column_of(table, name))
-            assignments.append((column, assigned(binder.bind(as_term(value)), table, column)))
+            assignments.append((column, assigned(binder.bind(as_unbound(value)), table, column)))
         return self.runner.update(table, tuple(assignments), self._predicate(where, key))
 
-    def delete(self, where: Term | None = None, **key: object) -> int:
+    def delete(self, where: UnboundExpr | None = None, **key: object) -> int:
         """Delete the rows that `where` and `column=value` choose; how many."""
         table = retractable(self.table, "DELETE")
         return self.runner.delete(table, self._predicate(where, key))
 
-    def _binder(self) -> TermBinder:
-        return TermBinder(Scope(self.plan.schema, self.plan.hidden, self.name))
+    def _binder(self) -> ExprBinder:
+        return ExprBinder(Scope(self.plan.schema, self.plan.hidden, self.name))
 
-    def _predicate(self, where: Term | None, key: Mapping[str, object]) -> Expression | None:
+    def _predicate(self, where: UnboundExpr | None, key: Mapping[str, object]) -> Expression | None:
         """`where` and equality with each of `key`; None chooses every row."""
         condition = where
         for name, value in key.items():
@@ -238,12 +237,12 @@ class TableRelation(Relation):
             if len(row) != len(shown):
                 raise BindError(f"{len(row)} values for the {len(shown)} columns of {table.name!r}: {row!r}")
             pairs = list(zip(shown, row, strict=True))
-        binder = TermBinder(Scope(Schema()))
-        return {column: assigned(binder.bind(as_term(value)), table, column) for column, value in pairs}
+        binder = ExprBinder(Scope(Schema()))
+        return {column: assigned(binder.bind(as_unbound(value)), table, column) for column, value in pairs}
 
 
 def _item(column: Column) -> Named:
-    """An output column: a name stands for itself, a term without an alias must be a name."""
+    """An output column: a string is a column name, an expression without an alias must be a name."""
     if isinstance(column, str):
         return Named(Name(column), column)
     if isinstance(column, Named):
@@ -254,4 +253,4 @@ def _item(column: Column) -> Named:
 
 
 def _named(columns: Mapping[str, object]) -> tuple[Named, ...]:
-    return tuple(Named(as_term(value), name) for name, value in columns.items())
+    return tuple(Named(as_unbound(value), name) for name, value in columns.items())

@@ -5,7 +5,11 @@
 
     db = stream.connect("memory://")
 
-Everything a user needs is here; how it works stands in README.md and CHECKPOINT.md."""
+This module holds the public API; README.md and CHECKPOINT.md describe the implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 from relational.expr import fluent as functions
 from relational.expr.unbound import col, lit
@@ -36,3 +40,13 @@ __all__ = [
     "lit",
     "register_connector",
 ]
+
+
+def _flights(options: Mapping[str, str], schema: Schema) -> Connector:
+    """Imports the example and its data set when a table first names it."""
+    from stream.examples.flights.connector import FlightsConnector
+
+    return FlightsConnector(options, schema)
+
+
+register_connector("flights", _flights)

@@ -1,4 +1,4 @@
-"""`python -m stream` is the command `hummock`."""
+"""`python -m stream` runs the command `hummock`."""
 
 from stream.cli.main import main
 

@@ -1,9 +1,9 @@
-"""Rows of running jobs that have no value: counted as they pass, stored at the barrier, read at an epoch.
+"""Rows of running jobs that have no value: counted while processed, stored at the barrier, read at an epoch.
 
-The executors of an actor share one `ErrorCounts`. What it counts is state like any other: a row per reason in the
-job's internal table `<name>.errors`, committed at the barrier of the rows that were counted and read back when the
-actor is rebuilt. So a row that goes is subtracted whenever it came. A job that was created without such a table counts
-in memory, from its start on.
+The executors of an actor share one `ErrorCounts`. Its counts are state like any other: one row per reason in the job's
+internal table `<name>.errors`, committed at the barrier of the counted rows and read back when the actor is rebuilt. So
+a deleted row is subtracted, whenever it was inserted. A job that was created without such a table counts in memory,
+from its start on.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.expr.eval_context import ErrorCounts
@@ -23,6 +21,8 @@ from relational.types import Schema
 from stream.plan.state_tables import error_table_name
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from hummock.epoch import Epoch, EpochPair
     from hummock.state_store import StateStore
     from relational.catalog.manager import CatalogManager
@@ -33,20 +33,20 @@ SCHEMA = Schema.of(job="varchar", reason="varchar", rows="bigint")
 
 
 class StoredErrorCounts:
-    """`counts` of one actor, kept in `table`. One thread."""
+    """`counts` of one actor, stored in `table`. Used by one thread."""
 
     def __init__(self, counts: ErrorCounts, table: StateTable) -> None:
         self._counts = counts
         self._table = table
 
     def init_epoch(self, epoch: EpochPair) -> None:
-        """The first barrier: the counts continue from what the table holds."""
+        """At the first barrier: the counts continue from those in the table."""
         self._table.init_epoch(epoch)
         stored = DataChunk.concat([DataChunk.from_rows(self._table.catalog.schema, []), *self._table.scan_chunks()])
         self._counts.restore(dict(zip(*(column.to_pylist() for column in stored.columns), strict=True)))
 
     def commit(self, epoch: EpochPair) -> None:
-        """Writes the counts that changed, none where none did."""
+        """Writes the counts that changed, if any."""
         changed = self._counts.take()
         if changed:
             rows = self._counts.rows
@@ -55,8 +55,8 @@ class StoredErrorCounts:
         self._table.commit(epoch)
 
 
-class RunningErrorCounts(Collector):
-    """The counts of the jobs that run in this process, not committed ones included. Thread safe.
+class RunningErrorCounts:
+    """The counts of the jobs that run in this process, including uncommitted ones. Thread safe.
 
     Registered with a Prometheus registry it is the gauge `stream_rows_without_value` by job, its id and reason.
     """
@@ -65,9 +65,7 @@ class RunningErrorCounts(Collector):
         self._of_job: WeakValueDictionary[tuple[int, str], ErrorCounts] = WeakValueDictionary()
 
     def open(self, job: TableCatalog) -> ErrorCounts:
-        """New counts for the actor of `job`, in the place of those that an earlier one had. They are forgotten with the
-        actor.
-        """
+        """New counts for the actor of `job`; they replace those of an earlier actor, and live as long as the actor."""
         counts = ErrorCounts()
         self._of_job[job.id, job.name] = counts
         return counts
@@ -81,6 +79,8 @@ class RunningErrorCounts(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         gauge = GaugeMetricFamily(
             "stream_rows_without_value", "Rows of a job that have no value, by reason", labels=("job", "id", "reason")
         )
@@ -93,9 +93,9 @@ class RunningErrorCounts(Collector):
 def committed_errors(
     catalog: CatalogManager, store: StateStore, epoch: Epoch, running: RunningErrorCounts | None = None
 ) -> pa.Table:
-    """Columns job, reason, rows: each job's rows without a value as of `epoch`, by job and reason, none that are 0.
+    """Columns job, reason, rows: each job's rows without a value as of `epoch`, by job and reason, without zeros.
 
-    `running` has the counts of jobs that were created without a table for them.
+    `running` holds the counts of jobs that were created without a table for them.
     """
     found: list[tuple[str, str, int]] = []
     snapshot = catalog.snapshot

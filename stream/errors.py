@@ -1,28 +1,28 @@
-"""What can go wrong above the tables.
+"""Errors of the streaming engine.
 
 StreamError
 ├── PlanNotSupported (ValueError)      a query that cannot be kept fresh, with the reason
 ├── BackfillRefused (ValueError)       a view whose history no bulk backfill can compute, or may not now
-├── ConnectorError                     an external system refused, vanished or sent what cannot be read
+├── ConnectorError                     an external system refused, failed or sent unreadable data
 │   ├── UnknownConnector (KeyError)    no such connector is registered
 │   ├── MalformedRows (ValueError)     rows of a split that the table cannot hold
 │   └── InvalidOffset (ValueError)     a stored offset that the reader does not understand
 ├── StatementError                     one DML statement failed; it changed nothing
 │   ├── DuplicateKey                   an insert met a row with the same primary key
 │   ├── AppendOnlyViolation            UPDATE or DELETE on a table that declared itself append-only
-│   ├── TableLoading                   a bulk load writes the table, which takes no statements until its end
+│   ├── TableLoading                   a bulk load writes the table, which accepts no statements meanwhile
 │   └── InvalidStatement (ValueError)  a row that the table cannot hold (type, NULL in a key, an error)
 ├── BulkLoadRefused (ValueError)       a load that cannot be carried out; nothing of it is left
 │   └── DuplicateRows                  rows of one key among those to load, or with the key of a stored row
-├── KernelsChanged                     a view whose rows an older release computed otherwise than this one would
+├── KernelsChanged                     a view whose rows an older release computed differently
 ├── StatementsLost                     statements that a recovery undid and could not send again
-├── JobFailed                          a table or view that was set aside, with the reason and what can be done
+├── JobFailed                          a table or view that was set aside, with the reason and the remedy
 ├── JobNotRunning                      a job that another one needs to begin does not run
-├── InconsistentStream                 a change stream broke its promise: a bug upstream, named
+├── InconsistentStream                 a change stream violated its contract: a bug upstream, named
 ├── ActorFailed                        an actor ended with an error, its cause chained
-├── BarrierTimeout (TimeoutError)      a barrier was not collected in time; names the actors that were missing
+├── BarrierTimeout (TimeoutError)      a barrier was not collected in time; names the missing actors
 ├── RecoveryFailed                     recovery gave up after its limit of attempts
-├── ChannelClosed                      the other end of a channel is gone
+├── ChannelClosed                      the channel was closed
 └── SessionClosed                      a call on a session after close()
 """
 
@@ -34,17 +34,17 @@ from typing import NamedTuple
 from relational.errors import shortened
 
 REASON_BYTES = 1_000
-"""Of a longer reason the middle is left out."""
+"""Maximum length of a reason; the middle of a longer one is omitted."""
 SHOWN = 20
-"""How many of several things an error's text names; its fields hold all."""
+"""How many items an error's text lists at most; its fields hold all."""
 
 
 class StreamError(Exception):
-    """Root of everything that the stream floor raises on purpose."""
+    """Base class of all errors of this package."""
 
 
 class PlanNotSupported(StreamError, ValueError):
-    """A logical plan that no stream plan exists for. `node` names the operator, `reason` says why."""
+    """A logical plan for which no stream plan exists. `node` names the operator, `reason` says why."""
 
     def __init__(self, node: str, reason: str) -> None:
         super().__init__(f"{node} cannot be maintained as a stream: {reason}")
@@ -62,7 +62,7 @@ class BackfillRefused(StreamError, ValueError):
 
 
 class ConnectorError(StreamError):
-    """An external system refused, vanished or sent what cannot be read."""
+    """An external system refused, failed or sent unreadable data."""
 
     def __init__(self, connector: str, reason: str) -> None:
         super().__init__(f"connector {connector!r}: {reason}")
@@ -82,16 +82,16 @@ class UnknownConnector(ConnectorError, KeyError):
 
 
 class MalformedRows(ConnectorError, ValueError):
-    """A chunk of `split` that the table cannot hold. `column` is a column's name and `row` the first row of the chunk
-    that is wrong, counted from 0; None where it is no column or row in particular.
+    """A chunk of `split` that the table cannot hold. `column` is the name of the invalid column and `row` the first
+    invalid row of the chunk, counted from 0; None if the error concerns no particular column or row.
     """
 
     def __init__(
         self, connector: str, split: str, reason: str, *, column: str | None = None, row: int | None = None
     ) -> None:
         names = ("split", split), ("column", column)
-        places = [f"{what} {name!r}" for what, name in names if name is not None] + [f"row {row}"] * (row is not None)
-        super().__init__(connector, f"{', '.join(places)}: {reason}")
+        position = [f"{what} {name!r}" for what, name in names if name is not None] + [f"row {row}"] * (row is not None)
+        super().__init__(connector, f"{', '.join(position)}: {reason}")
         self.reason = reason
         self.split = split
         self.column = column
@@ -133,7 +133,7 @@ class AppendOnlyViolation(StatementError):
 
 
 class TableLoading(StatementError):
-    """A bulk load writes the table, which takes no statements until its end."""
+    """A bulk load writes the table, which accepts no statements meanwhile."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table, "a bulk load is under way: send the statement again after it")
@@ -171,8 +171,8 @@ class LostStatement(NamedTuple):
 
 
 class KernelsChanged(StreamError):
-    """The view `view` was computed by kernels of an older release, which give other results for `expressions`: its rows
-    would not be found again. It is built anew."""
+    """The view `view` was computed by kernels of an older release, which give other results for `expressions`, so its
+    stored rows could not be matched. It is rebuilt."""
 
     def __init__(self, view: str, expressions: Sequence[str]) -> None:
         listed = shortened(", ".join(expressions), REASON_BYTES)
@@ -182,7 +182,7 @@ class KernelsChanged(StreamError):
 
 
 class StatementsLost(StreamError):
-    """A recovery undid `statements`, in the order they were sent, and their tables could not take them again."""
+    """A recovery undid `statements`, in the order they were sent, and their tables could not accept them again."""
 
     def __init__(self, statements: Sequence[LostStatement]) -> None:
         self.statements = tuple(statements)
@@ -197,8 +197,8 @@ class StatementsLost(StreamError):
 
 
 class JobFailed(StreamError):
-    """The job of `job` was set aside: it holds what it held at epoch `since`, and neither changes nor is read as if
-    it were fresh. `reason` says what failed."""
+    """The job of `job` was set aside: it keeps its rows of epoch `since`, does not change, and cannot be read as if it
+    were fresh. `reason` is the error."""
 
     def __init__(self, job: str, since: int, reason: str) -> None:
         super().__init__(
@@ -211,7 +211,7 @@ class JobFailed(StreamError):
 
 
 class InconsistentStream(StreamError):
-    """A change stream broke its promise; `executor` saw it, `evidence` says what."""
+    """A change stream violated its contract; `executor` detected it, `evidence` describes it."""
 
     def __init__(self, executor: str, evidence: str) -> None:
         super().__init__(f"{executor}: {evidence}")
@@ -220,14 +220,14 @@ class InconsistentStream(StreamError):
 
 
 class SourcePosition(NamedTuple):
-    """Where a source was when its job failed: the chunk that it handed out last began there."""
+    """The position of a source when its job failed: the beginning of its last chunk."""
 
     split: str
     offset: str
 
 
 class JobNotRunning(StreamError):
-    """Something cannot begin over `job`, which does not run: it was set aside, or dropped meanwhile."""
+    """A job cannot begin because its upstream `job` does not run: that was set aside, or dropped meanwhile."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"{job!r} does not run: SHOW JOBS says why; ALTER … RESUME lets it go on")
@@ -235,8 +235,7 @@ class JobNotRunning(StreamError):
 
 
 class ActorFailed(StreamError):
-    """Actor `actor_id` ended with an error, which is this error's cause; its source was at `position`, if it has
-    one."""
+    """Actor `actor_id` ended with an error, which is this error's cause; `position` is that of its source, if any."""
 
     def __init__(self, actor_id: int, cause: BaseException, position: SourcePosition | None = None) -> None:
         super().__init__(f"actor {actor_id} failed: {shortened(f'{type(cause).__name__}: {cause}', REASON_BYTES)}")
@@ -246,7 +245,7 @@ class ActorFailed(StreamError):
 
 
 class BarrierTimeout(StreamError, TimeoutError):
-    """The barrier that ends `epoch` was not collected in `timeout_ms`; `missing` actors were waited for."""
+    """The barrier that ends `epoch` was not collected in `timeout_ms`; the actors `missing` have not passed it."""
 
     def __init__(self, epoch: int, timeout_ms: int, missing: Iterable[int]) -> None:
         self.epoch = epoch
@@ -265,7 +264,7 @@ class RecoveryFailed(StreamError):
 
 
 class ChannelClosed(StreamError):
-    """The other end of a channel is gone; its error, if it had one, is this error's cause."""
+    """The channel was closed; the error of the close, if any, is this error's cause."""
 
 
 class SessionClosed(StreamError):

@@ -1,9 +1,9 @@
-"""What flows between executors: chunks of changes, barriers, watermarks, and the DML statements of a table.
+"""Messages between executors: chunks of changes, barriers, watermarks, and the DML statements of a table.
 
-A barrier ends epoch `epoch.prev` and opens `epoch.curr`. A mutation rides on a barrier and takes effect with
-it, everywhere at the same point of the stream. A statement flows only from a table's DmlExecutor to its
-MaterializeExecutor, which evaluates it on the table's own current state and puts the resulting changes in its
-place. All of them are immutable; a statement's result is its only moving part.
+A barrier ends epoch `epoch.prev` and opens `epoch.curr`. A mutation is carried by a barrier and takes effect with it,
+everywhere at the same point of the stream. A statement is passed only from a table's DmlExecutor to its
+MaterializeExecutor, which evaluates it on the current state of the table and emits the resulting changes instead. All
+messages are immutable, except the result of a statement.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream
-    actor id -> channels it sends to from now on, this barrier included. `loading`: as in Loading. `failed`: of the
-    jobs that do not run because they failed, by id, the error that says so."""
+    """New actors begin with this barrier, their sources without reading if `is_paused`. `outputs`: upstream actor id ->
+    channels that it sends to from now on, this barrier included. `loading`: as in Loading. `failed`: job id -> error,
+    of the jobs that do not run because they failed."""
 
     actors: frozenset[int]
     outputs: Mapping[int, tuple[object, ...]] = field(default_factory=dict)
@@ -36,22 +36,22 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """These actors end after they have passed this barrier, and nobody sends to them any more."""
+    """These actors end after they have passed this barrier, and nothing more is sent to them."""
 
     actors: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Alter(Stop):
-    """After this barrier the rows of a table have the columns of `table`, its next version. `actors` end as with Stop:
-    those that read what goes."""
+    """After this barrier the rows of a table have the columns of `table`, its next version. `actors`, those that read a
+    dropped column, end as with Stop."""
 
     table: TableCatalog
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Sources emit no rows after this barrier; barriers and statements go on."""
+    """Sources emit no rows after this barrier; barriers and statements continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """After this barrier these tables, and no others, take no statements: rows come into the store beside them. One
-    that is named no more reads anew what it holds."""
+    """After this barrier exactly these tables accept no statements: their rows are written to the store by a bulk load.
+    A table that is no longer listed reads its rows from the store again."""
 
     loading: frozenset[int]
 
@@ -71,7 +71,7 @@ Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
 
 
 class SkippedRows(NamedTuple):
-    """The next `rows` rows of a split, which the table shall not have; of malformed ones where `is_malformed`."""
+    """The next `rows` rows of a split, only malformed ones if `is_malformed`, which are left out of the table."""
 
     split: str
     rows: int
@@ -91,13 +91,13 @@ class Barrier:
         return isinstance(self.mutation, Stop) and actor_id in self.mutation.actors
 
     def is_loading(self, table_id: int, was_loading: bool) -> bool:
-        """Whether a table takes no statements after this barrier."""
+        """Whether a table accepts no statements after this barrier."""
         if isinstance(self.mutation, (Add, Loading)) and (was_loading or table_id in self.mutation.loading):
             return table_id in self.mutation.loading
         return was_loading
 
     def altered(self, table_id: int) -> TableCatalog | None:
-        """The version that a table has after this barrier, None where it stays as it is."""
+        """The version that a table has after this barrier, None if it is unchanged."""
         if isinstance(self.mutation, Alter) and self.mutation.table.id == table_id:
             return self.mutation.table
         return None
@@ -116,8 +116,8 @@ _evaluations = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedChanges:
-    """What a statement was evaluated to: the table's changes (None: none), the rows affected, and the ids of the
-    columns that the changes have. `number` ascends in the order in which statements were evaluated."""
+    """The result of evaluating a statement: the table's changes (None: none), the rows affected, and the ids of the
+    changes' columns. `number` ascends in the order in which statements were evaluated."""
 
     changes: StreamChunk | None
     rows: int
@@ -132,23 +132,23 @@ class EvaluatedChanges:
 
 class StatementResult(Future):
     """Completes with the rows affected, or with the error of a statement that failed and changed nothing.
-    `evaluation` is there as soon as the table has the changes, before anybody downstream has seen them; a recovery
-    that discards the table's epoch sends them again."""
+    `evaluation` is set as soon as the table has the changes, before they are sent downstream; a recovery that discards
+    the table's epoch sends them again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.evaluation: EvaluatedChanges | None = None
 
     def begin(self) -> bool:
-        """Whether the statement is to be evaluated now: it was not cancelled."""
+        """Whether the statement should be evaluated now, that is, was not cancelled."""
         return self.running() or self.set_running_or_notify_cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows
-    affected, or with the error when the statement failed and changed nothing. `column_ids` are those of the table's
-    columns when the statement was bound, None where it has had no others."""
+    """Insert the visible rows of `chunk`, whose columns are the table's. `result` completes with the rows affected, or
+    with the error if the statement failed and changed nothing. `column_ids` are those of the table's columns when the
+    statement was bound, None if they have not changed since."""
 
     statement_id: int
     chunk: StreamChunk
@@ -158,8 +158,8 @@ class InsertRows:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
-    """Where `predicate` is true (None: everywhere), each column becomes its expression's value over the old
-    row. `result` and `column_ids` as in InsertRows."""
+    """Where `predicate` is true (None: everywhere), each assigned column gets its expression's value over the old row.
+    `result` and `column_ids` as in InsertRows."""
 
     statement_id: int
     predicate: Expression | None
@@ -180,8 +180,8 @@ class DeleteRows:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The changes of a statement that was evaluated in an epoch which a recovery has discarded: the table gets them
-    again. `refuse` is called where its columns can no longer hold them."""
+    """The changes of a statement that was evaluated in an epoch which a recovery discarded: the table applies them
+    again. `refuse` is called if its columns can no longer hold them."""
 
     statement_id: int
     evaluation: EvaluatedChanges

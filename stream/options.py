@@ -1,11 +1,14 @@
-"""Every knob of the stream floor in one immutable value; the unit is in each name."""
+"""All options of the streaming engine in one immutable value; each name contains its unit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
 from hummock.errors import InvalidOption
-from hummock.options import MS_LIMIT, check_range
+from hummock.options import MIB, MS_LIMIT, check_range
+
+TASK_MEMORY_BYTES = 512 * MIB
+"""Of rows that a task of a bulk load buffers, unless the load says otherwise."""
 
 ROWS_LIMIT = 1 << 40
 BYTES_LIMIT = 1 << 62
@@ -26,47 +29,47 @@ RANGES = {
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "failed_job_history_ms": (0, MS_LIMIT),
 }
-"""The least and the greatest value of each number."""
+"""Minimum and maximum of each numeric option."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Limits and intervals of a session's jobs, each within its range of RANGES; InvalidOption names the field."""
+    """Limits and intervals of a session's jobs, each within its range in RANGES; InvalidOption names the field."""
 
     barrier_interval_ms: int = 1_000
-    """Time between two barriers when nobody asks for one sooner."""
+    """Time between two barriers, unless one is requested sooner."""
     checkpoint_frequency: int = 1
-    """Every n-th barrier is a checkpoint; DDL and FLUSH make theirs one."""
+    """Every n-th barrier is a checkpoint, and so is every barrier of a DDL or FLUSH."""
     in_flight_barriers: int = 4
-    """Barriers that may be between injection and commit at once; the next one waits."""
+    """Maximum number of barriers between injection and commit; the next one waits."""
     barrier_timeout_ms: int = 300_000
     """How long a barrier may stay uncollected before recovery begins."""
     recovery_attempts: int = 5
-    """Recoveries in a row without one committed epoch before the session gives up."""
+    """Consecutive recoveries without a committed epoch before the session ends with RecoveryFailed."""
     recovery_backoff_ms: int = 20
-    """Wait before the second recovery in a row; doubled each time, at most 5 s."""
+    """Wait before the second consecutive recovery; doubled each time, at most 5 s."""
     chunk_rows: int = 4_096
-    """Most rows in one chunk; two at least, so that the halves of an update fit."""
+    """Maximum rows of a chunk; at least two, so that both halves of an update fit."""
     channel_permits_rows: int = 32_768
-    """Rows that may wait in one channel; a barrier never waits for them."""
+    """Maximum rows queued in one channel; a barrier never waits for permits."""
     checkpoint_rows: int = 0
-    """A source asks for a barrier after this many rows and waits for it; 0: it never asks."""
+    """A source requests a barrier after this many rows and waits for it; 0: never."""
     statement_rows: int = 1_000_000
-    """Most rows one INSERT may carry; it lies within one epoch whole."""
+    """Maximum rows of one INSERT, all of which belong to one epoch."""
     aggregation_cache_bytes: int = 256 << 20
-    """Memory of one aggregation's groups; beyond it clean groups are evicted at barriers."""
+    """Memory for the groups of one aggregation; beyond it clean groups are evicted at barriers."""
     aggregation_flush_groups: int = 1_000_000
-    """Dirty groups of one aggregation after which its changes are emitted before the barrier."""
+    """Dirty groups of one aggregation beyond which its changes are emitted before the barrier."""
     sources_paused: bool = False
-    """Sources read nothing until `Session.resume()`, so that views can be made before the first row."""
+    """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20
-    """Columns of whole tables that queries of a session remember, as they are at a committed epoch; 0: none."""
+    """Cache of whole table columns at a committed epoch, for the queries of a session; 0: none."""
     snapshot_slice_rows: int = 65_536
-    """Rows that a backfill reads from the snapshot between two looks at its upstream."""
+    """Rows that a backfill reads from the snapshot between two polls of its upstream."""
     failed_job_history_ms: int = 3_600_000
-    """How long the changes are kept that a job which failed has not seen; a later RESUME computes it anew."""
+    """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
     spark_master: str = ""
-    """Where statements get the Spark they ask for if this process has no Spark session: local[2], ...; "": nowhere."""
+    """Spark master for statements that need Spark, if this process has no Spark session: local[2], ...; "": none."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

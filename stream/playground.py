@@ -1,7 +1,7 @@
-"""Playground: every role in one process over one store.
+"""Playground: all roles in one process over one store.
 
-It claims the writer role, so a process that had the store open as writer is fenced from its next commit
-on. The stores are handed in and belong to the playground from then on."""
+It claims the writer role, so a process that had the store open as a writer is fenced from its next commit on. The
+playground owns the stores that are passed to it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from relational.catalog.manager import CatalogManager
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
 from stream.options import StreamOptions
 from stream.protocol import StepObserver, unobserved
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 from stream.worker.actor_builder import ActorBuilder
 from stream.worker.compute_node import ComputeNode
 
 CLOSE_SECONDS = 60.0
-"""How long closing waits for a commit that is under way."""
+"""How long `close()` waits for a commit under way."""
 SESSION_COMPACTION = CompactionOptions(history_ms=0)
-"""What a session compacts by unless it says otherwise: epochs stay readable while something pins them. At ten minutes
-a table whose rows change each second costs 70 times as much to scan."""
+"""The default of sessions: epochs stay readable only while they are pinned. With a history of ten minutes, scanning a
+table whose rows change each second costs 70 times as much."""
 ACTORS_AT_ONCE = 2
-"""Actors that run at the same time; beyond two they wait for the interpreter more than they gain."""
+"""Run slots of actors; beyond two, waiting for the interpreter's lock costs more than parallelism gains."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaygroundOptions:
-    """What the floors are configured with."""
+    """The options of all layers."""
 
     stream: StreamOptions = field(default_factory=StreamOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
     compaction: CompactionOptions = SESSION_COMPACTION
     is_maintained: bool = True
-    """Whether compaction and vacuum run in this process; else it is left to others."""
+    """Whether compaction and vacuum run in this process; otherwise other processes run them."""
 
 
 class Playground:
@@ -82,7 +82,7 @@ class Playground:
                 self.storage,
                 builder,
                 options.stream,
-                Turns(ACTORS_AT_ONCE),
+                RunSlots(ACTORS_AT_ONCE),
                 lambda error: self.meta.fail(error),
                 lambda step, epoch: self.meta.observe(step, epoch),
                 lambda: self.meta.request_barrier(),
@@ -107,7 +107,7 @@ class Playground:
         random_bytes: Callable[[int], bytes],
         undo: contextlib.ExitStack,
     ) -> WriterSession:
-        """Makes manager and storage, with what keeps the files in shape; the writer role that was claimed."""
+        """Creates manager, storage and maintenance; returns the writer role that was claimed."""
         options = self.options
         self.manager = HummockManager(
             meta_store, object_store, compaction=options.compaction, metrics=self.metrics, random_bytes=random_bytes
@@ -132,18 +132,18 @@ class Playground:
         return writer
 
     def check_serves(self) -> None:
-        """Raises Fenced where another process serves the store by now."""
+        """Raises Fenced if another process has the writer role by now."""
         self.manager.check_writer(self._writer)
 
     def close(self) -> None:
-        """End everything; what was not committed is gone. Closing twice is fine."""
+        """Close everything; uncommitted changes are lost. Idempotent."""
         self._undo.close()
 
 
 def open_playground(url: str, options: PlaygroundOptions | None = None, *, meta: str | None = None,
                     accept_rollback: bool = False) -> Playground:
-    """A playground on any URL that `hummock.open` takes, its truth where `meta` says. InvalidOption;
-    MetaStoreRolledBack of an older copy that was put back, unless `accept_rollback`."""
+    """A playground on any URL that `hummock.open` accepts, with its metadata at `meta`. InvalidOption;
+    MetaStoreRolledBack if an older copy of the metadata was restored, unless `accept_rollback`."""
     metrics = Metrics()
     object_store = open_object_store(url, metrics=metrics)
     try:

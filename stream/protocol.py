@@ -1,7 +1,6 @@
-"""What the managers and the workers say to each other: values, and one protocol per direction.
+"""The protocol between the managers and the workers: values, and one interface per direction.
 
-The meta side plans and never runs; a worker runs and never plans. Neither imports the other: both import
-this."""
+The meta side only plans, a worker only runs. Neither imports the other: both import this module."""
 
 from __future__ import annotations
 
@@ -30,21 +29,24 @@ class Step(StrEnum):
 
 
 StepObserver: TypeAlias = Callable[[Step, int], None]
-"""Called as `observer(step, epoch)` when a step begins for the barrier that ends `epoch`, from the thread
-that does the step. Statistics listen to it; the crash tests end the process in it."""
+"""Called as `observer(step, epoch)` when a step begins for the barrier that ends `epoch`, by the thread that executes
+the step. Used for statistics, and by the crash tests to end the process."""
 
 
 def unobserved(step: Step, epoch: int) -> None:
-    """The observer of those who do not look."""
+    """The default observer: does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """What a worker needs to build one actor. `root` is the last executor of its chain; `upstreams` are
-    the actors whose changes it reads, in the order of its plan's scans; `splits` what it reads of its
-    connector. `is_new`: its job is not committed yet, so what stands in the tables it reads has to be read as
-    well; of it only what has changed since `loaded_at` where the job's tables were loaded with the rest, or hold what
-    they held when the job failed. `skip`: rows of a split that it passes over before it begins."""
+    """What a worker needs to build one actor.
+
+    `root`: the last executor of its chain. `upstreams`: the actors whose changes it reads, in the order of its plan's
+    scans. `splits`: the splits of its connector that it reads. `is_new`: its job is not committed yet, so it also reads
+    the rows that its upstream tables already have; with `loaded_at` only the changes since that epoch, because the
+    job's tables were loaded with the rest, or hold what they held when the job failed. `skip`: rows of a split that it
+    skips before it begins.
+    """
 
     actor_id: int
     job_id: int
@@ -58,38 +60,38 @@ class ActorSpec:
 
 @dataclass(frozen=True, slots=True)
 class CollectedEpoch:
-    """A barrier has passed every actor. `sstables`: at a checkpoint the files that hold everything up to
-    `epoch` that no earlier checkpoint held; empty otherwise."""
+    """A barrier has passed every actor. `sstables`: at a checkpoint the files with everything up to `epoch` that no
+    earlier checkpoint contains; otherwise empty."""
 
     epoch: int
     sstables: tuple[Any, ...] = ()
 
 
 class Worker(Protocol):
-    """Who runs actors. Thread safe."""
+    """Runs actors. Thread safe."""
 
     def build(self, specs: Sequence[ActorSpec]) -> None:
-        """Build and start actors; they wait for the barrier whose Add mutation names them."""
+        """Build and start actors, which wait for the barrier whose Add mutation names them."""
         ...
 
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
-        """Send the barrier into every source. The result comes when all actors have passed it and, at a
-        checkpoint, everything up to epoch.prev is in the object store; or ActorFailed."""
+        """Send the barrier to every source. Completes when all actors have passed it and, at a checkpoint, everything
+        up to epoch.prev is in the object store; or with ActorFailed."""
         ...
 
     def missing(self, epoch: int) -> tuple[int, ...]:
-        """Actors that have not passed the barrier that ends `epoch`, for an error's evidence."""
+        """Actors that have not passed the barrier that ends `epoch`, for error messages."""
         ...
 
     def committed(self, epoch: int) -> None:
-        """Everything up to `epoch` is committed: what was kept for the case of its loss may go."""
+        """Everything up to `epoch` is committed: whatever was kept in case of its loss can be released."""
         ...
 
     def reset(self, cause: BaseException) -> None:
-        """End all actors and forget everything above the committed epoch. Nothing of the old actors runs
-        any more when it returns; RecoveryFailed if one of them does not end."""
+        """End all actors and discard everything above the committed epoch. When it returns none of the old actors runs;
+        RecoveryFailed if one of them does not end."""
         ...
 
     def close(self, error: BaseException) -> None:
-        """Reset for good: whoever waits for this worker gets `error`."""
+        """Reset for the last time: every caller that waits for this worker gets `error`."""
         ...

@@ -4,8 +4,8 @@
     digest       = fold(hash64(user key) ^ first, (K3 + size * K1) ^ last)
     weight       = the halves of epoch * K0 modulo 2**64 in each other's place, the lowest bit set
 
-`first` and `last` are the value's first and last 8 bytes, little endian. Of a shorter value `first` is all of it, padded
-with zeros, and `last` is 0; of a delete both are 0, and its size counts as 2**64 - 1. So a row that is lost, doubled or
+`first` and `last` are the value's first and last 8 bytes, little endian. Of a shorter value `first` is all of it,
+padded with zeros, and `last` is 0; of a delete both are 0, and its size counts as 2**64 - 1. So a row that is lost, doubled or
 stands under another epoch changes the sum, and so do values that stand at each other's keys. What lies between the ends
 of a value is left to the checksums of blocks: to read all of it would cost four times as much. A weight is odd, hence
 has an inverse: rows that all change from one epoch to another need not be seen again for their hash to be known.

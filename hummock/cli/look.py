@@ -11,10 +11,9 @@ from hummock.base.table_rules import PrefixRule, tables_to_json
 from hummock.cli.output import add_row, new_table, shown_bytes, shown_epoch, shown_key, shown_moment
 from hummock.cli.store import OpenStore, store_command
 from hummock.epoch import to_unix_ms
-from hummock.meta.pins import read_leases
-from hummock.meta.upload_table import read_uploads
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.leases import read_leases
+from hummock.meta.upload_registry import read_uploads
+from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 from hummock.options import VacuumOptions
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run

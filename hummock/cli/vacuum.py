@@ -10,8 +10,7 @@ import click
 from hummock.cli.look import say_report
 from hummock.cli.store import Duration, OpenStore, interrupted, port_option, served, store_command
 from hummock.meta.vacuum.loop import VacuumLoop
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 from hummock.options import VacuumOptions
 
 DEFAULTS = VacuumOptions()

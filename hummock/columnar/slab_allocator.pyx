@@ -8,8 +8,8 @@ than themselves; where the system refuses huge pages all are.
 
 from libc.stdint cimport uint8_t, uintptr_t
 
-from hummock.base.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
-from hummock.base.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 
 cdef extern from "sys/mman.h" nogil:

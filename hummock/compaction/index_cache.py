@@ -1,4 +1,4 @@
-"""SharedIndexes: where the blocks of a file lie is read and checked once, however many ranges touch the file."""
+"""IndexCache: where the blocks of a file lie is read and checked once, however many ranges touch the file."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from hummock.sstable.index import SstableIndex
 FILES_LIMIT = 64        # whose indexes are held; ranges at work touch the files of a few key ranges
 
 
-class SharedIndexes:
+class IndexCache:
     """The newest indexes by file name. Thread safe; who wants one that another is reading waits for it."""
 
     def __init__(self, limit: int = FILES_LIMIT) -> None:
         self._limit, self._lock = limit, threading.Lock()
-        self._held: OrderedDict[str, _Place] = OrderedDict()
+        self._held: OrderedDict[str, _Slot] = OrderedDict()
 
     def get(self, name: str, read: Callable[[], SstableIndex]) -> SstableIndex:
         """The index of file `name`, from `read()` where nobody has read it before. Raises what that raises."""
         with self._lock:
-            place = self._held.setdefault(name, _Place())
+            slot = self._held.setdefault(name, _Slot())
             self._held.move_to_end(name)
             if len(self._held) > self._limit:
                 self._held.popitem(last=False)
-        with place.lock:
-            if place.index is None:
-                place.index = read()
-            return place.index
+        with slot.lock:
+            if slot.index is None:
+                slot.index = read()
+            return slot.index
 
 
-class _Place:
+class _Slot:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.index: SstableIndex | None = None

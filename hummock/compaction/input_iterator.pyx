@@ -4,14 +4,14 @@ What hash the rows ought to have is what their file's builder wrote down, block 
 since is accounted for, and only blocks that a range cuts through are hashed again.
 """
 
-from libc.stdint cimport uint64_t
+cimport cython
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport free
 
 from hummock.base.key cimport MAX_EPOCH, Slice, slice_of
-from hummock.compaction.read_ahead cimport ReadAhead
+from hummock.compaction.read_ahead cimport ReadAhead, Window
 from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
-from hummock.sstable.block cimport Block
-from hummock.sstable.block_hash cimport block_hash
+from hummock.sstable.block cimport Block, block_hash
 from hummock.sstable.index cimport SstableIndex
 
 
@@ -20,11 +20,26 @@ def run_iterators(ReadAhead source not None) -> list:
     return [RunIterator(source, run) for run in range(source.run_count)]
 
 
+@cython.final
 cdef class RunIterator(HummockIterator):
     """The entries of one run inside the range, walked once from the first to the last.
 
     Invariant: while `valid`, `row` is a row of `block` below `end_row`.
     """
+    cdef ReadAhead source
+    cdef int run
+    cdef Window* window                 # NULL before the first and after the last
+    cdef Py_ssize_t index               # of the block at hand
+    cdef void* block                    # Block, the window's, which names its file in errors; the memory that one
+    # block after the other is decoded into goes with it from file to file. NULL before the first
+    cdef Py_ssize_t row
+    cdef Py_ssize_t end_row             # rows of the block that are inside the range
+    cdef uint8_t* key                   # the current user key, put together; owned
+    cdef Py_ssize_t key_capacity
+    cdef Slice start
+    cdef Slice stop
+    cdef readonly int64_t rows_read     # entries inside the range in the blocks entered so far
+    cdef readonly uint64_t hash_read    # their content hash
 
     def __cinit__(self, ReadAhead source not None, int run):
         self.source, self.run, self.direction = source, run, FORWARD

@@ -1,7 +1,7 @@
-"""Journal: what of a large compact task is done already, so that a driver that comes later need not do it again.
+"""TaskProgressLog: the finished subcompactions of a large task, so that a later driver does not repeat them.
 
     compact/<task id>-<digest of the task>/plan      where the task is cut, by the first driver
-    compact/<task id>-<digest of the task>/<place>   the result of a range, by the first attempt that ended it
+    compact/<task id>-<digest of the task>/<index>   the result of a range, by the first attempt that ended it
 
 Objects, since they are written by tasks, which know no meta store; each once, by whoever comes first. Any of several
 results of a range is good: its inputs cannot change, and all files that attempts at the task wrote are protected until
@@ -26,7 +26,7 @@ ID_DIGITS = 20
 DIGEST_BYTES = 16
 
 
-class Journal:
+class TaskProgressLog:
     """Of one task, given without cuts."""
 
     def __init__(self, store: ObjectStore, task: CompactTask):
@@ -50,13 +50,13 @@ class Journal:
         cuts, sizes = held
         return Split(tuple(map(bytes.fromhex, cuts)), tuple(sizes))
 
-    def path(self, place: int) -> str:
+    def path(self, index: int) -> str:
         """Of a range's result."""
-        return f"{self._root}{place:06d}"
+        return f"{self._root}{index:06d}"
 
-    def results(self, places: int) -> dict[int, RangeResult]:
-        """Those of the first `places` ranges that are done, by place."""
-        paths = {self.path(place): place for place in range(places)}
+    def results(self, count: int) -> dict[int, RangeResult]:
+        """Those of the first `count` ranges that are done, by index."""
+        paths = {self.path(index): index for index in range(count)}
         done: dict[int, RangeResult] = {}
         for found in self._store.list(self._root):
             record = _read(self._store, found.path) if found.path in paths else None

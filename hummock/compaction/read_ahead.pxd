@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.base.posix cimport pthread_cond_t, pthread_mutex_t
 
 cdef enum:
     SLOTS = 4                           # of a run: one consumed, the others ready or being fetched
@@ -14,7 +14,7 @@ cdef struct Window:                     # adjacent blocks of one file; of one th
     Py_ssize_t held_end
     uint64_t expected                   # bytes of the file before that the disk was told of
     void* index                         # SstableIndex, borrowed from `RunFiles.opened`, as are the next two
-    void* source                        # OpenFile that the merge reads for itself, or NULL
+    void* source                        # CachedFd that the merge reads for itself, or NULL
     void* decoder                       # Block that names the file
     Py_ssize_t file                     # which of the run's files
     Py_ssize_t block                    # the first one here
@@ -44,7 +44,7 @@ cdef class RunFiles:
 
 cdef class ReadAhead:
     cdef object store                   # ObjectStore
-    cdef object indexes                 # SharedIndexes
+    cdef object indexes                 # IndexCache
     cdef list runs                      # RunFiles
     cdef bytes start
     cdef bytes end                      # None: to the last key

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from hummock.base.key cimport MAX_EPOCH, slice_of
-from hummock.base.pthread cimport (
+from hummock.base.posix cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
     pthread_cond_init,
@@ -26,11 +26,11 @@ from hummock.base.pthread cimport (
     pthread_mutex_unlock,
 )
 from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_give, pool_take
-from hummock.object_store.fd_cache cimport OpenFile
+from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
-from hummock.compaction.index_cache import SharedIndexes
+from hummock.compaction.index_cache import IndexCache
 from hummock.errors import Corruption, HummockError
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.sstable.meta import decode_index
@@ -61,14 +61,14 @@ cdef class ReadAhead:
     """Fetches the blocks that may hold user keys of [`start`, `end`), file by file, of each of `runs`.
 
     `runs`: lists of SstableInfo, each ascending and disjoint. At most about `memory_bytes` wait or are consumed.
-    `indexes`: SharedIndexes of other ranges of the same files, if there are any. `serve` is for reader threads; `stop`
+    `indexes`: IndexCache of other ranges of the same files, if there are any. `serve` is for reader threads; `stop`
     ends them, and whoever waits for a window, with `error`.
     """
 
     def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes, indexes=None):
         cdef Py_ssize_t share
         self.store, self.start, self.end = store, start, end
-        self.indexes = SharedIndexes() if indexes is None else indexes
+        self.indexes = IndexCache() if indexes is None else indexes
         self.runs = [RunFiles([info for info in run if info.largest >= start and (end is None or info.smallest < end)])
                      for run in runs]
         pthread_mutex_init(&self.lock, NULL)
@@ -150,7 +150,7 @@ cdef class ReadAhead:
 
     def close(self) -> None:
         """Lets go of the files. REQUIRES: nobody serves or walks any more."""
-        cdef OpenFile source
+        cdef CachedFd source
         for files in self.runs:
             for _, source, _ in (<RunFiles>files).opened:
                 if source is not None:
@@ -213,7 +213,7 @@ cdef class ReadAhead:
         cdef Py_ssize_t end
         cdef const uint64_t* offsets
         cdef SstableIndex index
-        cdef OpenFile source
+        cdef CachedFd source
         cdef Block decoder
         if files.block == files.end_block:
             self.open_file(files)
@@ -259,10 +259,10 @@ cdef class ReadAhead:
             end += 1
         wanted = <Py_ssize_t>(offsets[end] - offsets[block])
         while window.expected < offsets[window.end] and window.expected < offsets[end] + EXPECTED_BYTES:
-            (<OpenFile>window.source).expect(window.expected, EXPECTED_STEP)
+            (<CachedFd>window.source).expect(window.expected, EXPECTED_STEP)
             window.expected += EXPECTED_STEP
         if self.make_room(window, wanted, self.bite_bytes) < 0 or (
-                (<OpenFile>window.source).read(window.data, wanted, offsets[block]) != wanted):
+                (<CachedFd>window.source).read(window.data, wanted, offsets[block]) != wanted):
             with gil:
                 self.fetch(run, window, block, end)     # tries again, and says what is wrong
         window.held, window.held_end = block, end
@@ -305,7 +305,7 @@ cdef class ReadAhead:
 
     cdef int open_file(self, RunFiles files) except -1:
         """Finds the next file's blocks inside the range."""
-        cdef OpenFile source, oldest
+        cdef CachedFd source, oldest
         cdef SstableIndex index
         info = files.infos[files.file]
         path = sstable_data_path(info.name)
@@ -327,7 +327,7 @@ cdef class ReadAhead:
 
     def index_of(self, info) -> SstableIndex:
         """From its `.meta`; of a file that is open here by one read."""
-        cdef OpenFile source
+        cdef CachedFd source
         cdef ByteBuffer held
         cdef Py_ssize_t wanted = info.meta_bytes + 1
         path = sstable_meta_path(info.name)

@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hummock.compaction.executors import LIMIT_MS
-from hummock.compaction.progress_log import Journal
+from hummock.compaction.progress_log import TaskProgressLog
 from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import Split, range_bytes_for, read_samples, split_of
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
-from hummock.compaction.worker_task import Assignment, decode_result
+from hummock.compaction.worker_task import WorkerTask, decode_result
 from hummock.errors import SparkJobCancelled, TaskCancelled
 from hummock.object_store.base import ObjectStore
 from hummock.spark.jobs import run_specs, slots
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = "hummock.compaction.worker_task:carry_out"
+LIMIT_MS = 600_000          # that a subcompaction may take
 SAMPLING = "hummock.compaction.spark:sample"
 SAMPLED_HERE = 2_000        # files whose samples the driver reads by itself
 SAMPLED_BY_TASK = 500       # of more than that
@@ -48,13 +48,13 @@ class SparkRunner:
         return slots(self._spark)
 
     def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
-            is_cancelled: IsCancelled | None = None, journal: Journal | None = None) -> list[RangeResult]:
+            is_cancelled: IsCancelled | None = None, journal: TaskProgressLog | None = None) -> list[RangeResult]:
         """As every Runner. With a `journal` results are written down as they come, for a driver after this one."""
         if not specs:
             return []
         task = specs[0].task
-        assignments = [Assignment(spec.narrowed(), self._url, prefix, self._memory_bytes, self._limit_ms,
-                                  journal.path(spec.place) if journal is not None else "").encode() for spec in specs]
+        assignments = [WorkerTask(spec.narrowed(), self._url, prefix, self._memory_bytes, self._limit_ms,
+                                  journal.path(spec.index) if journal is not None else "").encode() for spec in specs]
 
         def told(done: int, tasks: int) -> None:
             if progress is not None and done:
@@ -81,7 +81,7 @@ class SparkTasks:
     def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
         """The results of all ranges of `task`, some maybe of earlier attempts. Raises what a Runner raises."""
-        journal = Journal(self._store, task)
+        journal = TaskProgressLog(self._store, task)
         split = journal.split(partial(self._split, task))
         specs = replace(task, cuts=split.cuts).ranges()
         done = journal.results(len(specs))
@@ -91,14 +91,14 @@ class SparkTasks:
             if progress is not None:
                 progress(min(task.input_rows, rows_done + rows * (task.input_rows - rows_done) // task.input_rows))
 
-        left = [specs[place] for place in split.largest_first() if place not in done]
+        left = [specs[index] for index in split.largest_first() if index not in done]
         for result in self._runner.run(left, prefix, progress=told, is_cancelled=is_cancelled, journal=journal):
-            done[result.place] = result
-        return [done[place] for place in range(len(specs))]
+            done[result.index] = result
+        return [done[index] for index in range(len(specs))]
 
     def forget(self, task: CompactTask) -> None:
         """The task has ended: its journal goes."""
-        Journal(self._store, task).clear()
+        TaskProgressLog(self._store, task).clear()
 
     def _split(self, task: CompactTask) -> Split:
         files = [info for part in task.inputs for info in part.sstables]

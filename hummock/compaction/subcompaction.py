@@ -16,20 +16,20 @@ from functools import partial
 from typing import Any
 
 from hummock.base.json_fields import U64
-from hummock.compaction.index_cache import SharedIndexes
+from hummock.compaction.index_cache import IndexCache
 from hummock.compaction.input_iterator import run_iterators
 from hummock.compaction.read_ahead import ReadAhead
 from hummock.compaction.task import RangeResult, RangeSpec
-from hummock.errors import RowsUnaccounted, TaskCancelled
+from hummock.errors import RowCountMismatch, TaskCancelled
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import ObjectStore
 from hummock.pipeline.merge_loop import run_pipeline
 from hummock.pipeline.retention import RetentionIterator
-from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
-from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import PART_BYTES, UploadQueue
+from hummock.pipeline.thread_group import ThreadGroup
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 
 MintName = Callable[[], str]            # a new object name each time
 Progress = Callable[[int], None]        # rows read so far
@@ -42,7 +42,7 @@ PIECES = 5                      # on their way, beside those of the builders:
 BUILDERS = 3                    # one in the making, one that waits for its end, one that ends
 
 
-def execute_range(
+def run_subcompaction(
     spec: RangeSpec,
     store: ObjectStore,
     mint_name: MintName,
@@ -51,7 +51,7 @@ def execute_range(
     progress: Progress | None = None,
     is_cancelled: IsCancelled | None = None,
     turn: Turn | None = None,
-    indexes: SharedIndexes | None = None,
+    indexes: IndexCache | None = None,
 ) -> RangeResult:
     """The files of one range, durable, and where its rows went.
 
@@ -59,7 +59,7 @@ def execute_range(
     `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
     it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. `indexes` are
     those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
-    `RowsUnaccounted`, or what the store raises.
+    `RowCountMismatch`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
                       indexes)
@@ -71,11 +71,11 @@ class _RangeWork:
 
     def __init__(self, spec: RangeSpec, store: ObjectStore, mint_name: MintName, memory_bytes: int,
                  progress: Progress | None, is_cancelled: IsCancelled | None, turn: Turn,
-                 indexes: SharedIndexes | None):
+                 indexes: IndexCache | None):
         task = spec.task
         self._spec, self._store, self._turn = spec, store, turn
         self._progress, self._is_cancelled = progress, is_cancelled
-        piece_bytes = max(min(PIECE_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
+        piece_bytes = max(min(PART_BYTES, memory_bytes // 16), SMALLEST_PIECE, 4 * task.output.block_bytes)
         ahead_bytes = max(memory_bytes // 4, memory_bytes - (PIECES + BUILDERS) * piece_bytes)
         self._ahead = ReadAhead(store, [part.sstables for part in task.inputs], spec.start, spec.end, ahead_bytes,
                                 indexes)
@@ -85,10 +85,10 @@ class _RangeWork:
         prefixes = {table_id: rules.prefix for table_id, rules in task.tables.items() if rules.prefix}
         policy = filter_policy(task.output.filter_policy, task.output.filter_bits_per_key)
         borders = [border for table_id, rules in task.tables.items() for border in rules.borders(table_id)]
-        self._departure = Departure(store, PIECES * piece_bytes)
-        self._builder = SplitSstableBuilder(
-            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._departure.file, is_served=True)
-        self._crew = Crew(f"compact-{spec.place}")
+        self._upload_queue = UploadQueue(store, PIECES * piece_bytes)
+        self._builder = MultiSstableBuilder(
+            task.output, policy, mint_name, prefixes, borders, piece_bytes, self._upload_queue.file, is_served=True)
+        self._threads = ThreadGroup(f"compact-{spec.index}")
         self._lock = threading.Lock()
         self._cpu_seconds = 0.0
 
@@ -96,30 +96,30 @@ class _RangeWork:
         self._check_cancelled()
         try:
             for _ in range(self._ahead.readers):
-                self._crew.start(partial(self._timed, self._ahead.serve, self._tick))
+                self._threads.start(partial(self._timed, self._ahead.serve, self._tick))
             self._builder.prepare()
-            self._crew.start(partial(self._timed, self._builder.serve))
+            self._threads.start(partial(self._timed, self._builder.serve))
             for _ in range(PUT_THREADS):
-                self._crew.start(partial(self._timed, self._departure.serve))
+                self._threads.start(partial(self._timed, self._upload_queue.serve))
             with self._turn:
                 self._check_cancelled()
                 self._timed(run_pipeline, self._kept, self._builder, self._take)
-            sstables = tuple(output.info for output in self._departure.wait())
+            sstables = tuple(output.info for output in self._upload_queue.wait())
         finally:
             self._ahead.stop()
             self._builder.stop()
-            self._departure.stop()
-            self._crew.join()
-            self._departure.close()
+            self._upload_queue.stop()
+            self._threads.join()
+            self._upload_queue.close()
             self._ahead.close()
-            del self._builder, self._departure      # they refer to this attempt: their memory goes with it, now
+            del self._builder, self._upload_queue      # they refer to this attempt: their memory goes with it, now
         self._tick()
         result = RangeResult(
-            self._spec.place, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
+            self._spec.index, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
             sum(run.hash_read for run in self._runs) % U64, self._kept.dropped_hash, self._ahead.bytes_read,
             self._cpu_seconds)
         if why := result.unaccounted():
-            raise RowsUnaccounted(self._spec.task.id, self._spec.place, why)
+            raise RowCountMismatch(self._spec.task.id, self._spec.index, why)
         return result
 
     def _tick(self) -> None:
@@ -135,7 +135,7 @@ class _RangeWork:
     def _take(self, output: SstableOutput) -> None:
         """A finished file's rest leaves."""
         self._tick()
-        self._departure.finish(output)
+        self._upload_queue.finish(output)
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """`work(*arguments)`, its CPU time added to the attempt's."""

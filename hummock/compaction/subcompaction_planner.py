@@ -24,7 +24,7 @@ from hummock.sstable.meta import SAMPLES_TAIL_BYTES, SplitSample, samples_in_tai
 
 TABLE_BYTES, VNODE_BYTES = 4, 6         # of a user key: its table id; table id and vnode
 SAMPLED_SHARE = 8                       # files larger than that part of a range are sampled
-SLACK_SHARE = 8                         # a cut may stand so much of a range beside its place, for a border's sake
+SLACK_SHARE = 8                         # a cut may stand so much of a range beside its position, for a border's sake
 RANGES_OF_A_SLOT = 3                    # so that the last ones to end wait for little
 LEAST_RANGE_BYTES, MOST_RANGE_BYTES = 256 * MIB, 1024 * MIB     # of a range that travels to its worker
 SAMPLING_THREADS = 32
@@ -59,8 +59,8 @@ class Split:
     sizes: tuple[int, ...]
 
     def largest_first(self) -> list[int]:
-        """The places of the ranges, so that what takes longest is begun first."""
-        return sorted(range(len(self.sizes)), key=lambda place: -self.sizes[place])
+        """The positions of the ranges, so that what takes longest is begun first."""
+        return sorted(range(len(self.sizes)), key=lambda position: -self.sizes[position])
 
 
 def range_bytes_for(total_bytes: int, slots: int) -> int:
@@ -126,7 +126,7 @@ def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
 def split(pieces: Pieces, range_bytes: int) -> Split:
     """As many ranges as `range_bytes` goes into all bytes, rounded, but at least one.
 
-    Near its place a cut rather stands between two tables, else between two vnodes.
+    Near its position a cut rather stands between two tables, else between two vnodes.
     """
     total = int(pieces.sizes.sum())
     ranges = range_count(total, range_bytes)
@@ -147,8 +147,8 @@ def split(pieces: Pieces, range_bytes: int) -> Split:
         first = int(best[np.argmin(np.abs(before[best] - wanted))])
         chosen.append(first)
         first += 1
-    bounds = [0, *(int(before[place]) for place in chosen), total]
-    return Split(tuple(_border(keys[place].as_py(), int(rank[place])) for place in chosen),
+    bounds = [0, *(int(before[position]) for position in chosen), total]
+    return Split(tuple(_border(keys[position].as_py(), int(rank[position])) for position in chosen),
                  tuple(end - start for start, end in pairwise(bounds)))
 
 
@@ -168,10 +168,10 @@ def _possible_cuts(pieces: Pieces) -> tuple[pa.LargeBinaryArray, np.ndarray, np.
     def differs(part: pa.LargeBinaryArray) -> np.ndarray:
         return pc.not_equal(part[1:], part[:-1]).to_numpy(zero_copy_only=False)
 
-    places = 1 + np.flatnonzero(differs(keys) & (before[1:] > 0))
+    positions = 1 + np.flatnonzero(differs(keys) & (before[1:] > 0))
     rank = 2 - differs(pc.binary_slice(keys, 0, VNODE_BYTES)).astype(np.int8) - differs(
         pc.binary_slice(keys, 0, TABLE_BYTES)).astype(np.int8)
-    return keys.take(pa.array(places)), before[places], rank[places - 1]
+    return keys.take(pa.array(positions)), before[positions], rank[positions - 1]
 
 
 def _border(key: bytes, rank: int) -> bytes:

@@ -107,8 +107,8 @@ class CompactTask:
     def ranges(self) -> tuple[RangeSpec, ...]:
         """One spec for each range between two cuts; together they cover all keys."""
         bounds = (b"", *self.cuts, None)
-        return tuple(RangeSpec(self, place, start or b"", end)
-                     for place, (start, end) in enumerate(pairwise(bounds)))
+        return tuple(RangeSpec(self, index, start or b"", end)
+                     for index, (start, end) in enumerate(pairwise(bounds)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -144,7 +144,7 @@ class RangeSpec:
     """The user keys of [start, end) of a task, `end` None: to the last; what one attempt works on."""
 
     task: CompactTask
-    place: int                          # among the task's ranges, ascending
+    index: int                          # among the task's ranges, ascending
     start: bytes
     end: bytes | None
 
@@ -158,7 +158,7 @@ class RangeSpec:
         return replace(self, task=task)
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "task": self.task.to_json(), "place": self.place, "start": self.start.hex(),
+        return {"format": FORMAT, "task": self.task.to_json(), "place": self.index, "start": self.start.hex(),
                 "end": None if self.end is None else self.end.hex()}
 
     @classmethod
@@ -181,7 +181,7 @@ class RangeResult:
     task's `input_rows`; content hashes add up likewise. A report is refused otherwise.
     """
 
-    place: int
+    index: int
     sstables: tuple[SstableInfo, ...]
     rows_read: int
     rows_dropped: int
@@ -205,7 +205,7 @@ class RangeResult:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": RESULT_FORMAT, "place": self.place, "sstables": [info.to_json() for info in self.sstables],
+        return {"format": RESULT_FORMAT, "place": self.index, "sstables": [info.to_json() for info in self.sstables],
                 "rows_read": self.rows_read, "rows_dropped": self.rows_dropped, "hash_read": self.hash_read,
                 "hash_dropped": self.hash_dropped, "bytes_read": self.bytes_read, "cpu_seconds": self.cpu_seconds}
 

@@ -1,33 +1,33 @@
-"""ColumnMerge: the entries of many children in one order, found for some hundreds of them at a time."""
+"""BlockMerge: the entries of many children in one order, found for some hundreds of them at a time."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.iterator.base cimport Columns, Entry
-from hummock.iterator.key_prefix128 cimport Number
+from hummock.iterator.key_prefix128 cimport KeyPrefix128
 
 
 cdef struct Window:                     # what a child has at hand
     void* child                         # HummockIterator, borrowed
     Columns columns                     # `row`: the first one that no finished round has handed out
     Py_ssize_t passed                   # rows before that, which the child stands in front of
-    Number prefix                       # of the columns' prefix
-    Number* numbers                     # of `known` rows from `row` on
+    KeyPrefix128 prefix                 # of the columns' prefix
+    KeyPrefix128* key_prefixes          # of `known` rows from `row` on
     Py_ssize_t known
     Py_ssize_t chosen                   # rows in the current round
 
 
 cdef struct Item:                       # a row of the current round
-    uint64_t head                       # of its number the 64 bits from the first one on which rows here differ
-    uint64_t place                      # its window, its row from the window's `row` on: 32 bits each
+    uint64_t head                       # of its key prefix, the 64 bits from the first one on which rows here differ
+    uint64_t window_row                      # its window, its row from the window's `row` on: 32 bits each
 
 
 @cython.final
-cdef class ColumnMerge:
+cdef class BlockMerge:
     cdef Window* windows                # of the children that are not exhausted, newest first; owned
     cdef Py_ssize_t live                # how many
-    cdef Py_ssize_t stride              # most rows of a window whose numbers are known
-    cdef Number* numbers                # `stride` of them by window; owned, like all below
+    cdef Py_ssize_t stride              # most rows of a window whose key prefixes are known
+    cdef KeyPrefix128* key_prefixes     # `stride` of them by window; owned, like all below
     cdef Item* items                    # of the round: sorted by window, or where merging them has brought them
     cdef Item* others                   # the other half of that work
     cdef Py_ssize_t* bounds             # of the runs within `items`

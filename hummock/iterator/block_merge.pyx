@@ -1,8 +1,8 @@
-"""ColumnMerge: merges columns in rounds, each of which puts some hundreds of rows in order before any is handed out.
+"""BlockMerge: merges columns in rounds, each of which puts some hundreds of rows in order before any is handed out.
 
 A round takes from each child the rows up to the first key behind which one of them is not known yet. They are
 merged two runs at a time (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on who wins: between
-runs of like size it cannot be foretold. Two rows are compared by one number, the 64 bits of their keys from the
+runs of like size it cannot be foretold. Two rows are compared by one key_prefix, the 64 bits of their keys from the
 first bit on which keys of the round differ, and by their keys only where those are equal. What stands in order are
 places; entries are gathered from the columns one after the other, so that none waits for the one before it.
 """
@@ -14,7 +14,8 @@ from hummock.base.key cimport Slice, compare_bytes
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
 from hummock.iterator.base cimport Columns, Entry, HummockIterator, copy_key
 from hummock.iterator.key_prefix128 cimport (
-    NUMBER_BYTES, Number, head_behind, is_equal, is_less, leading_zeros, number_of, number_rows, put_number, suffix_of,
+    KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
+    put_key_prefix, suffix_of,
 )
 
 cdef extern from * nogil:
@@ -30,7 +31,7 @@ cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys put together at once, unl
 cdef Py_ssize_t LINE_BYTES = 64
 
 
-cdef class ColumnMerge:
+cdef class BlockMerge:
     """Invariant: `items[at : count]` are the next entries, in order; no other row of a window comes before them."""
 
     def __dealloc__(self):
@@ -41,9 +42,9 @@ cdef class ColumnMerge:
         cdef Window* window = &self.windows[self.live]
         if not (<HummockIterator>child).columns(&window.columns):
             return False
-        window.child, window.numbers = child, self.numbers + self.live * self.stride
+        window.child, window.key_prefixes = child, self.key_prefixes + self.live * self.stride
         window.known = window.passed = window.chosen = 0
-        window.prefix = number_of(window.columns.prefix)
+        window.prefix = key_prefix_of(window.columns.prefix)
         self.live += 1
         return True
 
@@ -52,7 +53,7 @@ cdef class ColumnMerge:
         self.live = self.count = self.at = 0
         self.stride = min(max(ROUND_ROWS // max(count, 1), FEWEST_KNOWN), MOST_KNOWN)
         rows = self.stride * count
-        wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(Number) + 2 * sizeof(Item)) * rows
+        wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
                   + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
         if wanted > self.memory_bytes:
             pool_give(self.memory, self.memory_bytes)
@@ -63,8 +64,8 @@ cdef class ColumnMerge:
                 with gil:
                     raise MemoryError(f"no memory to merge {count} children")
         self.windows = <Window*>self.memory
-        self.numbers = <Number*>(self.windows + count)
-        self.items = <Item*>(self.numbers + rows)
+        self.key_prefixes = <KeyPrefix128*>(self.windows + count)
+        self.items = <Item*>(self.key_prefixes + rows)
         self.others = self.items + rows
         self.bounds = <Py_ssize_t*>(self.others + rows)
         return 0
@@ -73,28 +74,28 @@ cdef class ColumnMerge:
         cdef Py_ssize_t done = 0
         cdef const Window* window
         cdef const Columns* columns
-        cdef const Number* number
+        cdef const KeyPrefix128* key_prefix
         cdef Py_ssize_t row, size
-        cdef uint64_t place
+        cdef uint64_t window_row
         if self.at == self.count:
             self.finish_round()
             self.plan()
         self.keys_bytes = 0
         while done < most and self.at < self.count:
-            place = self.items[self.at].place
-            window = &self.windows[place >> 32]
+            window_row = self.items[self.at].window_row
+            window = &self.windows[window_row >> 32]
             columns = &window.columns
-            row = columns.row + <uint32_t>place
-            number = window.numbers + <uint32_t>place
-            out.high, out.low = number.high, number.low
+            row = columns.row + <uint32_t>window_row
+            key_prefix = window.key_prefixes + <uint32_t>window_row
+            out.high, out.low = key_prefix.high, key_prefix.low
             out.user_key = suffix_of(columns, row)
             if columns.prefix.size > 0:
                 size = columns.prefix.size + out.user_key.size
-                if self.keys_bytes + size + NUMBER_BYTES > self.keys_capacity:
+                if self.keys_bytes + size + KEY_PREFIX_BYTES > self.keys_capacity:
                     if done > 0:
                         break
                     self.make_keys_room()
-                join_key(columns, number, self.keys + self.keys_bytes, &out.user_key)
+                join_key(columns, key_prefix, self.keys + self.keys_bytes, &out.user_key)
                 self.keys_bytes += size
             out.epoch = columns.epochs[0 if columns.one_epoch else row]
             take_value(columns, row, &out.value)
@@ -107,7 +108,7 @@ cdef class ColumnMerge:
         """Room for KEYS_BYTES of user keys, or for the longest one of each child."""
         cdef Py_ssize_t at, wanted = KEYS_BYTES
         for at in range(self.live):
-            wanted = max(wanted, self.windows[at].columns.longest_key + NUMBER_BYTES)
+            wanted = max(wanted, self.windows[at].columns.longest_key + KEY_PREFIX_BYTES)
         pool_give(self.keys, self.keys_capacity)
         self.keys_capacity = pool_capacity(wanted)
         self.keys = pool_take(self.keys_capacity)
@@ -127,7 +128,8 @@ cdef class ColumnMerge:
             window.passed += window.chosen
             window.known -= window.chosen
             if window.known > 0 and window.chosen > 0:
-                memmove(window.numbers, window.numbers + window.chosen, sizeof(Number) * <size_t>window.known)
+                memmove(window.key_prefixes, window.key_prefixes + window.chosen,
+                        sizeof(KeyPrefix128) * <size_t>window.known)
             window.chosen = 0
             if window.columns.row == window.columns.end:
                 (<HummockIterator>window.child).skip(window.passed)
@@ -135,7 +137,7 @@ cdef class ColumnMerge:
                 if not (<HummockIterator>window.child).valid:
                     continue
                 (<HummockIterator>window.child).columns(&window.columns)
-                window.prefix = number_of(window.columns.prefix)
+                window.prefix = key_prefix_of(window.columns.prefix)
             if left < at:
                 self.windows[left] = window[0]
             left += 1
@@ -152,7 +154,7 @@ cdef class ColumnMerge:
             last = min(window.columns.end - window.columns.row, self.stride)
             if window.known < last:
                 fetch_ahead(&window.columns, window.columns.row + window.known, window.columns.row + last)
-                number_rows(&window.columns, window.prefix, window.known, last, window.numbers)
+                fill_key_prefixes(&window.columns, window.prefix, window.known, last, window.key_prefixes)
                 window.known = last
             last -= 1
             if at > 0 and self.precedes(at, last, bound, best):
@@ -165,9 +167,9 @@ cdef class ColumnMerge:
 
     cdef void choose(self, Py_ssize_t bound) noexcept nogil:
         cdef Py_ssize_t at, row, last = self.windows[bound].known - 1, low, high, middle
-        cdef Number limit = self.windows[bound].numbers[last]
+        cdef KeyPrefix128 limit = self.windows[bound].key_prefixes[last]
         cdef Window* window
-        cdef uint64_t first = self.windows[bound].numbers[0].high, differ = 0
+        cdef uint64_t first = self.windows[bound].key_prefixes[0].high, differ = 0
         cdef int shift
         cdef Item* item = self.items
         for at in range(self.live):
@@ -177,14 +179,14 @@ cdef class ColumnMerge:
                 low = high
             while low < high:
                 middle = (low + high) >> 1
-                if is_less(&window.numbers[middle], &limit) or (
-                        is_equal(&window.numbers[middle], &limit) and self.precedes(at, middle, bound, last)):
+                if is_less(&window.key_prefixes[middle], &limit) or (
+                        is_equal(&window.key_prefixes[middle], &limit) and self.precedes(at, middle, bound, last)):
                     low = middle + 1
                 else:
                     high = middle
             window.chosen = low
             if low > 0:
-                differ |= (window.numbers[0].high ^ first) | (window.numbers[low - 1].high ^ first)
+                differ |= (window.key_prefixes[0].high ^ first) | (window.key_prefixes[low - 1].high ^ first)
         shift = leading_zeros(differ) if differ != 0 else 64
         self.count, self.bounds[0] = 0, 0
         last = 0
@@ -193,8 +195,8 @@ cdef class ColumnMerge:
             if window.chosen == 0:
                 continue
             for row in range(window.chosen):
-                item.head = head_behind(&window.numbers[row], shift)
-                item.place = <uint64_t>at << 32 | <uint64_t>row
+                item.head = head_behind(&window.key_prefixes[row], shift)
+                item.window_row = <uint64_t>at << 32 | <uint64_t>row
                 item += 1
             self.count += window.chosen
             last += 1
@@ -254,12 +256,12 @@ cdef class ColumnMerge:
 
     cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil:
         """Whether `a`, of a newer child, comes after `b` of the same head."""
-        return self.precedes(b.place >> 32, <uint32_t>b.place, a.place >> 32, <uint32_t>a.place)
+        return self.precedes(b.window_row >> 32, <uint32_t>b.window_row, a.window_row >> 32, <uint32_t>a.window_row)
 
     cdef bint precedes(self, Py_ssize_t a, Py_ssize_t a_at, Py_ssize_t b, Py_ssize_t b_at) noexcept nogil:
         """Whether the row of window `a` comes before that of window `b`, another one."""
-        cdef const Number* left = &self.windows[a].numbers[a_at]
-        cdef const Number* right = &self.windows[b].numbers[b_at]
+        cdef const KeyPrefix128* left = &self.windows[a].key_prefixes[a_at]
+        cdef const KeyPrefix128* right = &self.windows[b].key_prefixes[b_at]
         cdef const Columns* ours = &self.windows[a].columns
         cdef const Columns* theirs = &self.windows[b].columns
         cdef Slice our_key, their_key
@@ -270,7 +272,7 @@ cdef class ColumnMerge:
         our_key, their_key = suffix_of(ours, ours.row + a_at), suffix_of(theirs, theirs.row + b_at)
         our_epoch = ours.epochs[0 if ours.one_epoch else ours.row + a_at]
         their_epoch = theirs.epochs[0 if theirs.one_epoch else theirs.row + b_at]
-        if (ours.prefix.size + our_key.size > NUMBER_BYTES
+        if (ours.prefix.size + our_key.size > KEY_PREFIX_BYTES
                 or ours.prefix.size + our_key.size != theirs.prefix.size + their_key.size):
             order = compare_joined(ours.prefix, our_key, theirs.prefix, their_key)
         if order != 0:
@@ -318,11 +320,13 @@ cdef inline void fetch_ahead(const Columns* columns, Py_ssize_t row, Py_ssize_t 
         at += LINE_BYTES
 
 
-cdef inline void join_key(const Columns* columns, const Number* number, uint8_t* target, Slice* key) noexcept nogil:
+cdef inline void join_key(
+    const Columns* columns, const KeyPrefix128* key_prefix, uint8_t* target, Slice* key
+) noexcept nogil:
     """Puts the whole key to `target`, where 16 bytes more may be written."""
     cdef Py_ssize_t size = columns.prefix.size + key.size
-    if size <= NUMBER_BYTES:
-        put_number(target, number[0])
+    if size <= KEY_PREFIX_BYTES:
+        put_key_prefix(target, key_prefix[0])
     else:
         copy_key(target, columns.prefix.data, columns.prefix.size)
         copy_key(target + columns.prefix.size, key.data, key.size)

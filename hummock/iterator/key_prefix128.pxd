@@ -1,6 +1,6 @@
-"""Numbers: the first 16 bytes of user keys, by which nearly all of them are told apart without looking at the keys.
+"""The first 16 bytes of user keys, by which nearly all of them are distinguished without reading the keys.
 
-Unequal numbers order as their keys do; equal ones say nothing, except of two keys of one size up to 16 bytes.
+Unequal key_prefixes order as their keys do; equal ones say nothing, except of two keys of one size up to 16 bytes.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -30,19 +30,19 @@ cdef extern from * nogil:
     void put_big_endian "hummock_put_big_endian"(uint8_t* data, uint64_t word) noexcept
 
 cdef enum:
-    NUMBER_BYTES = 16
+    KEY_PREFIX_BYTES = 16
 
 
-cdef struct Number:                     # big endian, short keys padded with zeros
+cdef struct KeyPrefix128:               # big endian, short keys padded with zeros
     uint64_t high
     uint64_t low
 
 
-cdef inline bint is_less(const Number* a, const Number* b) noexcept nogil:
+cdef inline bint is_less(const KeyPrefix128* a, const KeyPrefix128* b) noexcept nogil:
     return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low))
 
 
-cdef inline bint is_equal(const Number* a, const Number* b) noexcept nogil:
+cdef inline bint is_equal(const KeyPrefix128* a, const KeyPrefix128* b) noexcept nogil:
     return a.high == b.high and a.low == b.low
 
 
@@ -53,23 +53,23 @@ cdef inline Slice suffix_of(const Columns* columns, Py_ssize_t row) noexcept nog
     return out
 
 
-cdef inline Number number_of(Slice key) noexcept nogil:
-    cdef Number out
+cdef inline KeyPrefix128 key_prefix_of(Slice key) noexcept nogil:
+    cdef KeyPrefix128 out
     out.high, out.low = head_of(key.data, key.size), low_of(key.data, key.size)
     return out
 
 
-cdef inline void put_number(uint8_t* target, Number number) noexcept nogil:
-    """The 16 bytes that the number stands for."""
-    put_big_endian(target, number.high)
-    put_big_endian(target + 8, number.low)
+cdef inline void put_key_prefix(uint8_t* target, KeyPrefix128 key_prefix) noexcept nogil:
+    """The 16 bytes of the key prefix."""
+    put_big_endian(target, key_prefix.high)
+    put_big_endian(target + 8, key_prefix.low)
 
 
-cdef inline uint64_t head_behind(const Number* number, int bits) noexcept nogil:
-    """The 64 bits of the number behind the first `bits`, 0..64 of them."""
+cdef inline uint64_t head_behind(const KeyPrefix128* key_prefix, int bits) noexcept nogil:
+    """The 64 bits of the key prefix behind the first `bits`, 0..64 of them."""
     if bits == 64:
-        return number.low
-    return number.high << bits | (number.low >> 1) >> (63 - bits)
+        return key_prefix.low
+    return key_prefix.high << bits | (key_prefix.low >> 1) >> (63 - bits)
 
 
 cdef inline uint64_t word_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -78,18 +78,18 @@ cdef inline uint64_t word_of(const uint8_t* data, Py_ssize_t size) noexcept nogi
     return word if size >= 8 else word & ~(~<uint64_t>0 >> (8 * size))
 
 
-cdef inline void number_rows(
-    const Columns* columns, Number prefix, Py_ssize_t first, Py_ssize_t end, Number* out
+cdef inline void fill_key_prefixes(
+    const Columns* columns, KeyPrefix128 prefix, Py_ssize_t first, Py_ssize_t end, KeyPrefix128* out
 ) noexcept nogil:
-    """out[first : end] are the numbers of so many rows from the current one on; `prefix` is that of their prefix."""
+    """out[first : end] are the key prefixes of these rows, counted from the current one; `prefix` is that of their prefix."""
     cdef Py_ssize_t size = columns.prefix.size, at
     cdef Slice key
     cdef uint64_t high, low
     for at in range(first, end):
         key = suffix_of(columns, columns.row + at)
         if size == 0:
-            out[at] = number_of(key)
-        elif size >= NUMBER_BYTES:
+            out[at] = key_prefix_of(key)
+        elif size >= KEY_PREFIX_BYTES:
             out[at] = prefix
         elif size >= 8:
             out[at].high = prefix.high

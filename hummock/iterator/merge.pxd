@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.iterator.base cimport Entry, HummockIterator, Span
-from hummock.iterator.block_merge cimport ColumnMerge
+from hummock.iterator.block_merge cimport BlockMerge
 
 
 cdef struct Contender:                  # a child's current entry, kept where the tree compares it
@@ -27,7 +27,7 @@ cdef class MergeIterator(HummockIterator):
     cdef int streak                     # moves for which the winner has stayed the same
     cdef bint is_pulled                 # since the last `rewind` or `seek`
     cdef bint has_columns               # then: `rounds` hand out the entries
-    cdef ColumnMerge rounds
+    cdef BlockMerge rounds
 
     cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil
     # `seek` with only the children i of which wanted[i] is set: the others are as if they held nothing

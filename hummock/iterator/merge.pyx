@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free
 
 from hummock.base.key cimport Slice, compare_full_key, head_of
 from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, Span, clip_span, low_of
-from hummock.iterator.block_merge cimport ColumnMerge
+from hummock.iterator.block_merge cimport BlockMerge
 
 CHILDREN_LIMIT = 1 << 20
 cdef int SPAN_STREAK = 4                # a child that won that often in a row is asked for a span
@@ -29,7 +29,7 @@ cdef class MergeIterator(HummockIterator):
         if len(children) > CHILDREN_LIMIT:
             raise ValueError(f"{len(children)} children to merge: at most {CHILDREN_LIMIT}")
         self.direction = <Direction>direction
-        self.children, self.rounds = list(children), ColumnMerge()
+        self.children, self.rounds = list(children), BlockMerge()
         self.width = 1
         while self.width < len(children):
             self.width *= 2

@@ -1,4 +1,4 @@
-"""Saved: a copy of bytes that outlives the move of the iterator that showed them."""
+"""OwnedBytes: a copy of bytes that outlives the move of the iterator that showed them."""
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport realloc
@@ -7,13 +7,13 @@ from libc.string cimport memcmp, memcpy
 from hummock.base.key cimport Slice
 
 
-cdef struct Saved:
+cdef struct OwnedBytes:
     uint8_t* data                       # owned by who holds this; NULL before the first use
     Py_ssize_t size
     Py_ssize_t capacity
 
 
-cdef inline int save(Saved* saved, Slice bytes_) except -1 nogil:
+cdef inline int save(OwnedBytes* saved, Slice bytes_) except -1 nogil:
     cdef uint8_t* grown
     if saved.data == NULL or bytes_.size > saved.capacity:
         grown = <uint8_t*>realloc(saved.data, <size_t>(bytes_.size * 2 + 1))
@@ -27,6 +27,6 @@ cdef inline int save(Saved* saved, Slice bytes_) except -1 nogil:
     return 0
 
 
-cdef inline bint same(Saved* saved, Slice bytes_) noexcept nogil:
+cdef inline bint same(OwnedBytes* saved, Slice bytes_) noexcept nogil:
     return saved.size == bytes_.size and (
         bytes_.size == 0 or memcmp(saved.data, bytes_.data, <size_t>bytes_.size) == 0)

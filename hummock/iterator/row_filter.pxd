@@ -7,7 +7,7 @@ from libc.string cimport memcmp
 from hummock.base.key cimport Slice, compare_bytes, head_of
 
 cdef enum:
-    PLACE_BYTES = 6                     # of a user key: table id and vnode
+    TABLE_VNODE_BYTES = 6                     # of a user key: table id and vnode
 
 
 cdef struct VnodeRule:                  # what is said of one vnode's rows, to readers at one epoch
@@ -18,9 +18,9 @@ cdef struct VnodeRule:                  # what is said of one vnode's rows, to r
 
 
 cdef struct RuleHold:                   # the rule under which a walk stands
-    uint64_t place                      # table id and vnode that `rule` is for; all ones before the first
+    uint64_t table_vnode                      # table id and vnode that `rule` is for; all ones before the first
     VnodeRule rule
-    uint8_t limit[PLACE_BYTES]          # the first table and vnode for which `rule` need not hold; zeros: there is none
+    uint8_t limit[TABLE_VNODE_BYTES]    # the first table and vnode for which `rule` need not hold; zeros: there is none
 
 
 cdef struct VnodeMark:
@@ -39,9 +39,9 @@ cdef inline bint is_passed(const VnodeRule* rule, Slice user_key) noexcept nogil
     """Whether the vnode's watermark says that nobody reads this key: the order's past is behind it."""
     cdef Slice key
     cdef int order
-    if rule.mark.data == NULL or user_key.size < PLACE_BYTES:
+    if rule.mark.data == NULL or user_key.size < TABLE_VNODE_BYTES:
         return False
-    key.data, key.size = user_key.data + PLACE_BYTES, user_key.size - PLACE_BYTES
+    key.data, key.size = user_key.data + TABLE_VNODE_BYTES, user_key.size - TABLE_VNODE_BYTES
     order = compare_bytes(key, rule.mark)
     if not rule.is_descending:
         return order < 0
@@ -77,14 +77,14 @@ cdef class RowRules:
     cdef RuledTable* tables             # ascending; owned
     cdef readonly Py_ssize_t count      # 0: no row is ever hidden
 
-    cdef VnodeRule rule_of(self, uint64_t place, uint64_t epoch) noexcept nogil
-    # for readers at that epoch, of the keys whose first six bytes are `place`, as a number
+    cdef VnodeRule rule_of(self, uint64_t table_vnode, uint64_t epoch) noexcept nogil
+    # for readers at that epoch, of the keys whose first six bytes are `table_vnode`, as a number
 
-    cdef void stand(self, RuleHold* hold, uint64_t place, uint64_t epoch) noexcept nogil
+    cdef void stand(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil
 
     cdef inline bint hides_at(self, RuleHold* hold, Slice user_key, uint64_t written, uint64_t epoch) noexcept nogil:
         """Whether readers at `epoch`, always the same one, no longer see a row; `hold` is that of its vnode then."""
-        cdef uint64_t place = head_of(user_key.data, user_key.size) >> 16
-        if place != hold.place:
-            self.stand(hold, place, epoch)
+        cdef uint64_t table_vnode = head_of(user_key.data, user_key.size) >> 16
+        if table_vnode != hold.table_vnode:
+            self.stand(hold, table_vnode, epoch)
         return hides(&hold.rule, user_key, written)

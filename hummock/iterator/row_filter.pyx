@@ -72,7 +72,7 @@ cdef class RowRules:
     def __dealloc__(self):
         free(self.tables)
 
-    cdef VnodeRule rule_of(self, uint64_t place, uint64_t epoch) noexcept nogil:
+    cdef VnodeRule rule_of(self, uint64_t table_vnode, uint64_t epoch) noexcept nogil:
         cdef VnodeRule out
         cdef Py_ssize_t low = 0, high = self.count, middle, number
         cdef uint64_t now_ms = epoch >> 16
@@ -81,11 +81,11 @@ cdef class RowRules:
         out.oldest, out.mark.data, out.mark.size, out.is_descending, out.is_any = 0, NULL, 0, False, False
         while low < high:
             middle = (low + high) >> 1
-            if self.tables[middle].table_id < place >> 16:
+            if self.tables[middle].table_id < table_vnode >> 16:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.count or self.tables[low].table_id != place >> 16:
+        if low == self.count or self.tables[low].table_id != table_vnode >> 16:
             return out
         out.is_any, ttl_ms = True, (<TableRowRules>self.tables[low].rules).ttl_ms
         if (<TableRowRules>self.tables[low].rules).is_dropped:
@@ -96,17 +96,17 @@ cdef class RowRules:
             watermark = &(<TableRowRules>self.tables[low].rules).watermarks[number]
             if watermark.epoch <= epoch:
                 out.is_descending = watermark.is_descending
-                out.mark = mark_of(watermark, <uint16_t>place)
+                out.mark = mark_of(watermark, <uint16_t>table_vnode)
                 break
         return out
 
-    cdef void stand(self, RuleHold* hold, uint64_t place, uint64_t epoch) noexcept nogil:
+    cdef void stand(self, RuleHold* hold, uint64_t table_vnode, uint64_t epoch) noexcept nogil:
         cdef uint64_t after
         cdef int at
-        hold.place, hold.rule = place, self.rule_of(place, epoch)
-        after = place + 1 if hold.rule.is_any else ((place >> 16) + 1) << 16
-        for at in range(PLACE_BYTES):
-            hold.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (PLACE_BYTES - 1 - at)))
+        hold.table_vnode, hold.rule = table_vnode, self.rule_of(table_vnode, epoch)
+        after = table_vnode + 1 if hold.rule.is_any else ((table_vnode >> 16) + 1) << 16
+        for at in range(TABLE_VNODE_BYTES):
+            hold.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (TABLE_VNODE_BYTES - 1 - at)))
 
     def hides_row(self, bytes user_key not None, uint64_t written, uint64_t epoch) -> bool:
         """Whether readers at `epoch` no longer see a row of `user_key` that was written at `written`."""

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.iterator.owned_bytes cimport Saved
+from hummock.iterator.owned_bytes cimport OwnedBytes
 from hummock.iterator.row_filter cimport RowRules, RuleHold
 
 
@@ -19,8 +19,8 @@ cdef class UserIterator(HummockIterator):
     cdef bint has_rules                 # the same, readable without the GIL
     cdef RuleHold held                  # of the vnode of the last key that was asked for
     cdef const uint8_t* among           # which children of a MergeIterator hold the range; NULL: any. Borrowed
-    cdef Saved key                      # forward: the last key shown or hidden; reverse: the current key
-    cdef Saved payload                  # reverse: the current value
+    cdef OwnedBytes key                      # forward: the last key shown or hidden; reverse: the current key
+    cdef OwnedBytes payload                  # reverse: the current value
 
     cdef bint clip_by_rule(self, Span* out) noexcept nogil          # to rows that no rule hides; False: walk
     cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil

@@ -13,7 +13,7 @@ from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_byt
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
 from hummock.iterator.merge cimport MergeIterator
 from hummock.iterator.owned_bytes cimport same, save
-from hummock.iterator.row_filter cimport PLACE_BYTES, RowRules
+from hummock.iterator.row_filter cimport TABLE_VNODE_BYTES, RowRules
 
 
 cdef class UserIterator(HummockIterator):
@@ -30,7 +30,7 @@ cdef class UserIterator(HummockIterator):
         self.direction = child.direction
         self.newest = read_epoch | SPILL_MASK
         self.oldest = min_epoch
-        self.rules, self.has_rules, self.held.place = rules, rules is not None and rules.count > 0, NOWHERE
+        self.rules, self.has_rules, self.held.table_vnode = rules, rules is not None and rules.count > 0, NOWHERE
         low = slice_of(start)
         high.data, high.size = NULL, 0
         if end is not None:
@@ -94,10 +94,10 @@ cdef class UserIterator(HummockIterator):
         """REQUIRES that `held` is that of the current row, which is not hidden."""
         cdef Slice limit
         if out.min_epoch < self.held.rule.oldest or (self.held.rule.mark.data != NULL and (
-                self.held.rule.is_descending or self.user_key.size < PLACE_BYTES)):
+                self.held.rule.is_descending or self.user_key.size < TABLE_VNODE_BYTES)):
             return False
-        limit.data, limit.size = self.held.limit, PLACE_BYTES
-        if head_of(self.held.limit, PLACE_BYTES) != 0:
+        limit.data, limit.size = self.held.limit, TABLE_VNODE_BYTES
+        if head_of(self.held.limit, TABLE_VNODE_BYTES) != 0:
             clip_span(out, limit)           # what follows the vnode's mark ascending is not passed either
         return True
 

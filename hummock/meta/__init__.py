@@ -47,24 +47,24 @@ def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectSt
     refused by `MetaStoreRolledBack`; `accept_rollback` takes it for the newest from here on, for every process.
     """
     options, scheme = options or MetaOptions(), urlsplit(url).scheme
-    place = meta if meta is not None else DEFAULTS.get(scheme, LOG)
-    if place == "memory://":
+    location = meta if meta is not None else DEFAULTS.get(scheme, LOG)
+    if location == "memory://":
         return MemoryMetaStore()
-    kind = urlsplit(place).scheme
+    kind = urlsplit(location).scheme
     if kind == "sqlite":
-        named = unquote(urlsplit(place).path)
+        named = unquote(urlsplit(location).path)
         path = Path(named) if named else Path(directory_of(url)) / DATABASE
         return SqliteMetaStore(path, create=create, busy_timeout_ms=options.busy_timeout_ms,
                                accept_rollback=accept_rollback)
-    if place == LOG or kind in ("postgresql", "postgres"):
+    if location == LOG or kind in ("postgresql", "postgres"):
         objects, on_close = object_store, None
         if objects is None:
             objects = open_object_store(url)
             on_close = objects.close
-        if place == LOG:
+        if location == LOG:
             return ObjectLogMetaStore(objects, create=create, options=options, accept_rollback=accept_rollback,
                                       on_close=on_close)
-        return _open_postgres(place, objects, create, accept_rollback, options, on_close)
+        return _open_postgres(location, objects, create, accept_rollback, options, on_close)
     raise InvalidOption("meta", meta, "memory://, log, sqlite:///absolute/file or postgresql://host/database")
 
 

@@ -14,7 +14,7 @@ from hummock.base.table_rules import TableRules
 from hummock.epoch import Epoch, pure_epoch
 from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.load_table import place_loads, remember_loads
+from hummock.meta.ingest_placement import place_loads, remember_loads
 from hummock.meta.records import (
     COMMITS,
     WRITER,
@@ -103,7 +103,7 @@ class CommitRequest:
         self.check_watermarks(position.version)
         file_id, added = position.head.next_file_id, []
         for layer in layers_of(self.sstables):
-            numbered = tuple(replace(info, id=file_id + place) for place, info in enumerate(layer))
+            numbered = tuple(replace(info, id=file_id + offset) for offset, info in enumerate(layer))
             file_id += len(layer)
             # The greatest id of a run's files names the run: newer runs get greater ids, and none repeats.
             added.append(RunAddition(0, file_id - 1, numbered))

@@ -31,14 +31,14 @@ from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.meta.commit import CommitRequest
 from hummock.meta.compaction.manager import CompactionManager, raise_safe_epoch
 from hummock.meta.compaction.records import RunningTask, TaskAnswer
-from hummock.meta.load_table import read_load
+from hummock.meta.ingest_placement import read_load
+from hummock.meta.leases import PinTable
 from hummock.meta.notification import TopicSubscription
-from hummock.meta.pin_table import PinTable
 from hummock.meta.records import HEAD, LOADS, TASKS, VACUUMED, WRITER, decode, encode, lease_key
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
-from hummock.meta.upload_table import UploadTable
+from hummock.meta.upload_registry import UploadTable
 from hummock.meta.version_log import LogPosition, create
-from hummock.meta.version_state import Change, VersionKeeper, retry_overtaken
+from hummock.meta.version_state import Change, VersionState, retry_overtaken
 from hummock.meta_client import NO_RULE_CHANGES, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
@@ -63,7 +63,7 @@ class HummockManager:
         self.metrics = metrics or Metrics()
         self._meta_store, self._random_bytes = meta_store, random_bytes
         self._clock = clock or meta_store.now_ms
-        self._keeper = VersionKeeper(meta_store, object_store, self.options, self.metrics)
+        self._keeper = VersionState(meta_store, object_store, self.options, self.metrics)
         self.notifications = self._keeper.notifications
         self._pins = PinTable(meta_store, self._clock, self.options, random_bytes)
         self._compaction = CompactionManager(self._keeper, self._clock, compaction or CompactionOptions(),

@@ -14,7 +14,7 @@ from hummock.meta.records import HEAD, Head, decode
 from hummock.meta.store.object_log import LogState
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.store.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
-from hummock.meta.store.rollback_guard_bucket import StoreWitness, Witnessed
+from hummock.meta.store.rollback_guard_bucket import BucketRollbackGuard, GuardRecord
 from hummock.object_store.base import ObjectStore
 
 
@@ -36,7 +36,7 @@ class LogRepair:
 
 def plan_log_repair(objects: ObjectStore) -> LogRepair:
     """The way back that loses least. Raises `MetaStoreError` where there is no log or nothing of it is whole."""
-    store_id = StoreWitness(objects, os.urandom).identity(False)
+    store_id = BucketRollbackGuard(objects, os.urandom).identity(False)
     log = LogObjects(objects)
     listing = log.listing()
     if store_id is None or not listing.last:
@@ -67,7 +67,7 @@ def carry_out_log_repair(repair: LogRepair, objects: ObjectStore, set_apart: Cal
     for path in repair.paths:
         set_apart(path)
     objects.delete(repair.paths)
-    StoreWitness(objects, os.urandom).go_back(Witnessed(repair.store_id, repair.serial, repair.digest))
+    BucketRollbackGuard(objects, os.urandom).go_back(GuardRecord(repair.store_id, repair.serial, repair.digest))
 
 
 def _start(log: LogObjects, store_id: bytes, serial: int, damages: dict[str, str]) -> LogState | None:

@@ -1,4 +1,4 @@
-"""VersionKeeper: the newest version that a process knows, and the one way in which the process changes it.
+"""VersionState: the newest version that a process knows, and the one way in which the process changes it.
 
 Changes go one at a time, and each new version is handed to the subscribers in order before the call that made it
 returns. A transaction whose end was not seen is never assumed to have failed or succeeded: what it would have
@@ -24,7 +24,7 @@ VERSIONS_TOPIC = "versions"
 Change = tuple[MetaOperations, LogPosition]
 
 
-class VersionKeeper:
+class VersionState:
     """Thread safe. The version that it knows is never newer than the store's and never goes back.
 
     Making one reads the log. Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.

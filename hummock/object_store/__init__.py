@@ -12,9 +12,7 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.object_store.opendal import SERVICES, open_opendal
-from hummock.object_store.s3 import S3ObjectStore
 from hummock.object_store.url import parse_address
-from hummock.object_store.webhdfs import WebHdfsObjectStore
 from hummock.options import RetryOptions
 
 __all__ = ["ObjectMeta", "ObjectStore", "directory_of", "open_object_store"]
@@ -38,8 +36,12 @@ def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
         return LocalObjectStore(directory_of(url))
     address = parse_address(url)
     if address.scheme == "s3":
+        from hummock.object_store.s3 import S3ObjectStore      # with an HTTP client: imported for a remote store only
+
         return S3ObjectStore(address, retry, metrics)
     if address.scheme == "webhdfs":
+        from hummock.object_store.webhdfs import WebHdfsObjectStore
+
         return WebHdfsObjectStore(address, retry, metrics)
     if address.scheme in SERVICES:
         return open_opendal(address, retry)

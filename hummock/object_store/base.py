@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from hummock.errors import InvalidPath, ObjectExists, ObjectStoreError, StoreClosed
 
 if TYPE_CHECKING:
-    from hummock.object_store.fd_cache import OpenFile
+    from hummock.object_store.fd_cache import CachedFd
     from hummock.object_store.file_writer import FileWriter
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
@@ -120,7 +120,7 @@ class ObjectStore(ABC):
         target[:len(data)] = data
         return len(data)
 
-    def open_file(self, path: str) -> OpenFile | None:
+    def open_file(self, path: str) -> CachedFd | None:
         """The object as a file that compiled rooms read without the GIL; None: read it by `get`.
 
         For objects that are never written again. Where such a read fails or gives too little, or what is no good,

@@ -33,7 +33,7 @@ class DiskCachedObjectStore(ObjectStore):
     def __init__(self, store: ObjectStore, cache: DiskCache):
         self._store, self._cache = store, cache
         self._lock = threading.Lock()
-        self._flights: dict[tuple[str, int], tuple[Flight, int]] = {}       # by window: its read, its place there
+        self._flights: dict[tuple[str, int], tuple[Flight, int]] = {}       # by window: its read, its offset there
         self.creates_exclusively = store.creates_exclusively
 
     @property
@@ -108,14 +108,14 @@ class DiskCachedObjectStore(ObjectStore):
     def _fetched(self, path: str, first: int, end: int) -> Windows:
         """The windows [first, end), by a read of this thread, or by the one that is under way."""
         with self._lock:
-            other, place = self._flights.get((path, first), (None, 0))
+            other, offset = self._flights.get((path, first), (None, 0))
             if other is None:
                 end = next((window for window in range(first + 1, end) if (path, window) in self._flights), end)
                 mine: Flight = Future()
                 for window in range(first, end):
                     self._flights[path, window] = mine, window - first
         if other is not None:
-            return other.result()[place:place + end - first]
+            return other.result()[offset:offset + end - first]
         try:
             data = self._store.get(path, range(first * WINDOW_BYTES, end * WINDOW_BYTES))
             mine.set_result(self._keep(path, first, data))

@@ -28,7 +28,7 @@ WINDOW_BYTES = 128 * KIB
 RECORD = struct.Struct("<16sIIQBxxxII")      # name, window, bytes, order of writing, flags, checksum of bytes, own
 CHECKED_BYTES = RECORD.size - 4
 IS_META, IS_LAST = 1, 2
-Place = tuple[bytes, bool, int]             # of a window: the file's name, whether of its meta, number
+WindowKey = tuple[bytes, bool, int]             # of a window: the file's name, whether of its meta, number
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class DiskCache:
         self.counts = DiskCacheCounts()
         self.slots = max(1, capacity_bytes // (WINDOW_BYTES + RECORD.size))
         self._lock = threading.Lock()
-        self._found: OrderedDict[Place, Slot] = OrderedDict()       # least recently used first
-        self._by_name: dict[bytes, set[Place]] = {}
+        self._found: OrderedDict[WindowKey, Slot] = OrderedDict()       # least recently used first
+        self._by_name: dict[bytes, set[WindowKey]] = {}
         self._free = list(range(self.slots))
         self._written = 0
         self._is_closed = False
@@ -86,13 +86,13 @@ class DiskCache:
 
     def get(self, path: str, window: int) -> tuple[bytes, bool] | None:
         """The window of the object, and whether the object ends with it; None: it is not here."""
-        place = _place(path, window)
+        window_key = _window_key(path, window)
         with self._lock:
-            slot = self._found.get(place)
+            slot = self._found.get(window_key)
             if slot is None or self._is_closed:
                 self.counts.misses += 1
                 return None
-            self._found.move_to_end(place)
+            self._found.move_to_end(window_key)
         try:
             data = os.pread(self._windows, slot.size, slot.number * WINDOW_BYTES)
         except OSError:
@@ -103,16 +103,16 @@ class DiskCache:
                 self.counts.hits += 1
                 return data, slot.is_last
             self.counts.misses += 1
-            if self._found.get(place) is slot:          # else its slot was given to another window meanwhile
+            if self._found.get(window_key) is slot:          # else its slot was given to another window meanwhile
                 self.counts.damaged += 1
-                self._forget(place)
+                self._forget(window_key)
         return None
 
     def put(self, path: str, window: int, data: memoryview, is_last: bool) -> None:
-        """Keeps the window, in the place of the one that was not used for longest."""
-        place, checksum = _place(path, window), crc32c_of(data)
+        """Keeps the window, in the window_key of the one that was not used for longest."""
+        window_key, checksum = _window_key(path, window), crc32c_of(data)
         with self._lock:
-            if self._is_closed or place in self._found:
+            if self._is_closed or window_key in self._found:
                 return
             if not self._free:
                 if not self._found:                     # other threads write all the slots there are
@@ -121,34 +121,34 @@ class DiskCache:
                 self.counts.evictions += 1
             slot = Slot(self._free.pop(), data.nbytes, is_last, checksum)
             self._written += 1
-            record = _record(place, slot, self._written)
+            record = _record(window_key, slot, self._written)
         try:
             is_written = (os.pwrite(self._windows, data, slot.number * WINDOW_BYTES) == data.nbytes
                           and os.pwrite(self._index, record, slot.number * RECORD.size) == RECORD.size)
         except OSError:
             is_written = False
         with self._lock:
-            if is_written and not self._is_closed and place not in self._found:
-                self._add(place, slot)
+            if is_written and not self._is_closed and window_key not in self._found:
+                self._add(window_key, slot)
             else:
                 self._free.append(slot.number)
 
     def forget(self, path: str) -> bool:
         """Drops what is here of the object; whether anything was."""
-        name, is_meta, _ = _place(path, 0)
+        name, is_meta, _ = _window_key(path, 0)
         with self._lock:
-            places = [place for place in self._by_name.get(name, ()) if place[1] == is_meta]
-            for place in places:
-                self._forget(place)
-        return bool(places)
+            window_keys = [window_key for window_key in self._by_name.get(name, ()) if window_key[1] == is_meta]
+            for window_key in window_keys:
+                self._forget(window_key)
+        return bool(window_keys)
 
     def retain(self, names: Iterable[str]) -> None:
         """Drops all windows of other files than these."""
         kept = {bytes.fromhex(name) for name in names if is_sstable_name(name)}
         with self._lock:
             for name in self._by_name.keys() - kept:
-                for place in tuple(self._by_name[name]):
-                    self._forget(place)
+                for window_key in tuple(self._by_name[name]):
+                    self._forget(window_key)
 
     def close(self) -> None:
         """What is kept stays for the next one to open the directory. Idempotent."""
@@ -176,49 +176,49 @@ class DiskCache:
         content = os.pread(self._index, self.slots * RECORD.size, 0)
         read = sorted(entry for number in range(len(content) // RECORD.size)
                       if (entry := _read(content, number)) is not None)
-        for order, place, number, size, is_last, checksum in read:
-            if place in self._found:
-                self._remove(place)
-            self._add(place, Slot(number, size, is_last, checksum))
+        for order, window_key, number, size, is_last, checksum in read:
+            if window_key in self._found:
+                self._remove(window_key)
+            self._add(window_key, Slot(number, size, is_last, checksum))
             self._written = order
         taken = {slot.number for slot in self._found.values()}
         self._free = [number for number in range(self.slots) if number not in taken]
 
-    def _add(self, place: Place, slot: Slot) -> None:
-        self._found[place] = slot
-        self._by_name.setdefault(place[0], set()).add(place)
+    def _add(self, window_key: WindowKey, slot: Slot) -> None:
+        self._found[window_key] = slot
+        self._by_name.setdefault(window_key[0], set()).add(window_key)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, window_key: WindowKey) -> None:
         """For good: a restart does not find it either. REQUIRES the lock."""
         with suppress(OSError):
-            os.pwrite(self._index, bytes(RECORD.size), self._found[place].number * RECORD.size)
-        self._remove(place)
+            os.pwrite(self._index, bytes(RECORD.size), self._found[window_key].number * RECORD.size)
+        self._remove(window_key)
 
-    def _remove(self, place: Place) -> None:
-        self._free.append(self._found.pop(place).number)
-        places = self._by_name[place[0]]
-        places.discard(place)
-        if not places:
-            del self._by_name[place[0]]
+    def _remove(self, window_key: WindowKey) -> None:
+        self._free.append(self._found.pop(window_key).number)
+        window_keys = self._by_name[window_key[0]]
+        window_keys.discard(window_key)
+        if not window_keys:
+            del self._by_name[window_key[0]]
 
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _place(path: str, window: int) -> Place:
+def _window_key(path: str, window: int) -> WindowKey:
     name = sstable_name_of(path)
     assert name is not None
     return bytes.fromhex(name), path.endswith(".meta"), window
 
 
-def _record(place: Place, slot: Slot, order: int) -> bytes:
-    flags = IS_META * place[1] | IS_LAST * slot.is_last
-    record = RECORD.pack(place[0], place[2], slot.size, order, flags, slot.checksum, 0)
+def _record(window_key: WindowKey, slot: Slot, order: int) -> bytes:
+    flags = IS_META * window_key[1] | IS_LAST * slot.is_last
+    record = RECORD.pack(window_key[0], window_key[2], slot.size, order, flags, slot.checksum, 0)
     return record[:CHECKED_BYTES] + crc32c_of(record[:CHECKED_BYTES]).to_bytes(4, "little")
 
 
-def _read(content: bytes, number: int) -> tuple[int, Place, int, int, bool, int] | None:
+def _read(content: bytes, number: int) -> tuple[int, WindowKey, int, int, bool, int] | None:
     """What record `number` says, order first; None where none stands."""
     record = content[number * RECORD.size:(number + 1) * RECORD.size]
     name, window, size, order, flags, checksum, own = RECORD.unpack(record)

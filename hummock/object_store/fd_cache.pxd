@@ -1,4 +1,4 @@
-"""OpenFile: an object that is a file here, kept open, read without the GIL."""
+"""CachedFd: an object that is a file here, kept open, read without the GIL."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -12,7 +12,7 @@ cdef class FileReads:
 
 
 @cython.final
-cdef class OpenFile:
+cdef class CachedFd:
     cdef readonly str path
     cdef readonly FileReads reads       # of the store's, shared by its files
     cdef int descriptor                 # -1: closed
@@ -32,10 +32,10 @@ cdef class OpenFile:
     # these bytes will be read soon: the disk may begin
 
 
-cdef class OpenFiles:
+cdef class FdCache:
     """The table of them. All methods under the GIL."""
     cdef readonly int limit
     cdef readonly FileReads reads
-    cdef dict files                     # path -> OpenFile, from the oldest on
+    cdef dict files                     # path -> CachedFd, from the oldest on
 
     cdef make_room(self)

@@ -1,4 +1,4 @@
-"""OpenFiles: the descriptors of objects that are files here, for compiled rooms that read them without the GIL.
+"""FdCache: the descriptors of objects that are files here, for compiled rooms that read them without the GIL.
 
 An object is written once, so a descriptor shows the same bytes for ever, whatever becomes of the name; a file that was
 cut gives fewer bytes than its index says. Whoever reads less than it wants, or bytes that fail their checksum, asks
@@ -55,7 +55,7 @@ cdef class FileReads:
 
 
 @cython.final
-cdef class OpenFile:
+cdef class CachedFd:
 
     def __cinit__(self, str path not None, FileReads reads not None):
         self.path, self.reads, self.descriptor = path, reads, -1
@@ -132,19 +132,19 @@ cdef class OpenFile:
         return None if got < 0 else bytes(out[:got])
 
 
-cdef class OpenFiles:
+cdef class FdCache:
     """At most `limit` files by path; which goes when another comes is decided by second chances."""
 
     def __cinit__(self, int limit=0):
         self.limit = limit if limit > 0 else files_limit()
         self.reads, self.files = FileReads(), {}
 
-    def get(self, str path) -> OpenFile | None:
+    def get(self, str path) -> CachedFd | None:
         return self.files.get(path)
 
-    def open(self, str path not None, bytes file not None) -> OpenFile | None:
+    def open(self, str path not None, bytes file not None) -> CachedFd | None:
         """The open file of the object `path`, which stands at `file`; None: it cannot be opened."""
-        cdef OpenFile found = OpenFile(path, self.reads), other
+        cdef CachedFd found = CachedFd(path, self.reads), other
         cdef const char* name = file
         with nogil:
             found.descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
@@ -158,7 +158,7 @@ cdef class OpenFiles:
         return found
 
     cdef make_room(self):
-        cdef OpenFile oldest
+        cdef CachedFd oldest
         while len(self.files) >= self.limit:
             path = next(iter(self.files))
             oldest = self.files.pop(path)

@@ -11,7 +11,7 @@ from hummock.epoch import monotonic_seconds
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import Buffer
 
-PIECE_BYTES = 1 << 18       # sent, or received, between two looks at the clock
+PART_BYTES = 1 << 18       # sent, or received, between two looks at the clock
 CONNECTIONS = 64            # kept open for reuse; more are opened when needed
 
 
@@ -87,7 +87,7 @@ class HttpClient:
 
     def _received(self, response: Any, path: str, until: float, expected: int | None) -> Iterator[bytes]:
         size = 0
-        while (expected is None or size < expected) and (data := response.read1(PIECE_BYTES)):
+        while (expected is None or size < expected) and (data := response.read1(PART_BYTES)):
             size += len(data)
             yield data
             self._look_at_the_clock(response, path, until)
@@ -157,11 +157,11 @@ class _Lines:
 def _pieces(body: Buffer, path: str, until: float) -> Any:
     """`body` in pieces that are small enough for one timeout; a socket's timeout bounds a whole send."""
     view = memoryview(body).cast("B")
-    return view if len(view) <= PIECE_BYTES else _timed_pieces(view, path, until)
+    return view if len(view) <= PART_BYTES else _timed_pieces(view, path, until)
 
 
 def _timed_pieces(view: memoryview, path: str, until: float) -> Iterator[memoryview]:
-    for start in range(0, len(view), PIECE_BYTES):
+    for start in range(0, len(view), PART_BYTES):
         if monotonic_seconds() > until:
             raise ObjectStoreError(path, "the store took the object too slowly")
-        yield view[start:start + PIECE_BYTES]
+        yield view[start:start + PART_BYTES]

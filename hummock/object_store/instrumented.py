@@ -29,7 +29,7 @@ from hummock.errors import (
 )
 from hummock.metrics import Metrics
 from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, ObjectWriter
-from hummock.object_store.fd_cache import FileReads, OpenFile
+from hummock.object_store.fd_cache import CachedFd, FileReads
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
@@ -100,7 +100,7 @@ class InstrumentedObjectStore(ObjectStore):
         self._read.inc(done)
         return done
 
-    def open_file(self, path: str) -> OpenFile | None:
+    def open_file(self, path: str) -> CachedFd | None:
         """What is read through it is counted when somebody looks; what it cannot read is tried again by `get`."""
         if self._closed:
             raise StoreClosed(f"object store {self.url}")

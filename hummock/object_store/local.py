@@ -34,7 +34,7 @@ from hummock.object_store.base import (
     check_path,
     check_range,
 )
-from hummock.object_store.fd_cache import OpenFile, OpenFiles
+from hummock.object_store.fd_cache import CachedFd, FdCache
 from hummock.object_store.file_writer import PUBLISH, SYNC, WRITE, FileWriter
 from hummock.object_store.full_disk import describe, is_disk_full
 
@@ -52,7 +52,7 @@ class LocalObjectStore(ObjectStore):
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
         self._files: dict[str, str] = {}    # where paths in them are
-        self._open = OpenFiles()
+        self._open = FdCache()
         self._known: set[str] = set()       # directories inside root that exist and are synced
         with self.typed(str(self._root)):
             _make_directory(self._root)
@@ -128,7 +128,7 @@ class LocalObjectStore(ObjectStore):
             finally:
                 os.close(descriptor)
 
-    def open_file(self, path: str) -> OpenFile | None:
+    def open_file(self, path: str) -> CachedFd | None:
         return self._open.get(path) or self._open.open(path, os.fsencode(self._files.get(path) or self._file(path)))
 
     def head(self, path: str) -> ObjectMeta:

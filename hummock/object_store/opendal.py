@@ -23,7 +23,7 @@ from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
 TEMPORARY = ".temporary"            # below the root, of services where a file is seen while it is written
-# By scheme: OpenDAL's service, what it calls the place, and which options it takes.
+# By scheme: OpenDAL's service, its option for the host, and which options it takes.
 SERVICES = {
     "gs": ("gcs", "bucket", ("endpoint", "allow_anonymous", "disable_vm_metadata", "disable_config_load")),
     "oss": ("oss", "bucket", ("endpoint", "addressing_style", "allow_anonymous")),
@@ -35,11 +35,11 @@ REQUIRED = {"oss": ("endpoint",)}
 
 def open_opendal(address: Address, retry: RetryOptions) -> OpendalObjectStore:
     """The store at `address`, whose scheme is one of `SERVICES`. Raises `InvalidOption` for what cannot be opened."""
-    service, place, known = SERVICES[address.scheme]
+    service, host_option, known = SERVICES[address.scheme]
     address.check_options(known, REQUIRED.get(address.scheme, ()))
-    settings = {**address.options, "root": "/" + address.prefix, place: address.place}
+    settings = {**address.options, "root": "/" + address.prefix, host_option: address.host}
     if address.scheme == "hdfs":
-        settings[place] = f"hdfs://{address.place}"
+        settings[host_option] = f"hdfs://{address.host}"
     elif address.scheme == "azblob" and "endpoint" not in settings:
         account = settings.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
         if not account:

@@ -43,7 +43,7 @@ class S3Client:
     """Makes requests to one bucket. A fork gets connections of its own: a socket shared by two is a mess."""
 
     def __init__(self, address: Address, retry: RetryOptions, metrics: Metrics):
-        self.bucket = address.place
+        self.bucket = address.host
         self._address, self._retry, self._metrics = address, retry, metrics
         self._lock = threading.Lock()
         self._trying = threading.local()        # seconds, path of this thread's call

@@ -1,4 +1,4 @@
-"""The URL of a store taken apart: `scheme://place/prefix?option=value`, without any secret.
+"""The URL of a store taken apart: `scheme://host/prefix?option=value`, without any secret.
 
 A URL is written into messages, meta rows and task specs, so one that carries a user or a password is refused:
 credentials come from where each service's own tools look for them.
@@ -20,7 +20,7 @@ class Address:
 
     url: str
     scheme: str
-    place: str                      # bucket, container, or host and port
+    host: str                       # bucket, container, or host and port
     prefix: str
     options: dict[str, str]
 
@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Raises `InvalidOption` for what is no URL of a place, has credentials in it, or a part that leads elsewhere."""
+    """Raises `InvalidOption` for what is no URL of a store, has credentials in it, or a part that leads elsewhere."""
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -51,7 +51,7 @@ def parse_address(url: str) -> Address:
     if "@" in parts.netloc:
         raise InvalidOption("url", HIDDEN, "without user and password: they come from the environment")
     if not parts.scheme or not parts.netloc or parts.fragment:
-        raise InvalidOption("url", url, "scheme://place/prefix?option=value")
+        raise InvalidOption("url", url, "scheme://host/prefix?option=value")
     names = [name for name in unquote(parts.path).split("/") if name]
     if any(name in (".", "..") for name in names) or len(dict(pairs)) != len(pairs):
         raise InvalidOption("url", url, "without '.' and '..' in its path, each option once")

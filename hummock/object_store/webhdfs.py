@@ -35,7 +35,7 @@ class WebHdfsObjectStore(ObjectStore):
         address.check_options(("user_name", "tls"))
         self._address, self._metrics, self._random_bytes = address, metrics, random_bytes
         scheme = "https" if address.flag("tls", False) else "http"
-        self._root = f"{scheme}://{address.place}/webhdfs/v1/"
+        self._root = f"{scheme}://{address.host}/webhdfs/v1/"
         self._user = {"user.name": address.options["user_name"]} if "user_name" in address.options else {}
         self._http = HttpClient(retry.connect_ms / 1000, retry.idle_ms / 1000)
         self._seconds = retry.deadline_ms / 1000
@@ -48,8 +48,8 @@ class WebHdfsObjectStore(ObjectStore):
         self._check(path)
         staged = f"{TEMPORARY}/{self._random_bytes(16).hex()}"
         try:
-            place = self._located("CREATE", path, staged, overwrite="true")
-            _raise_for(path, self._exchange("CREATE", "PUT", place, path, memoryview(data).cast("B")))
+            location = self._located("CREATE", path, staged, overwrite="true")
+            _raise_for(path, self._exchange("CREATE", "PUT", location, path, memoryview(data).cast("B")))
             self._call("MKDIRS", path, path.rpartition("/")[0])
             self._publish(path, staged, if_absent)
         except ObjectStoreError:
@@ -135,13 +135,13 @@ class WebHdfsObjectStore(ObjectStore):
         url = self._url(operation, file, {**query, "noredirect": "true"})
         answer = self._exchange(operation, METHODS.get(operation, "GET"), url, path)
         if answer.status == 307:
-            place = answer.headers.get("Location", "")
+            location = answer.headers.get("Location", "")
         else:
             _raise_for(path, answer)
-            place = _json(path, answer.body).get("Location", "")
-        if not isinstance(place, str) or not place.startswith(("http://", "https://")):
+            location = _json(path, answer.body).get("Location", "")
+        if not isinstance(location, str) or not location.startswith(("http://", "https://")):
             raise ObjectStoreError(path, f"{operation} was not told where")
-        return place
+        return location
 
     def _exchange(self, operation: str, method: str, url: str, path: str, body: memoryview | None = None) -> Answer:
         self._metrics.object_store_requests.labels(operation).inc()

@@ -8,14 +8,14 @@ from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport SPILL_MASK
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator
-from hummock.sstable.multi_builder cimport SplitSstableBuilder
+from hummock.sstable.multi_builder cimport MultiSstableBuilder
 
 
 cdef enum:
     PULL_ENTRIES = 256
 
 
-def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder not None, take, flush=None) -> int:
+def run_pipeline(HummockIterator source not None, MultiSstableBuilder builder not None, take, flush=None) -> int:
     """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
 
     `take(output)` is called with each SstableOutput as soon as it is finished, in key order: on the thread that serves
@@ -46,7 +46,7 @@ def run_pipeline(HummockIterator source not None, SplitSstableBuilder builder no
 
 
 cdef int add_all(
-    SplitSstableBuilder builder, Entry* entries, Py_ssize_t count, uint64_t kept_bits, uint64_t offset
+    MultiSstableBuilder builder, Entry* entries, Py_ssize_t count, uint64_t kept_bits, uint64_t offset
 ) except -1 nogil:
     cdef Py_ssize_t at
     for at in range(count):

@@ -8,25 +8,45 @@ that a table's key watermark had passed by then. Keys of dropped tables go; a ta
 named so. What the task says of a table is looked up once for each of its vnodes.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, head_of
 from hummock.base.row_digest cimport row_hash
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of, same_user_key
-from hummock.iterator.row_filter cimport RowRules, is_passed
+from hummock.iterator.row_filter cimport RowRules, VnodeRule, is_passed
 
 
 cdef inline uint64_t hash_of(const Entry* entry) noexcept nogil:
     return row_hash(entry.user_key.data, entry.user_key.size, entry.value.data, entry.value.size, entry.epoch)
 
 
+@cython.final
 cdef class RetentionIterator(HummockIterator):
     """Invariant: while `valid`, the entry stays; entries come in the child's order.
 
     `tables`: TableRules by table id.
     """
+    cdef HummockIterator child          # forward, every version of a key together
+    cdef uint64_t watermark             # pure epoch that every reader is at or above
+    cdef bint drop_tombstones           # no run outside the child can hold a key of it
+    cdef RowRules rules                 # what readers at the watermark no longer see
+    cdef uint32_t* dropped              # table ids, ascending; owned
+    cdef Py_ssize_t dropped_count
+    cdef readonly uint64_t dropped_rows # entries passed over so far
+    cdef readonly uint64_t dropped_hash # their content hash
+    cdef Entry last                     # the newest entry that was judged; its key is in `key` between two moves
+    cdef bint has_last
+    cdef bint is_pulled                 # `pull` was called
+    cdef uint8_t* key                   # owned
+    cdef Py_ssize_t key_capacity
+    cdef uint64_t table_vnode           # table id and vnode of that key, 48 bits; all ones before the first
+    cdef VnodeRule rule                 # of that key's vnode
+    cdef bint is_table_dropped
+    cdef bint is_below                  # a version at or below the watermark was seen of that key
+    cdef bint is_dropped                # the table of that key is dropped, or no reader looks there any more
 
     def __cinit__(self, HummockIterator child not None, uint64_t watermark=0, bint drop_tombstones=False,
                   dropped_tables=(), tables=None):
@@ -49,14 +69,14 @@ cdef class RetentionIterator(HummockIterator):
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
-        self.has_last, self.place, self.is_pulled = False, NOWHERE, False
+        self.has_last, self.table_vnode, self.is_pulled = False, NOWHERE, False
         self.child.rewind()
         self.child.pulled = 0
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """REQUIRES `epoch` to be newer than any of `user_key`: what stays depends on all versions of a key."""
-        self.has_last, self.place, self.is_pulled = False, NOWHERE, False
+        self.has_last, self.table_vnode, self.is_pulled = False, NOWHERE, False
         self.child.seek(user_key, epoch)
         self.child.pulled = 0
         return self.settle()
@@ -115,7 +135,7 @@ cdef class RetentionIterator(HummockIterator):
         if self.has_last and same_user_key(&self.last, entry):
             is_repeated = pure == self.last.epoch
         else:
-            if entry.high >> 16 != self.place:
+            if entry.high >> 16 != self.table_vnode:
                 self.enter_vnode(entry.high >> 16)
             self.is_below = False
             self.is_dropped = self.is_table_dropped or is_passed(&self.rule, entry.user_key)
@@ -144,11 +164,11 @@ cdef class RetentionIterator(HummockIterator):
         self.last.user_key.data = self.key
         return 0
 
-    cdef void enter_vnode(self, uint64_t place) noexcept nogil:
+    cdef void enter_vnode(self, uint64_t table_vnode) noexcept nogil:
         """Looks up what is said of the table and the vnode that keys have from here on."""
         cdef Py_ssize_t low = 0, high = self.dropped_count, middle
-        cdef uint32_t table_id = <uint32_t>(place >> 16)
-        self.place, self.rule = place, self.rules.rule_of(place, self.watermark)
+        cdef uint32_t table_id = <uint32_t>(table_vnode >> 16)
+        self.table_vnode, self.rule = table_vnode, self.rules.rule_of(table_vnode, self.watermark)
         while low < high:
             middle = (low + high) >> 1
             if self.dropped[middle] < table_id:

@@ -13,11 +13,11 @@ from hummock.iterator.base import HummockIterator
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
 from hummock.pipeline.merge_loop import run_pipeline
-from hummock.pipeline.streaming_upload import PIECE_BYTES, Departure
-from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import PART_BYTES, UploadQueue
+from hummock.pipeline.thread_group import ThreadGroup
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 
 PUT_THREADS = 4  # files that leave at the same time, while the next one is built
 
@@ -44,26 +44,26 @@ def write_run(
     """
     policy = filter_policy(options.filter_policy, options.filter_bits_per_key)
     prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
-    departure, crew = Departure(store, room_bytes), Crew(name)
+    queue, threads = UploadQueue(store, room_bytes), ThreadGroup(name)
 
     def take(output: SstableOutput) -> None:
         before_each()
-        departure.finish(output)
+        queue.finish(output)
 
-    data_bytes = min(PIECE_BYTES, size_bytes + 4 * options.block_bytes)
+    data_bytes = min(PART_BYTES, size_bytes + 4 * options.block_bytes)
     is_large = size_bytes > options.sstable_bytes        # perhaps several files
-    builder = SplitSstableBuilder(
-        options, policy, mint_name, prefixes, borders, data_bytes, departure.file, is_served=is_large)
+    builder = MultiSstableBuilder(
+        options, policy, mint_name, prefixes, borders, data_bytes, queue.file, is_served=is_large)
     try:
         builder.prepare()
         for _ in range(PUT_THREADS if is_large else 1):
-            crew.start(departure.serve)
+            threads.start(queue.serve)
         if is_large:
-            crew.start(builder.serve)
+            threads.start(builder.serve)
         run_pipeline(rows, builder, take, flush=flush)
-        return list(departure.wait())
+        return list(queue.wait())
     finally:
         builder.stop()
-        departure.stop()
-        crew.join()
-        departure.close()
+        queue.stop()
+        threads.join()
+        queue.close()

@@ -1,58 +1,92 @@
-"""Departure: files that leave for the object store in pieces, while the rest of them is built.
+"""UploadQueue: uploads files to the object store in parts, while the rest of each file is still being built.
 
-A file's pieces are written one after the other, by whichever of the serving threads is free. Whoever builds hands
-them over without the GIL, and waits while as many bytes as memory allows are on their way. Where the object is a
-file of this machine its pieces are written without the GIL too.
+The parts of a file are written one after the other, by any free serving thread. The building thread enqueues them
+without the GIL, and waits while as many bytes as memory allows are in flight. Where the object is a file of this
+machine its parts are written without the GIL too.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 
-from hummock.base.pthread cimport (
-    pthread_cond_broadcast,
-    pthread_cond_destroy,
-    pthread_cond_init,
-    pthread_cond_wait,
-    pthread_mutex_destroy,
-    pthread_mutex_init,
-    pthread_mutex_lock,
-    pthread_mutex_unlock,
+from hummock.base.posix cimport (
+    pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_t, pthread_cond_wait,
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
 )
 from hummock.columnar.buffer_pool cimport ByteBuffer, pool_give
-from hummock.sstable.builder cimport PieceSink
+from hummock.object_store.file_writer cimport FileWriter
+from hummock.sstable.builder cimport PartSink
 
 from hummock.errors import without_frames
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 
-PIECE_BYTES = 2 << 20       # of a file, that leave together: one huge page, and the last one is soon written
+PART_BYTES = 2 << 20       # of a file, that leave together: one huge page, and the last one is soon written
+
+cdef struct UploadPart:
+    uint8_t* data                       # pooled
+    Py_ssize_t size
+    Py_ssize_t capacity
+    UploadPart* following
+
+cdef class UploadQueue
 
 
-cdef class LeavingFile(PieceSink):
+@cython.final
+cdef class UploadingFile(PartSink):
+    """Guarded by the queue's lock, except for the fields of the serving thread."""
+    cdef UploadQueue queue
+    cdef readonly str name
+    cdef object output                  # SstableOutput less its data, once the file is built
+    cdef object writer                  # ObjectWriter; the serving thread's
+    cdef FileWriter file                # of `writer`, or None; the serving thread's
+    cdef bint has_file                  # the same, readable without the GIL
+    cdef bint has_refused               # it did not take the first of what waits; the serving thread's
+    cdef UploadPart* first              # waiting, oldest first
+    cdef UploadPart* last
+    cdef void* following                # UploadingFile, begun after this one
+    cdef bint is_begun                  # it is in the queue
+    cdef bint is_served
+    cdef bint is_whole                  # no more parts will come
+    cdef bint is_synced                 # by the serving thread, before it is built
+    cdef bint is_built                  # nor anything else: `output` is there
+    cdef bint is_done                   # both objects are durable, or it was given up
 
-    def __cinit__(self, Departure departure not None, str name not None):
-        self.departure, self.name = departure, name
+    def __cinit__(self, UploadQueue queue not None, str name not None):
+        self.queue, self.name = queue, name
 
     def __dealloc__(self):
-        cdef Piece* piece
+        cdef UploadPart* part
         while self.first != NULL:
-            piece, self.first = self.first, self.first.following
-            pool_give(piece.data, piece.capacity)
-            free(piece)
+            part, self.first = self.first, self.first.following
+            pool_give(part.data, part.capacity)
+            free(part)
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
-        return self.departure.push(self, data, size, capacity)
+        return self.queue.push(self, data, size, capacity)
 
     cdef void begin(self) noexcept nogil:
-        self.departure.begin(self)
+        self.queue.begin(self)
 
     cdef void end(self) noexcept nogil:
-        self.departure.end_data(self)
+        self.queue.end_data(self)
 
 
-cdef class Departure:
+@cython.final
+cdef class UploadQueue:
     """The files of one attempt, of which about `room_bytes` may be on their way. One thread builds, several serve."""
+    cdef object store                   # ObjectStore
+    cdef dict files                     # by name, in the order of their beginning
+    cdef void* first                    # UploadingFile, the oldest that is not done; borrowed from `files`
+    cdef void* last                     # and the newest that was begun
+    cdef Py_ssize_t room                # bytes that may be on their way
+    cdef Py_ssize_t leaving             # bytes that are
+    cdef bint has_ended                 # no more files will begin
+    cdef bint has_failed
+    cdef object error                   # what failed first
+    cdef pthread_mutex_t lock
+    cdef pthread_cond_t changed
 
     def __cinit__(self, store, Py_ssize_t room_bytes):
         self.store, self.room, self.files = store, room_bytes, {}
@@ -63,24 +97,24 @@ cdef class Departure:
         pthread_cond_destroy(&self.changed)
         pthread_mutex_destroy(&self.lock)
 
-    def file(self, str name not None) -> LeavingFile:
+    def file(self, str name not None) -> UploadingFile:
         """A new file, which counts once its builder begins; files begin in the order in which they were made."""
-        cdef LeavingFile file = LeavingFile(self, name)
+        cdef UploadingFile file = UploadingFile(self, name)
         self.files[name] = file
         return file
 
-    cdef void begin(self, LeavingFile file) noexcept nogil:
+    cdef void begin(self, UploadingFile file) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         if self.last != NULL:
-            (<LeavingFile>self.last).following = <void*>file
+            (<UploadingFile>self.last).following = <void*>file
         if self.first == NULL:
             self.first = <void*>file
         self.last = <void*>file
         file.is_begun = True
         pthread_mutex_unlock(&self.lock)
 
-    cdef void end_data(self, LeavingFile file) noexcept nogil:
-        """No more pieces come: a file of this machine is synced while the rest of the object is made."""
+    cdef void end_data(self, UploadingFile file) noexcept nogil:
+        """No more parts come: a file of this machine is synced while the rest of the object is made."""
         pthread_mutex_lock(&self.lock)
         file.is_whole = True
         pthread_cond_broadcast(&self.changed)
@@ -88,7 +122,7 @@ cdef class Departure:
 
     def finish(self, output) -> None:
         """The file of that name ends with what is left of its data. Raises what a serving thread met with."""
-        cdef LeavingFile file = self.files[output.name]
+        cdef UploadingFile file = self.files[output.name]
         cdef ByteBuffer rest = output.data
         cdef uint8_t* data = rest.data
         cdef Py_ssize_t size = rest.size, capacity = rest.capacity
@@ -114,7 +148,7 @@ cdef class Departure:
             pthread_mutex_unlock(&self.lock)
         if self.has_failed:
             raise self.error
-        return [(<LeavingFile>file).output for file in self.files.values() if (<LeavingFile>file).is_begun]
+        return [(<UploadingFile>file).output for file in self.files.values() if (<UploadingFile>file).is_begun]
 
     def stop(self, error=None) -> None:
         """Ends the serving threads, and whoever builds with `error`; the first call's error stands."""
@@ -127,51 +161,51 @@ cdef class Departure:
 
     def close(self) -> None:
         """Gives up the files that did not get to their end. REQUIRES: nobody serves any more."""
-        cdef LeavingFile file
+        cdef UploadingFile file
         for file in self.files.values():
             writer, file.writer, file.file = file.writer, None, None
             if writer is not None:
                 writer.abort()
-            file.departure = None
+            file.queue = None
         self.first = self.last = NULL
         self.files.clear()
 
     def serve(self) -> None:
         """Writes what leaves until all has left or somebody has failed; for one thread of several."""
-        cdef LeavingFile file
+        cdef UploadingFile file
         cdef void* claimed
         while True:
             with nogil:
                 claimed = self.claim()
             if claimed == NULL:
                 return
-            file = <LeavingFile>claimed
+            file = <UploadingFile>claimed
             try:
-                self.write_pieces(file)
+                self.write_parts(file)
                 if self.is_at_end(file):
                     self.end(file)
             except BaseException as error:          # it is the builder's to raise
                 self.stop(without_frames(error).with_traceback(None))
             self.release(file)
 
-    cdef int push(self, LeavingFile file, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
-        cdef Piece* piece = <Piece*>calloc(1, sizeof(Piece)) if size > 0 else NULL
-        if piece == NULL:
+    cdef int push(self, UploadingFile file, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
+        cdef UploadPart* part = <UploadPart*>calloc(1, sizeof(UploadPart)) if size > 0 else NULL
+        if part == NULL:
             pool_give(data, capacity)
             if size > 0:
                 with gil:
                     raise MemoryError
             return 0
-        piece.data, piece.size, piece.capacity = data, size, capacity
+        part.data, part.size, part.capacity = data, size, capacity
         pthread_mutex_lock(&self.lock)
         while self.leaving > 0 and self.leaving + size > self.room and not self.has_failed:
             pthread_cond_wait(&self.changed, &self.lock)
         self.leaving += size
         if file.last == NULL:
-            file.first = piece
+            file.first = part
         else:
-            file.last.following = piece
-        file.last = piece
+            file.last.following = part
+        file.last = part
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
         if self.has_failed:
@@ -189,41 +223,42 @@ cdef class Departure:
                     break
                 pthread_cond_wait(&self.changed, &self.lock)
             if found != NULL:
-                (<LeavingFile>found).is_served = True
+                (<UploadingFile>found).is_served = True
             pthread_mutex_unlock(&self.lock)
-            if found == NULL or not (<LeavingFile>found).has_file or not self.append_pieces(<LeavingFile>found):
+            if found == NULL or not (<UploadingFile>found).has_file or not self.append_parts(<UploadingFile>found):
                 return found
-            self.release(<LeavingFile>found)
+            self.release(<UploadingFile>found)
 
     cdef void* find(self) noexcept nogil:
         cdef void* at = self.first
         if self.has_failed:
             return NULL
         while at != NULL:
-            if not (<LeavingFile>at).is_served and not (<LeavingFile>at).is_done and (
-                    (<LeavingFile>at).first != NULL or (<LeavingFile>at).is_built or (
-                    (<LeavingFile>at).is_whole and (<LeavingFile>at).has_file and not (<LeavingFile>at).is_synced)):
+            if not (<UploadingFile>at).is_served and not (<UploadingFile>at).is_done and (
+                    (<UploadingFile>at).first != NULL or (<UploadingFile>at).is_built or (
+                    (<UploadingFile>at).is_whole and (<UploadingFile>at).has_file
+                    and not (<UploadingFile>at).is_synced)):
                 return at
-            at = (<LeavingFile>at).following
+            at = (<UploadingFile>at).following
         return NULL
 
     cdef bint is_over(self) noexcept nogil:
         cdef void* at = self.first
         if self.has_failed:
             return True
-        while at != NULL and (<LeavingFile>at).is_done:
-            at = (<LeavingFile>at).following
+        while at != NULL and (<UploadingFile>at).is_done:
+            at = (<UploadingFile>at).following
         self.first = at if at != NULL else self.first
         return self.has_ended and at == NULL
 
-    cdef bint is_at_end(self, LeavingFile file) noexcept nogil:
+    cdef bint is_at_end(self, UploadingFile file) noexcept nogil:
         cdef bint answer
         pthread_mutex_lock(&self.lock)
         answer = file.is_built and file.first == NULL
         pthread_mutex_unlock(&self.lock)
         return answer
 
-    cdef bint is_to_sync(self, LeavingFile file) noexcept nogil:
+    cdef bint is_to_sync(self, UploadingFile file) noexcept nogil:
         cdef bint answer
         pthread_mutex_lock(&self.lock)
         answer = file.is_whole and file.first == NULL and not file.is_synced
@@ -231,76 +266,76 @@ cdef class Departure:
         pthread_mutex_unlock(&self.lock)
         return answer
 
-    cdef Piece* shift(self, LeavingFile file) noexcept nogil:
-        cdef Piece* piece
+    cdef UploadPart* shift(self, UploadingFile file) noexcept nogil:
+        cdef UploadPart* part
         pthread_mutex_lock(&self.lock)
-        piece = file.first
-        if piece != NULL:
-            file.first = piece.following
+        part = file.first
+        if part != NULL:
+            file.first = part.following
             if file.first == NULL:
                 file.last = NULL
         pthread_mutex_unlock(&self.lock)
-        return piece
+        return part
 
-    cdef bint append_pieces(self, LeavingFile file) noexcept nogil:
-        """Writes all that waits to the file; False where the GIL is needed: at its end, or for a piece that failed."""
-        cdef Piece* piece
+    cdef bint append_parts(self, UploadingFile file) noexcept nogil:
+        """Writes all that waits to the file; False where the GIL is needed: at its end, or for a part that failed."""
+        cdef UploadPart* part
         while True:
-            piece = self.shift(file)
-            if piece == NULL:
+            part = self.shift(file)
+            if part == NULL:
                 if self.is_to_sync(file):
                     file.file.sync_ahead()
                 return not file.is_built
-            if file.file.append(piece.data, piece.size) != 0:
+            if file.file.append(part.data, part.size) != 0:
                 file.has_refused = True
                 pthread_mutex_lock(&self.lock)
-                piece.following, file.first = file.first, piece
+                part.following, file.first = file.first, part
                 if file.last == NULL:
-                    file.last = piece
+                    file.last = part
                 pthread_mutex_unlock(&self.lock)
                 return False
-            self.let_go(piece)
+            self.let_go(part)
 
-    cdef void let_go(self, Piece* piece) noexcept nogil:
+    cdef void let_go(self, UploadPart* part) noexcept nogil:
         pthread_mutex_lock(&self.lock)
-        self.leaving -= piece.size
+        self.leaving -= part.size
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
-        pool_give(piece.data, piece.capacity)
-        free(piece)
+        pool_give(part.data, part.capacity)
+        free(part)
 
-    cdef void release(self, LeavingFile file) noexcept nogil:
+    cdef void release(self, UploadingFile file) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         file.is_served = False
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
 
-    cdef int write_pieces(self, LeavingFile file) except -1:
+    cdef int write_parts(self, UploadingFile file) except -1:
         """Writes what waits; what a file refused, and what goes elsewhere, by the writer, which tries again and names
         what fails.
         """
-        cdef Piece* piece
+        cdef UploadPart* part
         if file.writer is None and file.first != NULL:
             file.writer = self.store.create(sstable_data_path(file.name))
             file.file, file.has_file = file.writer.file, file.writer.file is not None
         while True:
             if file.has_file and not file.has_refused:
                 with nogil:
-                    self.append_pieces(file)
+                    self.append_parts(file)
                 if not file.has_refused:
                     return 0
-            piece = self.shift(file)
-            if piece == NULL:
+            part = self.shift(file)
+            if part == NULL:
                 return 0
             file.has_refused = False
-            view = PyMemoryView_FromMemory(<char*>piece.data, piece.size, PyBUF_READ)
+            view = PyMemoryView_FromMemory(<char*>part.data, part.size, PyBUF_READ)
             try:
                 file.writer.write(view)
             finally:
                 view.release()
-                self.let_go(piece)
+                self.let_go(part)
 
-    cdef int end(self, LeavingFile file) except -1:
+    cdef int end(self, UploadingFile file) except -1:
         """Both objects become durable, the data first."""
         file.writer.close()
         file.writer, file.has_file = None, False

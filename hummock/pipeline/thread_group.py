@@ -1,4 +1,6 @@
-"""Crew: threads that work for one attempt. Nobody waits for one to begin: beside others that takes turns of the GIL."""
+"""ThreadGroup: threads that work for one attempt. Nothing waits for a thread to start: that can take several turns of
+the GIL.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import _thread
 import threading
 from collections.abc import Callable
 
-from hummock.base.thread_name import name_thread
+from hummock.base.posix import name_thread
 
 
-class Crew:
+class ThreadGroup:
     """For one thread that starts and joins. What is given to it raises nothing.
 
     The system knows the threads as `name` and a number; `threading` does not know them.

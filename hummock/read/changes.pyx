@@ -1,31 +1,169 @@
 """ChangeReader: what became of the user keys of a range between two epochs, as one view shows it.
 
-Only what is newer than the earlier epoch is walked: batches, files and, within them, blocks. The values before are
-asked for by the batch, of those keys alone: as point reads, or where the keys stand close by a walk beside them. Where
-a watermark moved between the epochs the keys that it passed are walked whole, and what expired in between is looked
-for in the files that are as old as that.
+Only what is newer than the earlier epoch is read: batches, files and, within them, blocks. Of the entries between the
+epochs the newest one of each key decides; where many entries can be seen as a span they are skipped, or taken, all at
+once. The values before are looked up by the batch, of the changed keys alone: as point reads, or where the keys are
+dense by a scan beside them. Where a watermark moved between the epochs the keys that it passed are read whole, and what
+expired in between is looked for in the files that are as old as that.
 """
 
 from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp
 
-from hummock.base.key cimport SPILL_MASK, Slice, compare_bytes
+from hummock.base.key cimport MAX_EPOCH, NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of, slice_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
-from hummock.iterator.base cimport FORWARD, HummockIterator
+from hummock.iterator.base cimport FORWARD, HummockIterator, Span, clip_span
+from hummock.iterator.batch_collector cimport append_keys, append_values, rows_that_fit
 from hummock.iterator.merge cimport MergeIterator
-from hummock.iterator.row_filter cimport VnodeRule
-from hummock.read.change_iterator cimport ChangeWalk, merged_values
-from hummock.read.view cimport ReadView, SortedRun
+from hummock.iterator.owned_bytes cimport OwnedBytes, same, save
+from hummock.iterator.row_filter cimport TABLE_VNODE_BYTES, RowRules, RuleHold, VnodeRule
+from hummock.iterator.user cimport UserIterator
+from hummock.read.sorted_run cimport SortedRun
+from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.errors import InvalidEpoch
-from hummock.read.change_parts import parts_between, ruled_tables
-from hummock.read.many_gets import read_many
+from hummock.read.change_ranges import parts_between, ruled_tables
+from hummock.read.multi_get import read_many
 from hummock.state_store import ChangeBatch
 
-cdef Py_ssize_t DENSE_SHARE = 16        # a walk beside the keys pays where one of so many rows is asked for
+cdef Py_ssize_t DENSE_SHARE = 16        # a scan beside the keys pays where one of so many rows is asked for
+
+
+cdef class ChangeWalk:
+    """Each key of [start, end) is found once, ascending: if `source` holds an entry of it above `since` and up to
+    `until`, or one that the tables' rules hide from one reader only.
+    """
+    cdef HummockIterator source         # forward, over every entry of (since, until] at least
+    cdef uint64_t since                 # the newest entry that the earlier reader may see
+    cdef uint64_t until                 # and the later one
+    cdef Slice start
+    cdef Slice end                      # data NULL: no end. Owner of both: `bounds`
+    cdef object bounds
+    cdef RowRules rules
+    cdef bint has_rules
+    cdef RuleHold before                # of readers at `since`
+    cdef RuleHold after                 # of readers at `until`
+    cdef BinaryColumnBuilder keys
+    cdef BinaryColumnBuilder values     # what the later reader sees
+    cdef OwnedBytes key
+    cdef bint is_started
+
+    def __init__(self, HummockIterator source not None, bytes start not None, bytes end, uint64_t since,
+                 uint64_t until, RowRules rules not None):
+        assert source.direction == FORWARD
+        self.source, self.since, self.until = source, since | SPILL_MASK, until | SPILL_MASK
+        self.bounds = (start, end)
+        self.start = slice_of(start)
+        self.end.data, self.end.size = NULL, 0
+        if end is not None:
+            self.end = slice_of(end)
+        self.rules, self.has_rules = rules, rules.count > 0
+        self.before.table_vnode = self.after.table_vnode = NOWHERE
+        self.keys, self.values = BinaryColumnBuilder(), BinaryColumnBuilder()
+
+    def __dealloc__(self):
+        free(self.key.data)
+
+    def next_keys(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) -> tuple:
+        """The next (keys, what the later reader sees, null for nothing) as BinaryColumns; without rows at the end.
+
+        The bytes end a batch once they pass `max_bytes`. REQUIRES both limits to be at least 1.
+        """
+        with nogil:
+            self.fill(max_rows, max_bytes)
+        return self.keys.finish(), self.values.finish()
+
+    cdef int fill(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil:
+        if not self.is_started:
+            self.source.seek(self.start, MAX_EPOCH)
+            self.is_started = True
+        while (not self.is_at_end() and self.keys.rows < max_rows
+               and self.keys.data_bytes + self.values.data_bytes < max_bytes):
+            if self.source.epoch > self.until:
+                self.source.next()
+            elif self.pass_span(max_rows - self.keys.rows,
+                                max_bytes - self.keys.data_bytes - self.values.data_bytes) == 0:
+                self.take_key()
+        return 0
+
+    cdef bint is_at_end(self) noexcept nogil:
+        return not self.source.valid or (
+            self.end.data != NULL and compare_bytes(self.source.user_key, self.end) >= 0)
+
+    cdef Py_ssize_t pass_span(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil:
+        """Up to all of a span but its last row, whose older versions may stand beyond it."""
+        cdef Span span
+        cdef Py_ssize_t rows
+        cdef bint is_taken
+        if not self.source.span(&span) or span.end - span.row < 2:
+            return 0
+        if span.max_epoch <= self.since:
+            is_taken = False
+        elif span.min_epoch > self.since and span.max_epoch <= self.until:
+            is_taken = True
+        else:
+            return 0
+        if self.end.data != NULL:
+            clip_span(&span, self.end)
+        if self.has_rules and not (self.is_shown(&span) if is_taken else self.is_unchanged(&span)):
+            return 0
+        rows = span.end - span.row - 1
+        if is_taken:
+            rows = min(rows, rows_that_fit(&span, max_rows, max_bytes))
+        if rows > 0 and is_taken:
+            append_keys(self.keys, &span, rows)
+            append_values(self.values, &span, rows)
+        if rows > 0:
+            self.source.skip(rows)
+        return rows
+
+    cdef bint is_unchanged(self, Span* span) noexcept nogil:
+        """Whether the rules treat all rows alike at both epochs; the span ends where they may not any more."""
+        cdef Slice limit
+        self.rules.hides_at(&self.before, self.source.user_key, self.source.epoch, self.since)
+        self.rules.hides_at(&self.after, self.source.user_key, self.source.epoch, self.until)
+        if not is_same_mark(&self.before.rule, &self.after.rule) or (
+                span.min_epoch < self.after.rule.oldest and span.max_epoch >= self.before.rule.oldest):
+            return False
+        limit.data, limit.size = self.after.limit, TABLE_VNODE_BYTES
+        if head_of(self.after.limit, TABLE_VNODE_BYTES) != 0:
+            clip_span(span, limit)
+        return True
+
+    cdef bint is_shown(self, Span* span) noexcept nogil:
+        """Whether the later reader sees all rows; the span ends where it may not any more."""
+        cdef Slice limit
+        if self.rules.hides_at(&self.after, self.source.user_key, self.source.epoch, self.until) or (
+                span.min_epoch < self.after.rule.oldest or self.after.rule.mark.data != NULL):
+            return False
+        limit.data, limit.size = self.after.limit, TABLE_VNODE_BYTES
+        if head_of(self.after.limit, TABLE_VNODE_BYTES) != 0:
+            clip_span(span, limit)
+        return True
+
+    cdef int take_key(self) except -1 nogil:
+        """One user key with all its entries. REQUIRES an entry that the later reader may see."""
+        cdef Slice key = self.source.user_key, value = self.source.value
+        cdef uint64_t epoch = self.source.epoch
+        cdef bint is_gone = value.data == NULL or (
+            self.has_rules and self.rules.hides_at(&self.after, key, epoch, self.until))
+        cdef bint was_gone = epoch <= self.since and (value.data == NULL or (
+            self.has_rules and self.rules.hides_at(&self.before, key, epoch, self.since)))
+        if epoch > self.since or is_gone != was_gone:
+            self.keys.append(key)
+            if is_gone:
+                self.values.append_null()
+            else:
+                self.values.append(value)
+        save(&self.key, key)
+        self.source.next()
+        while self.source.valid and same(&self.key, self.source.user_key):
+            self.source.next()
+        return 0
 
 
 cdef class ChangeReader:
@@ -33,6 +171,15 @@ cdef class ChangeReader:
 
     Raises EpochTooOld, and InvalidEpoch where `until` is before `since`. A file is opened when first needed.
     """
+    cdef ReadView view                  # None after `close`
+    cdef object options                 # ReadOptions
+    cdef uint64_t since
+    cdef uint64_t until
+    cdef uint64_t first_expiring        # rows written in [first_expiring, end_expiring) may expire between the epochs
+    cdef uint64_t end_expiring
+    cdef list parts                     # (start, end, whether every file is read) still to come, the next one last
+    cdef ChangeWalk walk                # over the part under way; None: it has not begun
+    cdef list found                     # batches that are ready, the next one last
 
     def __init__(self, ReadView view not None, bytes start not None, bytes end, since, until, options):
         self.since, self.until = view.checked(since) | SPILL_MASK, view.checked(until) | SPILL_MASK
@@ -70,13 +217,13 @@ cdef class ChangeReader:
 
     def note_expiring(self, tables):
         """Which rows may expire between the epochs, by when they were written."""
-        cdef uint64_t place
+        cdef uint64_t table_vnode
         cdef VnodeRule before, after
         for table_id, rules in tables:
             if rules.ttl_ms:
-                place = <uint64_t>table_id << 16
-                before = self.view.rules.rule_of(place, self.since)
-                after = self.view.rules.rule_of(place, self.until)
+                table_vnode = <uint64_t>table_id << 16
+                before = self.view.rules.rule_of(table_vnode, self.since)
+                after = self.view.rules.rule_of(table_vnode, self.until)
                 if self.end_expiring == 0 or before.oldest < self.first_expiring:
                     self.first_expiring = before.oldest
                 self.end_expiring = max(self.end_expiring, after.oldest)
@@ -195,3 +342,44 @@ cdef inline int append_from(BinaryColumnBuilder out, BinaryColumn column, Py_ssi
     if column.is_null(row):
         return out.append_null()
     return out.append(column.at(row))
+
+
+cdef inline bint is_same_mark(const VnodeRule* a, const VnodeRule* b) noexcept nogil:
+    if a.mark.data == NULL or b.mark.data == NULL:
+        return a.mark.data == b.mark.data
+    return a.is_descending == b.is_descending and compare_bytes(a.mark, b.mark) == 0
+
+
+cdef BinaryColumn merged_values(UserIterator rows, BinaryColumn keys):
+    cdef BinaryColumnBuilder values = BinaryColumnBuilder()
+    with nogil:
+        merge_values(rows, keys, values)
+    return values.finish()
+
+
+cdef int merge_values(UserIterator rows, BinaryColumn keys, BinaryColumnBuilder values) except -1 nogil:
+    cdef Py_ssize_t row
+    cdef Slice key
+    rows.rewind()
+    for row in range(keys.rows):
+        key = keys.at(row)
+        go_to(rows, key)
+        if rows.valid and compare_bytes(rows.user_key, key) == 0:
+            values.append(rows.value)
+        else:
+            values.append_null()
+    return 0
+
+
+cdef int go_to(UserIterator rows, Slice key) except -1 nogil:
+    """Moves on to the first row at or behind `key`."""
+    cdef Span span
+    cdef Py_ssize_t first
+    while rows.valid and compare_bytes(rows.user_key, key) < 0:
+        if rows.span(&span):
+            first = span.row
+            clip_span(&span, key)
+            rows.skip(span.end - first)
+        else:
+            rows.next()
+    return 0

@@ -1,11 +1,12 @@
 """A read of one key, as far as it needs nothing but memory.
 
-On a store larger than the processor's caches a get costs what it waits for memory, one line after the other. So
-everything is asked for as soon as its place is known, of several runs together and before the epoch was looked at: the
-line of a run's filter; or, where keys of late were found in the run, head and value of the likely row, which the shelf
-names from the key alone. Most likely rows say by themselves that they are the answer, or that the file has none; the
-others are left to filter and index. What is not at hand (a file or block to be read, a key that may stand in the next
-block) goes on as a PointReader's read. Borrowed pointers live until the end of the call, which gives the GIL to nobody.
+On a store larger than the processor's caches the cost of a get is its waits for memory, one line after the other. So
+everything is prefetched as soon as its address is known, of several runs together and before the epoch is checked: the
+line of a run's filter; or, where keys were found in the run lately, key head and value of the predicted row, whose
+address follows from the key alone. Most predicted rows show by themselves that they are the answer, or that the file
+has none; the others are left to filter and index. What needs I/O (a file or block to be read, a key that may be in the
+next block) continues as a PointReader's read. Borrowed pointers live until the end of the call, which holds the GIL
+throughout.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -15,21 +16,42 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport SPILL_MASK, Slice, begins_with, head_of
 from hummock.iterator.row_filter cimport VnodeRule, hides
-from hummock.read.point_read cimport PointReader, Probe
-from hummock.read.view cimport EXPECTED, ReadView, SURE, SortedRun
+from hummock.read.multi_get cimport PointReader
+from hummock.read.probe cimport Probe
+from hummock.read.sorted_run cimport EXPECTED, SURE, SortedRun
+from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
-from hummock.sstable.cache.block_cache cimport CachePlace, used, want_rows
+from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
 from hummock.sstable.filter.bloom cimport filter_line
 from hummock.sstable.interpolation_search cimport row_at, row_near
-from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
-from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_row, plain_row, plain_value
-from hummock.sstable.prefetch cimport Lines, ask, prefetch_line
+from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
+from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_fixed_width_row, fixed_width_row, fixed_width_value
+from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 from hummock.errors import Corruption
 
-cdef ColdBlock scratch = ColdBlock()        # of the read under way, which gives the GIL to nobody
+cdef enum:
+    TOGETHER = 16               # sources whose filters are asked for together
+    NEEDS_IO = -2            # from `row_of`, beside NOT_HERE
+
+
+cdef struct RunFile:           # of a run, borrowed
+    void* run                   # SortedRun
+    void* reader                # SstableReader; NULL: no file of the run may hold the key
+    PredictedRow predicted            # if it is expected
+    bint is_expected            # that the file holds the key
+
+
+cdef struct Answer:
+    Slice value                 # data NULL: absent or deleted
+    uint64_t epoch
+    uint64_t newest                     # epoch that is seen
+    bint is_admitted            # the block that is not at hand is to be cached
+
+
+cdef PartialBlock scratch = PartialBlock()        # of the read under way, which gives the GIL to nobody
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
@@ -66,7 +88,7 @@ cdef bint is_hidden(ReadView view, Slice key, uint64_t newest, uint64_t epoch) n
 
 cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
     """Fills `answer` and gives the number of sources; or gives the first source that is not at hand."""
-    cdef OpenFile files[TOGETHER]
+    cdef RunFile files[TOGETHER]
     cdef uint64_t hash = hash64(key.data, key.size)
     cdef Py_ssize_t row
     cdef int first = 0, number, end
@@ -87,7 +109,7 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
                     return <int>view.count
             elif files[number - first].reader != NULL:
                 row = row_of(&files[number - first], key, hash, answer)
-                if row == NOT_AT_HAND:
+                if row == NEEDS_IO:
                     return number
                 if row >= 0:
                     return <int>view.count
@@ -96,18 +118,18 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
         first = end
 
 
-cdef inline void foresee(void* run, Slice key, uint64_t hash, OpenFile* out) noexcept:
-    """Finds the file of the run that may hold the key, and asks for what is likely to be read of it."""
-    cdef Lines lines
+cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noexcept:
+    """Finds the file of the run that may hold the key, and asks for what is predicted to be read of it."""
+    cdef PrefetchList lines
     out.run, out.reader, out.is_expected = run, (<SortedRun>run).reader_of(key), False
     if out.reader == NULL:
         return
-    if (<SortedRun>run).found >= EXPECTED and (<SstableReader>out.reader).shelf is not None:
+    if (<SortedRun>run).found >= EXPECTED and (<SstableReader>out.reader).slots is not None:
         lines.count = 0
         out.is_expected = True
-        out.likely = (<SstableReader>out.reader).shelf.likely_row(key)
-        (<SstableReader>out.reader).shelf.want_likely(&lines, out.likely)
-        ask(&lines)
+        out.predicted = (<SstableReader>out.reader).slots.predicted_row(key)
+        (<SstableReader>out.reader).slots.enqueue_predicted(&lines, out.predicted)
+        issue(&lines)
     elif (<SstableReader>out.reader).filter_blocks > 0:
         prefetch_line(filter_line(
             (<SstableReader>out.reader).filter_words, (<SstableReader>out.reader).filter_blocks, hash))
@@ -125,14 +147,14 @@ cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, An
     return row >= 0
 
 
-cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
-    """The row of the answer in the file, NOT_HERE, or NOT_AT_HAND."""
+cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
+    """The row of the answer in the file, NOT_HERE, or NEEDS_IO."""
     cdef Py_ssize_t row = ELSEWHERE
     cdef int* found = &(<SortedRun>file.run).found
     if (<SortedRun>file.run).min_epoch > answer.newest:
         return NOT_HERE
     if file.is_expected:
-        row = likely_row(file, key, answer)
+        row = predicted_row(file, key, answer)
     if row == ELSEWHERE:
         row = sure_row(file, key, hash, answer)
     if row >= 0 and found[0] < SURE:
@@ -142,62 +164,62 @@ cdef Py_ssize_t row_of(OpenFile* file, Slice key, uint64_t hash, Answer* answer)
     return row
 
 
-cdef inline Py_ssize_t likely_row(OpenFile* file, Slice key, Answer* answer) noexcept:
-    """The row of the answer in the block that is likely to hold it, NOT_HERE, or ELSEWHERE."""
-    cdef CachePlace* place = &(<SstableReader>file.reader).shelf.places[file.likely.block]
+cdef inline Py_ssize_t predicted_row(RunFile* file, Slice key, Answer* answer) noexcept:
+    """The row of the answer in the block that is predicted to hold it, NOT_HERE, or ELSEWHERE."""
+    cdef CacheSlot* slot = &(<SstableReader>file.reader).slots.entries[file.predicted.block]
     cdef Py_ssize_t row
-    if used(place) == NULL:
+    if used(slot) == NULL:
         return ELSEWHERE
-    row = inner_row(place, row_at(file.likely.share, place.rows), key, answer.newest)
+    row = inner_fixed_width_row(slot, row_at(file.predicted.share, slot.rows), key, answer.newest)
     if row != ELSEWHERE:
-        used((<SstableReader>file.reader).meta_place)
-        (<SstableReader>file.reader).door.hits += 1
+        used((<SstableReader>file.reader).meta_slot)
+        (<SstableReader>file.reader).admission.hits += 1
     if row >= 0:
-        answer.value, answer.epoch = plain_value(place, row), place.epoch
+        answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
     return row
 
 
-cdef Py_ssize_t sure_row(OpenFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
-    """The row of the answer by filter and index, NOT_HERE, or NOT_AT_HAND."""
+cdef Py_ssize_t sure_row(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
+    """The row of the answer by filter and index, NOT_HERE, or NEEDS_IO."""
     cdef SstableReader reader = <SstableReader>file.reader
-    cdef PyObject* found = used(reader.meta_place)
+    cdef PyObject* found = used(reader.meta_slot)
     cdef OpenedSstable opened
-    cdef CachePlace* place
-    cdef Lines lines
+    cdef CacheSlot* slot
+    cdef PrefetchList lines
     cdef Py_ssize_t block
     cdef double share
     if found == NULL or (<OpenedSstable>found).bloom is None:
-        return NOT_AT_HAND
+        return NEEDS_IO
     opened = <OpenedSstable>found
-    reader.door.meta_hits += 1
+    reader.admission.meta_hits += 1
     if not file.is_expected and not opened.bloom.may_contain(hash):
         return NOT_HERE
     block = opened.index.find_block(key, answer.newest)
     share = opened.index.share_before(block, key)
-    place = &reader.shelf.places[block]
-    if used(place) != NULL:
-        reader.door.hits += 1
+    slot = &reader.slots.entries[block]
+    if used(slot) != NULL:
+        reader.admission.hits += 1
         lines.count = 0
-        want_rows(&lines, place, share)
-        ask(&lines)
-        return row_in_place(place, share, key, answer)
+        enqueue_rows(&lines, slot, share)
+        issue(&lines)
+        return row_in_slot(slot, share, key, answer)
     if file.is_expected and not opened.bloom.may_contain(hash):
         return NOT_HERE
     return row_beside_cache(reader, opened, block, key, answer)
 
 
-cdef Py_ssize_t row_in_place(CachePlace* place, double share, Slice key, Answer* answer) noexcept:
-    """The same in the block that the place holds."""
-    cdef Py_ssize_t row = plain_row(place, row_at(share, place.rows), key, answer.newest)
+cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* answer) noexcept:
+    """The same in the block that the slot holds."""
+    cdef Py_ssize_t row = fixed_width_row(slot, row_at(share, slot.rows), key, answer.newest)
     if row == ELSEWHERE:
-        row = search(place.value, share, key, answer.newest)
+        row = search(slot.value, share, key, answer.newest)
         if row >= 0:
-            answer.value = (<Block>place.value).value_at(row)
-            answer.epoch = (<Block>place.value).epoch_at(row)
-    elif row == place.rows:
-        return NOT_AT_HAND              # the key may begin the next block
+            answer.value = (<Block>slot.value).value_at(row)
+            answer.epoch = (<Block>slot.value).epoch_at(row)
+    elif row == slot.rows:
+        return NEEDS_IO              # the key may begin the next block
     elif row >= 0:
-        answer.value, answer.epoch = plain_value(place, row), place.epoch
+        answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
     return row
 
 
@@ -208,21 +230,21 @@ cdef Py_ssize_t row_beside_cache(
     cdef Py_ssize_t row
     try:
         if reader.file is None or reader.file.is_closing:
-            return NOT_AT_HAND
+            return NEEDS_IO
         answer.is_admitted = reader.admits(opened, block)
         if answer.is_admitted or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
-            return NOT_AT_HAND
+            return NEEDS_IO
     except (Corruption, MemoryError):
-        return NOT_AT_HAND                  # the ordinary way says what is wrong
+        return NEEDS_IO                  # the ordinary way says what is wrong
     row = scratch.row_of(key, answer.newest)
     if row == scratch.block.rows:
-        return NOT_AT_HAND
+        return NEEDS_IO
     if row >= 0:
         answer.value, answer.epoch = scratch.block.value_at(row), scratch.block.epoch_at(row)
         if not scratch.show(answer.value):
-            return NOT_AT_HAND
+            return NEEDS_IO
     reader.file.was_used = True
-    reader.door.misses += 1
+    reader.admission.misses += 1
     return row
 
 
@@ -234,16 +256,16 @@ cdef Py_ssize_t search(void* block, double share, Slice key, uint64_t newest) no
     heads = (<Block>block).ready_heads()
     prefix = (<Block>block).prefix.size
     if not begins_with(key, (<Block>block).prefix):
-        return NOT_AT_HAND
+        return NEEDS_IO
     head = head_of(key.data + prefix, key.size - prefix)
     row = row_near(heads, rows, head, row)
     if row == rows:
-        return NOT_AT_HAND              # the key may begin the next block
+        return NEEDS_IO              # the key may begin the next block
     if heads[row] != head:
         return NOT_HERE
     if (<Block>block).is_version_of(row, key, newest, 8):
         return row
     row = (<Block>block).lower_bound(key, newest)
     if row == rows:
-        return NOT_AT_HAND
+        return NEEDS_IO
     return row if (<Block>block).is_version_of(row, key, newest, 0) else NOT_HERE

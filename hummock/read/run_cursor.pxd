@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport HummockIterator
-from hummock.read.view cimport SortedRun
+from hummock.read.sorted_run cimport SortedRun
 from hummock.sstable.concat_iterator cimport ConcatIterator
 
 

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, HummockIterator, Span
-from hummock.read.view cimport SortedRun
+from hummock.read.sorted_run cimport SortedRun
 from hummock.sstable.block cimport Block
 from hummock.sstable.concat_iterator cimport ConcatIterator
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
@@ -69,7 +69,7 @@ cdef class RunCursor(HummockIterator):
                 opened = reader.opened()
             aim.blocks = opened.index.blocks
             aim.block_index = opened.index.find_block(keys.at(self.first + row), self.newest)
-            found = reader.shelf.peek(aim.block_index)
+            found = reader.slots.peek(aim.block_index)
             if found == NULL:
                 missing.setdefault(reader, set()).add(aim.block_index)
             else:
@@ -89,7 +89,7 @@ cdef class RunCursor(HummockIterator):
             if aim.block == NULL or (<Block>aim.block).rows - aim.row >= wanted_rows or (
                     aim.block_index + 1 == aim.blocks):
                 continue
-            found = (<SstableReader>aim.reader).shelf.peek(aim.block_index + 1)
+            found = (<SstableReader>aim.reader).slots.peek(aim.block_index + 1)
             if found == NULL:
                 missing.setdefault(<SstableReader>aim.reader, set()).add(aim.block_index + 1)
             else:

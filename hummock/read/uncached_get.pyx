@@ -1,4 +1,4 @@
-"""ColdProbes: the keys of a call whose blocks are read and not kept.
+"""UncachedGets: the keys of a call whose blocks are read and not kept.
 
 They are sorted by file and block, so that a block that several keys want is read once and a file is read in its order.
 All blocks of a file are read, searched and copied from without the GIL. A block that could not be read, or is not what
@@ -12,10 +12,10 @@ from libc.string cimport memcpy
 from hummock.errors import Corruption
 
 from hummock.base.key cimport Slice
-from hummock.object_store.fd_cache cimport OpenFile
-from hummock.read.point_read cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
+from hummock.object_store.fd_cache cimport CachedFd
+from hummock.read.probe cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
 from hummock.sstable.index cimport SstableIndex
-from hummock.sstable.partial_block cimport NOT_READ, ColdBlock
+from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 cdef Py_ssize_t PAGE_BYTES = 60_000
@@ -23,7 +23,7 @@ cdef Py_ssize_t KEPT_SCRATCH = 4
 cdef list idle = []                     # ColdBlocks that nobody uses
 
 
-cdef class ColdProbes:
+cdef class UncachedGets:
 
     def __dealloc__(self):
         cdef Page* older
@@ -33,10 +33,10 @@ cdef class ColdProbes:
             free(self.page)
             self.page = older
 
-    cdef int take(self, void* probe) except -1:
-        cdef void** grown
+    cdef int take(self, Probe* probe) except -1:
+        cdef Probe** grown
         if self.count == self.capacity:
-            grown = <void**>realloc(self.probes, sizeof(void*) * <size_t>(2 * self.capacity + 8))
+            grown = <Probe**>realloc(self.probes, sizeof(Probe*) * <size_t>(2 * self.capacity + 8))
             if grown == NULL:
                 raise MemoryError
             self.probes, self.capacity = grown, 2 * self.capacity + 8
@@ -45,11 +45,11 @@ cdef class ColdProbes:
         return 0
 
     cdef int run(self, uint64_t newest) except -1:
-        cdef ColdBlock scratch = idle.pop() if idle else ColdBlock()
+        cdef PartialBlock scratch = idle.pop() if idle else PartialBlock()
         cdef Py_ssize_t first = 0, end, count = self.count
-        cdef Probe** probes = <Probe**>self.probes
+        cdef Probe** probes = self.probes
         self.count = 0
-        qsort(self.probes, <size_t>count, sizeof(void*), &by_place)
+        qsort(self.probes, <size_t>count, sizeof(Probe*), &by_block)
         while first < count:
             end = first + 1
             while end < count and probes[end].reader == probes[first].reader:
@@ -63,7 +63,7 @@ cdef class ColdProbes:
 
     cdef Py_ssize_t part(self, Py_ssize_t first, Py_ssize_t end) except -1:
         """Leaves out those whose block is to be cached; the end of the others, which now stand first."""
-        cdef Probe** probes = <Probe**>self.probes
+        cdef Probe** probes = self.probes
         cdef SstableReader reader = <SstableReader>probes[first].reader
         cdef OpenedSstable opened = reader.opened()
         cdef Py_ssize_t position, kept = first, block = -1
@@ -77,11 +77,11 @@ cdef class ColdProbes:
                 kept += 1
         return kept
 
-    cdef int run_file(self, Py_ssize_t first, Py_ssize_t end, uint64_t newest, ColdBlock scratch) except -1:
-        cdef Probe** probes = <Probe**>self.probes
+    cdef int run_file(self, Py_ssize_t first, Py_ssize_t end, uint64_t newest, PartialBlock scratch) except -1:
+        cdef Probe** probes = self.probes
         cdef SstableReader reader = <SstableReader>probes[first].reader
         cdef OpenedSstable opened = reader.opened()
-        cdef OpenFile file = reader.file
+        cdef CachedFd file = reader.file
         cdef Py_ssize_t stop
         if not file.enter():
             return 0
@@ -101,9 +101,9 @@ cdef class ColdProbes:
             file.leave()
         return 0
 
-    cdef int answer(self, ColdBlock scratch, Py_ssize_t first, Py_ssize_t end, uint64_t newest) except -1 nogil:
+    cdef int answer(self, PartialBlock scratch, Py_ssize_t first, Py_ssize_t end, uint64_t newest) except -1 nogil:
         """Searches the block for each of its keys, then decodes as far as the last value, then copies the values."""
-        cdef Probe** probes = <Probe**>self.probes
+        cdef Probe** probes = self.probes
         cdef Probe* probe
         cdef Py_ssize_t position, row
         cdef Slice last
@@ -149,7 +149,7 @@ cdef class ColdProbes:
         return 0
 
 
-cdef int by_place(const void* left, const void* right) noexcept nogil:
+cdef int by_block(const void* left, const void* right) noexcept nogil:
     cdef const Probe* one = (<const Probe**>left)[0]
     cdef const Probe* other = (<const Probe**>right)[0]
     if one.reader != other.reader:

@@ -1,4 +1,4 @@
-"""Uploader: batches of the shared buffer become one sorted run of durable SSTs.
+"""Flusher: batches of the shared buffer become one sorted run of durable SSTs.
 
 All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
 wrote; of several operations on a key within one pure epoch only the newest is written. Building waits while its share
@@ -29,7 +29,7 @@ class UploadCancelled(Exception):
     """The upload ended between two files because nobody wants it any more."""
 
 
-class Uploader:
+class Flusher:
     """Writes files under names from `mint_name`, each new; `give_up` is told names that stand for nothing.
 
     Thread safe.

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from hummock.base.allocator import return_freed_memory
-from hummock.base.process import installed_version, prepare_process
+from hummock.base.process import installed_version, prepare_process, return_freed_memory
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ExecutorUnfit, InvalidOption, ObjectStoreError
 from hummock.object_store import open_object_store

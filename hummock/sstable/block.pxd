@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from hummock.base.key cimport Slice
 from hummock.iterator.base cimport Span
-from hummock.sstable.cache.block_cache cimport NEAR_BYTES, CachePlace
+from hummock.sstable.cache.block_cache cimport NEAR_BYTES, CacheSlot
 
 
 @cython.final
@@ -75,7 +75,7 @@ cdef class Block:
     cdef void take_memory(self, Block other) noexcept nogil
     # to load the next block into, of as many rows. REQUIRES that this one is empty and nobody else holds either
 
-    cdef void show_in(self, CachePlace* place) noexcept nogil
+    cdef void show_in(self, CacheSlot* slot) noexcept nogil
 
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:
@@ -123,3 +123,8 @@ cdef class Block:
 
 cdef Py_ssize_t room_of(Py_ssize_t raw_size, Py_ssize_t rows) noexcept nogil
 # bytes that a block needs for a payload, the offsets of its rows and their heads; `parse` moves nothing that has them
+
+
+cdef uint64_t block_hash(Block block, Py_ssize_t first, Py_ssize_t end, uint8_t* key) noexcept nogil
+# the content hash of rows [first, end), under the epochs that the block has for a reader. REQUIRES that the block's
+# prefix is at `key`, and room for its longest suffix behind

@@ -12,13 +12,15 @@ from hummock.base.checksum cimport crc32c
 from hummock.base.codec cimport can_hold, decompress
 from hummock.base.coding cimport get_u16, get_u32, get_u64
 from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.base.row_digest cimport row_hash
+from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.slab_allocator cimport slab_capacity, slab_give, slab_share, slab_take
 from hummock.iterator.base cimport Span
 from hummock.sstable.block_format cimport (
     HAS_TOMBSTONES, HEADER_BYTES, KNOWN_FLAGS, MAX_RAW_BYTES, ONE_EPOCH, UNIQUE_KEYS,
 )
-from hummock.sstable.cache.block_cache cimport CachePlace
-from hummock.sstable.prefetch cimport Lines, ask, want, want_value
+from hummock.sstable.cache.block_cache cimport CacheSlot
+from hummock.sstable.prefetch cimport PrefetchList, enqueue, enqueue_value, issue
 
 from hummock.errors import Corruption
 
@@ -64,7 +66,7 @@ cdef int expand_lengths(
 
 
 cdef inline bint are_equal(int width, Py_ssize_t rows, uint32_t length, uint32_t total) noexcept nogil:
-    """Whether the column's rows have one length that is not 0, so that their places need no offsets."""
+    """Whether the column's rows have one length that is not 0, so that their entries need no offsets."""
     return width == 0 and length > 0 and <uint64_t>length * <uint64_t>rows == total
 
 
@@ -237,15 +239,16 @@ cdef class Block:
             self.corrupt(index, "the end of the tombstones", 0, self.tombstones[rows >> 3])
         return 0
 
-    cdef void show_in(self, CachePlace* place) noexcept nogil:
-        place.heads, place.rows, place.value_bytes = self.ready_heads(), <uint32_t>self.rows, self.value_bytes
-        place.values_before = <uint32_t>(<const uint8_t*>self.heads_room - self.values)
-        place.each_suffix, place.each_value, place.epoch = self.each_suffix, self.each_value, self.max_epoch
-        place.is_plain = (self.each_suffix > 0 and self.each_value > 0 and self.one_epoch and self.tombstones == NULL
-                          and self.prefix.size <= NEAR_BYTES)
-        if place.is_plain:
-            place.prefix_size = <uint8_t>self.prefix.size
-            memcpy(place.prefix, self.near_prefix, NEAR_BYTES)
+    cdef void show_in(self, CacheSlot* slot) noexcept nogil:
+        slot.heads, slot.rows, slot.value_bytes = self.ready_heads(), <uint32_t>self.rows, self.value_bytes
+        slot.values_before = <uint32_t>(<const uint8_t*>self.heads_room - self.values)
+        slot.each_suffix, slot.each_value, slot.epoch = self.each_suffix, self.each_value, self.max_epoch
+        slot.is_fixed_width = (self.each_suffix > 0 and self.each_value > 0 and self.one_epoch
+                               and self.tombstones == NULL
+                               and self.prefix.size <= NEAR_BYTES)
+        if slot.is_fixed_width:
+            slot.prefix_size = <uint8_t>self.prefix.size
+            memcpy(slot.prefix, self.near_prefix, NEAR_BYTES)
 
     cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil:
         if not self.unique_keys or self.tombstones != NULL:
@@ -271,25 +274,25 @@ cdef class Block:
     cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil:
         cdef uint64_t* heads = __atomic_load_n(&self.heads, __ATOMIC_ACQUIRE)
         cdef const uint8_t* value
-        cdef Lines lines
+        cdef PrefetchList lines
         lines.count = 0
         row = row if row < self.rows else self.rows - 1
         value = self.values + (row * self.each_value if self.each_value else <Py_ssize_t>(self.value_bytes * row))
-        want(&lines, heads + row)          # of no heads yet: nothing is read, wherever it points
-        want_value(&lines, value, self.value_bytes)
+        enqueue(&lines, heads + row)          # of no heads yet: nothing is read, wherever it points
+        enqueue_value(&lines, value, self.value_bytes)
         if self.each_value == 0:
-            want(&lines, self.value_offsets + row)
+            enqueue(&lines, self.value_offsets + row)
         if self.each_suffix == 0:
-            want(&lines, self.suffix_offsets + row)
+            enqueue(&lines, self.suffix_offsets + row)
         if self.longest_suffix > 8:
-            want(&lines, self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
+            enqueue(&lines, self.suffixes + <Py_ssize_t>(self.suffix_bytes * row))
         if self.prefix.size > NEAR_BYTES:
-            want(&lines, self.prefix.data)
+            enqueue(&lines, self.prefix.data)
         if not self.one_epoch:
-            want(&lines, self.epochs + row)
+            enqueue(&lines, self.epochs + row)
         if self.tombstones != NULL:
-            want(&lines, self.tombstones + (row >> 3))
-        ask(&lines)
+            enqueue(&lines, self.tombstones + (row >> 3))
+        issue(&lines)
 
     cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil:
         cdef Slice suffix = self.suffix_at(row)
@@ -380,3 +383,21 @@ cdef inline uint64_t head_of_suffix(Slice suffix) noexcept nogil:
 
 cdef int raise_no_memory(Py_ssize_t wanted) except -1 with gil:
     raise MemoryError(f"no memory for {wanted} bytes of a block")
+
+
+cdef uint64_t block_hash(Block block, Py_ssize_t first, Py_ssize_t end, uint8_t* key) noexcept nogil:
+    cdef Py_ssize_t row, prefix = block.prefix.size
+    cdef Slice suffix, value
+    cdef uint64_t total = 0
+    for row in range(first, end):
+        suffix, value = block.suffix_at(row), block.value_at(row)
+        memcpy(key + prefix, suffix.data, <size_t>suffix.size)
+        total += row_hash(key, prefix + suffix.size, value.data, value.size, block.epoch_at(row))
+    return total
+
+
+def content_hash_of(Block block not None) -> int:
+    """The content hash of all rows of a block."""
+    cdef ByteBuffer key = ByteBuffer(block.prefix.size + <Py_ssize_t>block.longest_suffix)
+    key.append(block.prefix.data, block.prefix.size)
+    return block_hash(block, 0, block.rows, key.data)

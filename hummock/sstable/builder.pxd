@@ -12,10 +12,10 @@ from hummock.sstable.index cimport IndexBuilder
 
 cdef struct TableRule:
     uint32_t table_id
-    void* prefix                        # KeyPrefix
+    void* prefix                        # PrefixExtractor
 
 
-cdef class PieceSink:
+cdef class PartSink:
     """Where a file goes piece by piece while it is built."""
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil
@@ -37,7 +37,7 @@ cdef class SstableBuilder:
     cdef BlockBuilder block
     cdef IndexBuilder index
     cdef ByteBuffer data                # the blocks, packed, as far as they have not left
-    cdef PieceSink sink                 # gets what is packed meanwhile; None: nothing leaves before the end
+    cdef PartSink sink                 # gets what is packed meanwhile; None: nothing leaves before the end
     cdef Py_ssize_t piece_bytes         # so many leave at a time; 0: none before the end
     cdef Py_ssize_t data_bytes          # of each piece's memory
     cdef Py_ssize_t left_bytes          # of `.data` that have left
@@ -53,10 +53,10 @@ cdef class SstableBuilder:
     cdef uint64_t min_epoch
     cdef uint64_t max_epoch
     cdef uint32_t table_id              # of the newest entry
-    cdef list prefixes                  # (table id, KeyPrefix) of each rule; `rules` points to these
+    cdef list prefixes                  # (table id, PrefixExtractor) of each rule; `rules` points to these
     cdef TableRule* rules               # owned
     cdef Py_ssize_t rule_count
-    cdef void* prefix                   # KeyPrefix of that table: what of its keys is filtered too; NULL: nothing
+    cdef void* prefix                   # PrefixExtractor of that table: what of its keys is filtered too; NULL: nothing
     cdef uint64_t last_prefix_hash
 
     cdef uint64_t key_hash              # hash64 of the newest user key

@@ -21,7 +21,7 @@ from hummock.columnar.buffer_pool cimport ByteBuffer, pool_capacity, pool_take
 from hummock.columnar.write_batch cimport MAX_KEY_BYTES, MAX_VALUE_BYTES
 from hummock.iterator.base cimport Entry, low_of
 from hummock.sstable.block_builder cimport BlockBuilder
-from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 from hummock.sstable.index cimport IndexBuilder
 
 from hummock.base.codec import CODEC_IDS, CODEC_NAMES
@@ -43,7 +43,7 @@ class SstableOutput(NamedTuple):
     info: SstableInfo
 
 
-cdef class PieceSink:
+cdef class PartSink:
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
         with gil:
@@ -66,7 +66,7 @@ cdef class SstableBuilder:
     """
 
     def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0,
-                 PieceSink sink=None):
+                 PartSink sink=None):
         self.name, self.policy, self.prefix_rules = name, policy, prefix_rules or {}
         self.codec, self.block_bytes = CODEC_IDS[options.codec], options.block_bytes
         self.tables, self.sink, self.data_bytes = ByteBuffer(), sink, data_bytes
@@ -163,7 +163,7 @@ cdef class SstableBuilder:
         memcpy(self.hashes.data + self.hashes.size, &hash, 8)
         self.hashes.size += 8
         if self.prefix != NULL:
-            prefix_bytes = (<KeyPrefix>self.prefix).length_of(user_key)
+            prefix_bytes = (<PrefixExtractor>self.prefix).length_of(user_key)
             if 0 < prefix_bytes < user_key.size:
                 hash = hash64(user_key.data, prefix_bytes)
                 if hash != self.last_prefix_hash:

@@ -14,17 +14,17 @@ cdef struct EvenKeys:               # where the blocks of a file stand if its ke
     uint32_t prefix_size            # bytes that all first keys begin with
 
 
-cdef inline double even_place(const EvenKeys* keys, Slice user_key) noexcept nogil:
+cdef inline double even_position(const EvenKeys* keys, Slice user_key) noexcept nogil:
     """The block that holds the key, and as its fraction how much of it stands before the key: a guess."""
     cdef uint64_t head
-    cdef double place
+    cdef double position
     if user_key.size < <Py_ssize_t>keys.prefix_size:
         return 0
     head = head_of(user_key.data + keys.prefix_size, user_key.size - keys.prefix_size)
     if head <= keys.first_head:
         return 0
-    place = <double>(head - keys.first_head) * keys.blocks_per_head
-    return place if place < keys.last_block else keys.last_block
+    position = <double>(head - keys.first_head) * keys.blocks_per_head
+    return position if position < keys.last_block else keys.last_block
 
 
 @cython.final

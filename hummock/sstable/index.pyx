@@ -168,7 +168,7 @@ cdef class SstableIndex:
         self.global_epoch = epoch
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil:
-        return self.find_near(user_key, epoch, <Py_ssize_t>even_place(&self.even, user_key))
+        return self.find_near(user_key, epoch, <Py_ssize_t>even_position(&self.even, user_key))
 
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil:
         cdef Py_ssize_t shared = self.prefix.size if self.prefix.size < user_key.size else user_key.size

@@ -1,21 +1,21 @@
-"""SplitSstableBuilder: full keys in order in, as many files out as size and borders ask for."""
+"""MultiSstableBuilder: full keys in order in, as many files out as size and borders ask for."""
 
 cimport cython
 from libc.stdint cimport uint64_t
 
-from hummock.base.pthread cimport pthread_cond_t, pthread_mutex_t
+from hummock.base.posix cimport pthread_cond_t, pthread_mutex_t
 from hummock.iterator.base cimport Entry
 
 
 @cython.final
-cdef class SplitSstableBuilder:
+cdef class MultiSstableBuilder:
     cdef object options                 # StorageOptions or OutputOptions
     cdef object policy                  # FilterPolicy
     cdef object name_source             # () -> 32 hex digits, a new one each time
     cdef dict prefix_rules              # as in SstableBuilder
     cdef Py_ssize_t sstable_bytes       # a file that has reached this ends with the user key it is in
     cdef Py_ssize_t data_bytes          # of a file, for which room is taken at once
-    cdef object sink_of                 # name -> PieceSink of that file, or None
+    cdef object sink_of                 # name -> PartSink of that file, or None
     cdef list begun                     # SstableBuilder, which the next three point to
     cdef void* current                  # NULL between files
     cdef void* spare                    # the next one, before it is wanted
@@ -37,7 +37,7 @@ cdef class SplitSstableBuilder:
     cdef int add(self, const Entry* entry) except -1 nogil
     # like SstableBuilder.add; takes the GIL to begin or to finish a file, unless somebody serves
     cdef bint is_cut_before(self, const Entry* entry) noexcept nogil
-    cdef void pass_border(self, uint64_t place) noexcept nogil
+    cdef void pass_border(self, uint64_t boundary) noexcept nogil
     cdef int roll(self, bint open_next) except -1 nogil     # ends the file in the making, begins the next
     cdef int hand_on(self, void* built) except -1 nogil          # what is built goes to who serves
     cdef int take_spare(self) except -1 nogil

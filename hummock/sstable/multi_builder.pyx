@@ -1,4 +1,4 @@
-"""SplitSstableBuilder: full keys in order in, as many files out as size and borders ask for.
+"""MultiSstableBuilder: full keys in order in, as many files out as size and borders ask for.
 
 A cut falls between two user keys only: all versions of a key lie in one file, so that two files of one sorted run
 never share a key. Whoever adds does not wait for the GIL at a file's end where another thread serves: that one begins
@@ -9,7 +9,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from hummock.base.key cimport NOWHERE
-from hummock.base.pthread cimport (
+from hummock.base.posix cimport (
     pthread_cond_broadcast,
     pthread_cond_destroy,
     pthread_cond_init,
@@ -26,11 +26,11 @@ from hummock.errors import without_frames
 from hummock.sstable.filter.policy import FilterPolicy
 
 
-cdef class SplitSstableBuilder:
+cdef class MultiSstableBuilder:
     """Builds a sorted run; `finish` gives its files in key order, none of them empty.
 
     `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
-    `sink_of(name)` is the PieceSink that gets that file's pieces as they fill. `is_served`: a thread calls `serve`;
+    `sink_of(name)` is the PartSink that gets that file's pieces as they fill. `is_served`: a thread calls `serve`;
     what that one meets with is raised from adding, or from `finish`.
     """
 
@@ -42,12 +42,12 @@ cdef class SplitSstableBuilder:
         self.begun, self.is_served = [], is_served
         pthread_mutex_init(&self.lock, NULL)
         pthread_cond_init(&self.changed, NULL)
-        places = sorted({table_id << 16 | vnode for table_id, vnode in borders})
-        self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(places) + 1))
+        boundaries = sorted({table_id << 16 | vnode for table_id, vnode in borders})
+        self.borders = <uint64_t*>malloc(sizeof(uint64_t) * (len(boundaries) + 1))
         if self.borders == NULL:
             raise MemoryError
-        for place in places:
-            self.borders[self.border_count] = place
+        for boundary in boundaries:
+            self.borders[self.border_count] = boundary
             self.border_count += 1
         self.next_border = self.borders[0] if self.border_count > 0 else NOWHERE
 
@@ -72,10 +72,10 @@ cdef class SplitSstableBuilder:
             return False
         return (<SstableBuilder>self.current).order_of(entry) < 0
 
-    cdef void pass_border(self, uint64_t place) noexcept nogil:
-        """Finds the first border behind `place`."""
+    cdef void pass_border(self, uint64_t boundary) noexcept nogil:
+        """Finds the first border behind `boundary`."""
         cdef Py_ssize_t at = 0
-        while at < self.border_count and self.borders[at] <= place:
+        while at < self.border_count and self.borders[at] <= boundary:
             at += 1
         self.next_border = self.borders[at] if at < self.border_count else NOWHERE
 

@@ -1,11 +1,11 @@
-"""ColdBlock: a block that is read for a few rows and not kept, in memory that is hot because it is used each time."""
+"""PartialBlock: a block that is read for a few rows and not cached, in memory that is reused for each."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.base.lz4_incremental cimport Lz4Cursor
-from hummock.object_store.fd_cache cimport OpenFile
+from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
@@ -14,7 +14,7 @@ cdef enum:
 
 
 @cython.final
-cdef class ColdBlock:
+cdef class PartialBlock:
     """Used by one thread at a time. What it shows is valid until the next `read`."""
     cdef Block block                    # its keys; of the values what `show` has decoded
     cdef uint8_t* stored                # pooled
@@ -23,7 +23,7 @@ cdef class ColdBlock:
     cdef Py_ssize_t keys_end            # in the payload, and so where the values begin
     cdef bint is_partial                # values are decoded by `show`
 
-    cdef Py_ssize_t read(self, OpenFile file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil
+    cdef Py_ssize_t read(self, CachedFd file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil
     # rows of block `number`, checked; or NOT_READ. Corruption where its checksum is right and its parts are not.
     # REQUIRES that the caller is inside `file`, or keeps the GIL throughout
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil

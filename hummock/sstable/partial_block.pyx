@@ -1,4 +1,4 @@
-"""ColdBlock: a block that is read for a few rows and not kept.
+"""PartialBlock: a block that is read for a few rows and not kept.
 
 The stored bytes are read without the GIL from a file that is open, into memory that was used for the block before and
 so lies in the processor's cache, and all of them are checked. Then only the keys are decoded, which come first, and
@@ -14,7 +14,7 @@ from hummock.base.coding cimport get_u32
 from hummock.base.key cimport Slice
 from hummock.base.lz4_incremental cimport LZ4_SLACK, lz4_begin, lz4_until
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
-from hummock.object_store.fd_cache cimport OpenFile
+from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block, room_of
 from hummock.sstable.block_format cimport HEADER_BYTES, MAX_RAW_BYTES
 from hummock.sstable.index cimport SstableIndex
@@ -23,7 +23,7 @@ cdef enum:
     VALUES_SIZE_AT = 24         # in the header
 
 
-cdef class ColdBlock:
+cdef class PartialBlock:
 
     def __cinit__(self):
         self.block = Block("")
@@ -31,7 +31,7 @@ cdef class ColdBlock:
     def __dealloc__(self):
         pool_give(self.stored, self.capacity)
 
-    cdef Py_ssize_t read(self, OpenFile file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil:
+    cdef Py_ssize_t read(self, CachedFd file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil:
         cdef Py_ssize_t size = <Py_ssize_t>(index.offsets[number + 1] - index.offsets[number]), got
         self.make_room(size + LZ4_SLACK)
         if may_wait:

@@ -1,7 +1,7 @@
 """Cache lines that are asked for before they are needed.
 
 A prefetch whose page the processor must look up first stays in its window until that is done, and with it all that
-comes behind: in a loop that also computes what to ask for, few are on their way together. So `Lines` collects
+comes behind: in a loop that also computes what to issue for, few are on their way together. So `PrefetchList` collects
 addresses, and asks for all of them in a loop that does nothing else.
 """
 
@@ -21,35 +21,35 @@ cdef extern from * nogil:
 
 
 cdef enum:
-    EARLY_LINES = 4         # of one value: what follows them the processor sees coming
+    VALUE_LINES = 4         # of one value: what follows them the processor sees coming
 
 
 cdef enum:
     LINES = 512
 
 
-cdef struct Lines:
+cdef struct PrefetchList:
     Py_ssize_t count
     const void* wanted[LINES]
 
 
-cdef inline void ask(Lines* lines) noexcept nogil:
+cdef inline void issue(PrefetchList* lines) noexcept nogil:
     cdef Py_ssize_t position
     for position in range(lines.count):
         prefetch_line(lines.wanted[position])
     lines.count = 0
 
 
-cdef inline void want(Lines* lines, const void* address) noexcept nogil:
+cdef inline void enqueue(PrefetchList* lines, const void* address) noexcept nogil:
     if lines.count == LINES:
-        ask(lines)
+        issue(lines)
     lines.wanted[lines.count] = address
     lines.count += 1
 
 
-cdef inline void want_value(Lines* lines, const uint8_t* data, float size) noexcept nogil:
-    cdef const uint8_t* end = data + (<Py_ssize_t>size if size < 64 * EARLY_LINES else 64 * EARLY_LINES)
+cdef inline void enqueue_value(PrefetchList* lines, const uint8_t* data, float size) noexcept nogil:
+    cdef const uint8_t* end = data + (<Py_ssize_t>size if size < 64 * VALUE_LINES else 64 * VALUE_LINES)
     while data < end:
-        want(lines, data)
+        enqueue(lines, data)
         data += 64
-    want(lines, end - 1)
+    enqueue(lines, end - 1)

@@ -3,12 +3,12 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
-from hummock.object_store.fd_cache cimport OpenFile
+from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
-from hummock.sstable.cache.admission cimport CacheDoor
-from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
+from hummock.sstable.cache.admission cimport CacheAdmission
+from hummock.sstable.cache.block_cache cimport BlockCache, CacheSlot, FileSlots
 from hummock.sstable.filter.bloom cimport BloomFilter
-from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 from hummock.sstable.index cimport SstableIndex
 
 
@@ -27,23 +27,23 @@ cdef class SstableReader:
     cdef readonly str data_path
     cdef readonly str meta_path
     cdef object object_store
-    cdef CacheShelf metas               # one place: the OpenedSstable
-    cdef CachePlace* meta_place         # in `metas`
+    cdef FileSlots metas               # one slot: the OpenedSstable
+    cdef CacheSlot* meta_slot         # in `metas`
     cdef const uint64_t* filter_words   # where they last were in memory: nothing but a prefetch may go there
     cdef uint64_t filter_blocks         # 0: the file was not opened yet, or has no such filter
-    cdef CacheShelf shelf               # of the blocks; None before the meta was first read
-    cdef CacheDoor door                 # of the block cache
-    cdef OpenFile file                  # `.data`, as far as it was asked for and is a file here
-    cdef uint64_t place                 # of the file among those at the door
+    cdef FileSlots slots               # of the blocks; None before the meta was first read
+    cdef CacheAdmission admission                 # of the block cache
+    cdef CachedFd file                  # `.data`, as far as it was asked for and is a file here
+    cdef uint64_t slot                 # of the file among those at the admission
     cdef dict flights                   # what a thread is fetching now: block index, or -1 for the meta
     cdef Slice smallest                 # first and last user key; owner: `info`
     cdef Slice largest
-    cdef dict prefixes                  # table id -> KeyPrefix that the filter knows; None: no table has one
+    cdef dict prefixes                  # table id -> PrefixExtractor that the filter knows; None: no table has one
     cdef uint64_t min_epoch             # of the entries, spill offset included
     cdef uint64_t max_epoch
     cdef object __weakref__
 
-    cdef KeyPrefix prefix_for(self, Slice user_key)       # of the key's table; None: the filter knows none
+    cdef PrefixExtractor prefix_for(self, Slice user_key)       # of the key's table; None: the filter knows none
     cdef bint rules_out(self, bytes start, bytes end) except -1     # no key of the range is in the file
     cdef OpenedSstable opened(self)                       # the meta, from the cache or read now
     cdef OpenedSstable load_meta(self)

@@ -18,10 +18,10 @@ from hummock.sstable.meta import SstableMeta
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, head_of, slice_of
 from hummock.sstable.block cimport Block
-from hummock.sstable.cache.admission cimport CacheDoor
-from hummock.sstable.cache.block_cache cimport BlockCache, CachePlace, CacheShelf
+from hummock.sstable.cache.admission cimport CacheAdmission
+from hummock.sstable.cache.block_cache cimport BlockCache, CacheSlot, FileSlots
 from hummock.sstable.filter.bloom cimport BloomFilter
-from hummock.sstable.filter.prefix_extractor cimport KeyPrefix
+from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 
 META = -1
 FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier
@@ -80,13 +80,13 @@ cdef class OpenedSstable:
 cdef class SstableReader:
     """Made by an SstableStore, one for each file; shared by all views, iterators and threads."""
 
-    def __init__(self, info, object_store, CacheDoor door not None, BlockCache meta_cache not None):
+    def __init__(self, info, object_store, CacheAdmission admission not None, BlockCache meta_cache not None):
         cdef bytes name = info.name.encode()
-        self.info, self.object_store, self.door = info, object_store, door
-        self.place = hash64(<const uint8_t*><const char*>name, len(name))
+        self.info, self.object_store, self.admission = info, object_store, admission
+        self.slot = hash64(<const uint8_t*><const char*>name, len(name))
         self.data_path, self.meta_path = sstable_data_path(info.name), sstable_meta_path(info.name)
-        self.metas = CacheShelf(meta_cache, 1)
-        self.meta_place = self.metas.places
+        self.metas = FileSlots(meta_cache, 1)
+        self.meta_slot = self.metas.entries
         self.flights = {}
         self.smallest = slice_of(info.smallest)
         self.largest = slice_of(info.largest)
@@ -107,13 +107,13 @@ cdef class SstableReader:
         """Takes the encoded meta of a file that was just written, so that nobody needs to read it."""
         self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
 
-    cdef KeyPrefix prefix_for(self, Slice user_key):
+    cdef PrefixExtractor prefix_for(self, Slice user_key):
         if self.prefixes is None:
             return None
         return self.prefixes.get(head_of(user_key.data, user_key.size) >> 32)
 
     cdef bint rules_out(self, bytes start, bytes end) except -1:
-        cdef KeyPrefix prefix
+        cdef PrefixExtractor prefix
         cdef Slice first
         first = slice_of(start)
         prefix = self.prefix_for(first)
@@ -128,7 +128,7 @@ cdef class SstableReader:
         other = self.flights.get(META)
         if other is not None:
             return other.wait(self.meta_path)
-        self.door.meta_misses += 1
+        self.admission.meta_misses += 1
         with Flight(self.flights, [META]) as flight:
             encoded = self.object_store.get(self.meta_path)
             try:
@@ -141,11 +141,11 @@ cdef class SstableReader:
             return flight.result
 
     cdef OpenedSstable hold(self, object meta):
-        """Caches the meta and makes the places of its blocks."""
+        """Caches the meta and makes the entries of its blocks."""
         cdef OpenedSstable opened = OpenedSstable(meta)
-        if self.shelf is None:
-            self.shelf = CacheShelf(self.door.cache, opened.index.blocks)
-            self.shelf.learn(opened.index)
+        if self.slots is None:
+            self.slots = FileSlots(self.admission.cache, opened.index.blocks)
+            self.slots.learn(opened.index)
         if opened.bloom is not None:
             self.filter_words, self.filter_blocks = opened.bloom.words, opened.bloom.blocks
         self.metas.put(0, opened, meta.size_bytes, NULL)
@@ -157,12 +157,12 @@ cdef class SstableReader:
         return self.file is not None
 
     cdef bint admits(self, OpenedSstable opened, Py_ssize_t index) except -1:
-        cdef uint64_t hash = (self.place + <uint64_t>index) * MIXED
+        cdef uint64_t hash = (self.slot + <uint64_t>index) * MIXED
         cdef Py_ssize_t raw_size = opened.index.raw_sizes[index]
-        return self.door.admits(hash ^ (hash >> 32), raw_size + (raw_size >> 2))
+        return self.admission.admits(hash ^ (hash >> 32), raw_size + (raw_size >> 2))
 
     cdef Block block(self, Py_ssize_t index):
-        cdef PyObject* found = NULL if self.shelf is None else self.shelf.peek(index)
+        cdef PyObject* found = NULL if self.slots is None else self.slots.peek(index)
         return <Block>found if found != NULL else self.blocks([index])[0]
 
     cdef list cached_blocks(self, Py_ssize_t start, Py_ssize_t end):
@@ -170,7 +170,7 @@ cdef class SstableReader:
         cdef Py_ssize_t index
         cdef list out = [None] * (end - start)
         for index in range(start, end):
-            found = self.shelf.peek(index)
+            found = self.slots.peek(index)
             if found != NULL:
                 out[index - start] = <object>found
         return out
@@ -181,7 +181,7 @@ cdef class SstableReader:
         cdef dict missing = {}
         self.opened()
         for position, index in enumerate(indexes):
-            found = self.shelf.peek(index)
+            found = self.slots.peek(index)
             if found != NULL:
                 out[position] = <object>found
             elif index in self.flights:
@@ -200,7 +200,7 @@ cdef class SstableReader:
         """Reads blocks of ascending `indexes`, none of which is cached or under way."""
         cdef OpenedSstable meta = self.opened()
         cdef Py_ssize_t start = 0, end
-        cdef CachePlace shown
+        cdef CacheSlot shown
         cdef dict loaded = {}
         with Flight(self.flights, indexes) as flight:
             while start < len(indexes):
@@ -216,7 +216,7 @@ cdef class SstableReader:
                 start = end
             for index, block in loaded.items():
                 (<Block>block).show_in(&shown)
-                self.shelf.put(index, block, (<Block>block).size_bytes, &shown)
+                self.slots.put(index, block, (<Block>block).size_bytes, &shown)
             flight.result = loaded
         return loaded
 

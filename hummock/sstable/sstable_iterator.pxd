@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.iterator.base cimport HummockIterator, Span
-from hummock.object_store.fd_cache cimport OpenFile
+from hummock.object_store.fd_cache cimport CachedFd
 from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
@@ -27,7 +27,7 @@ cdef class SstableIterator(HummockIterator):
     cdef bytes stored                   # stored bytes of the blocks that were not cached, or None
     cdef const uint8_t* stored_data
     cdef uint64_t stored_offset         # where `stored_data` begins in the file
-    cdef OpenFile source                # from which those are read as the walk reaches them, or None; entered
+    cdef CachedFd source                # from which those are read as the walk reaches them, or None; entered
     cdef uint8_t* bite                  # that was read last; pooled
     cdef Py_ssize_t bite_capacity
     cdef Py_ssize_t bite_start          # blocks [bite_start, bite_end) stand there

@@ -169,7 +169,7 @@ cdef class SstableIterator(HummockIterator):
         cdef PyObject* found
         cdef list taken = []
         while 0 <= at < self.meta.index.blocks and len(taken) < self.ahead_blocks:
-            found = self.reader.shelf.peek(at)
+            found = self.reader.slots.peek(at)
             if found == NULL:
                 break
             taken.append(<object>found)

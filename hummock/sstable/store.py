@@ -15,7 +15,7 @@ from hummock.object_store.disk_cache import DiskCache
 from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableOutput
-from hummock.sstable.cache.admission import CacheDoor
+from hummock.sstable.cache.admission import CacheAdmission
 from hummock.sstable.cache.block_cache import BlockCache
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
@@ -34,7 +34,7 @@ class SstableStore:
         self.prefetch_bytes = options.prefetch_bytes
         self.block_cache = BlockCache(options.block_cache_bytes)
         self.meta_cache = BlockCache(options.meta_cache_bytes, self.block_cache)
-        self.door = CacheDoor(self.block_cache)
+        self.admission = CacheAdmission(self.block_cache)
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
     def hold(self, output: SstableOutput) -> SstableReader:
@@ -48,7 +48,7 @@ class SstableStore:
         reader = self._readers.get(info.name)
         if reader is None:
             reader = self._readers.setdefault(
-                info.name, SstableReader(info, self.object_store, self.door, self.meta_cache)
+                info.name, SstableReader(info, self.object_store, self.admission, self.meta_cache)
             )
         return reader
 

@@ -1,17 +1,34 @@
-"""How much a writer is slowed down while the shared buffer fills, as a pure function.
+"""Backpressure: how long a writer waits before its bytes enter the shared buffer, and which writer enters first.
 
-Below `EASY_SHARE` of the limit nobody waits. Above it each byte costs a growing multiple of the time in which
-uploads take a byte away: 1 in the middle between there and the limit, so that a steady stream settles at about
-the pace of the uploads there, and ever more on the way to the limit, which writers approach but do not run into.
+Two delays, both pure functions, smooth and bounded. While the shared buffer fills: below `EASY_SHARE` of the limit
+nobody waits. Above it each byte costs a growing multiple of the time in which uploads take a byte away: 1 in the middle
+between there and the limit, so that a steady stream settles at about the pace of the uploads there, and ever more on
+the way to the limit, which writers approach but do not run into. While level 0 is deeper than compaction keeps it:
+nothing up to a debt that compaction is expected to have; from there the wait for each byte rises with the square of
+the debt, so that writers settle at the rate that compaction keeps up with, and are never stopped.
+
+Whichever of the writers adds bytes waits for its own. Those that find no room enter in the order in which they came.
 """
 
 from __future__ import annotations
 
-EASY_SHARE = 0.5
-LONGEST_SECONDS = 1.0  # one wait; a batch that finds the buffer full waits for room besides
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from hummock.errors import SharedBufferFull
+from hummock.metrics import Metrics
+from hummock.options import MIB, CompactionOptions
+from hummock.shared_buffer.buffer import SharedBuffer
+from hummock.version import HummockVersion
+
+LONGEST_SECONDS = 1.0                   # of one delay; a batch that finds the buffer full waits for room besides
+EASY_SHARE = 0.5                        # of the buffer's limit
+SLOWEST_BYTES_PER_SECOND = 4 * MIB      # what writers are held to at the limit of level 0 and beyond
+BYTES_SLOWDOWN, BYTES_LIMIT = 3, 8      # of level 0, in base levels: where writers are slowed down, and most
 
 
-def delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, drain_bytes_per_second: float) -> float:
+def buffer_delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, drain_bytes_per_second: float) -> float:
     """How long a batch of `size_bytes` waits before it enters a buffer that holds `held_bytes`.
 
     0 while nothing is known about the uploads (`drain_bytes_per_second` is 0).
@@ -23,6 +40,20 @@ def delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, drain_byte
     if over >= 1:
         return LONGEST_SECONDS
     return min(size_bytes / drain_bytes_per_second * over / (1 - over), LONGEST_SECONDS)
+
+
+def level0_delay_seconds(version: HummockVersion, options: CompactionOptions, size_bytes: int) -> float:
+    """How long to wait before so many bytes are taken in."""
+    share = debt_share(len(version.levels[0].runs), version.levels[0].data_bytes, options)
+    return min(LONGEST_SECONDS, share * share * size_bytes / SLOWEST_BYTES_PER_SECOND)
+
+
+def debt_share(runs: int, data_bytes: int, options: CompactionOptions) -> float:
+    """0 where writers are not slowed down, 1 where they are slowed down most; the worse of runs and bytes."""
+    by_runs = (runs - options.l0_runs_slowdown) / (options.l0_runs_limit - options.l0_runs_slowdown)
+    slowdown_bytes = BYTES_SLOWDOWN * options.base_level_bytes
+    by_bytes = (data_bytes - slowdown_bytes) / (BYTES_LIMIT * options.base_level_bytes - slowdown_bytes)
+    return min(1.0, max(0.0, by_runs, by_bytes))
 
 
 class DrainRate:
@@ -39,3 +70,80 @@ class DrainRate:
         seen = size_bytes / seconds
         known = self.bytes_per_second
         self.bytes_per_second = seen if known == 0 else known + self.WEIGHT * (seen - known)
+
+
+class QueueTicket:
+    """A writer's position among those that wait for room."""
+
+    __slots__ = ("is_taken",)
+
+    def __init__(self) -> None:
+        self.is_taken = False
+
+
+class WriterGate:
+    """Delays writers, and lets them into the shared buffer in order. Every method REQUIRES the lock of `changed`.
+
+    `compaction` is the shape of the tree whose debt slows writers down; None: of none.
+    """
+
+    def __init__(
+        self,
+        buffer: SharedBuffer,
+        rate: DrainRate,
+        metrics: Metrics,
+        changed: threading.Condition,
+        version: Callable[[], HummockVersion],
+        compaction: CompactionOptions | None,
+    ):
+        self._buffer, self._rate, self._metrics, self._changed = buffer, rate, metrics, changed
+        self._version, self._compaction = version, compaction
+        self._writers: deque[QueueTicket] = deque()  # the first to come first
+        self.is_open_to_all = False  # nobody is to wait any more
+
+    @property
+    def writers_waiting(self) -> int:
+        return len(self._writers)
+
+    def slow_down(self, size: int) -> None:
+        """Waits as long as `size` bytes must wait now, less if the reason goes; others have the lock meanwhile."""
+        self.wait_for_level0(size)
+        self._wait("buffer", self._buffer_delay, size)
+
+    def wait_for_level0(self, size: int) -> None:
+        """As `slow_down`, for bytes that do not come through the buffer."""
+        self._wait("level 0", self._level0_delay, size)
+
+    def may_enter(self, ticket: QueueTicket, size: int, is_local: bool) -> bool:
+        """Whether a writer may add now; else it has its ticket."""
+        has_room = self._buffer.has_room(size, is_local)
+        if is_local:
+            if not has_room:  # nothing but a commit takes local rows away
+                raise SharedBufferFull(self._buffer.local_bytes, self._buffer.limit_bytes)
+            return True
+        if not ticket.is_taken:
+            if has_room and not self._writers:
+                return True
+            self._writers.append(ticket)
+            ticket.is_taken = True
+        return has_room and self._writers[0] is ticket
+
+    def leave(self, ticket: QueueTicket) -> None:
+        """Gives the ticket back, with or without having entered."""
+        self._writers.remove(ticket)
+        self._changed.notify_all()
+
+    def _wait(self, reason: str, delay: Callable[[int], float], size: int) -> None:
+        seconds = delay(size)
+        if seconds > 0:
+            self._metrics.writer_delay_seconds.labels(reason).inc(seconds)
+            self._changed.wait_for(lambda: self.is_open_to_all or delay(size) == 0, seconds)
+
+    def _level0_delay(self, size: int) -> float:
+        return 0.0 if self._compaction is None else level0_delay_seconds(self._version(), self._compaction, size)
+
+    def _buffer_delay(self, size: int) -> float:
+        if not self._buffer.running_tasks:  # a wait would not make room
+            return 0.0
+        held = self._buffer.waiting_bytes
+        return buffer_delay_seconds(held, self._buffer.limit_bytes, size, self._rate.bytes_per_second)

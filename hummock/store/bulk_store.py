@@ -1,4 +1,4 @@
-"""TaskStore: the state store of one task, which writes one epoch into nothing and leaves as one run of files.
+"""BulkStore: the state store of one task, which writes one epoch into nothing and leaves as one run of files.
 
 Rows wait in memory as they came; beyond a budget they go, merged, to files in a directory of this machine. In the end
 all of it is merged once more, into files that whoever started the task may hand in. Of each key those hold the value
@@ -24,7 +24,8 @@ from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.options import StorageOptions
 from hummock.pipeline.retention import RetentionIterator
 from hummock.pipeline.sorted_run_writer import write_run
-from hummock.read.view import ReadView, SortedRun
+from hummock.read.sorted_run import SortedRun
+from hummock.read.view import ReadView
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferChainIterator
 from hummock.shared_buffer.flush import chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
@@ -35,7 +36,7 @@ from hummock.store.reads import ViewReads
 from hummock.version import HummockVersion
 
 
-class TaskStore(ViewReads):
+class BulkStore(ViewReads):
     """A StateStore without a past: no epoch of it is ever committed, and everything is gone when it closes.
 
     `options.shared_buffer_bytes` wait in memory; what is beyond goes to files under `directory`.

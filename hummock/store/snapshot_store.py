@@ -12,7 +12,8 @@ from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import HummockError, ObjectNotFound, RoleMissing, StoreClosed, WaitEpochTimeout
 from hummock.options import StorageOptions
-from hummock.read.view import ReadView, SortedRun
+from hummock.read.sorted_run import SortedRun
+from hummock.read.view import ReadView
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
 from hummock.store.reads import ViewReads

@@ -24,7 +24,6 @@ class StorageStats:
     waiting_bytes: int  # written and not durable
     local_bytes: int  # written and never to be uploaded
     buffer_limit_bytes: int
-    retained_bytes: int  # of committed epochs kept in memory
     staged_files: int  # durable and not committed
     uploads_running: int
     uploads_waiting: int  # cut or failed, and not begun
@@ -91,7 +90,6 @@ def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, op
         waiting_bytes=buffer.waiting_bytes,
         local_bytes=buffer.local_bytes,
         buffer_limit_bytes=buffer.limit_bytes,
-        retained_bytes=writes.retained.size_bytes,
         staged_files=buffer.staged_files,
         uploads_running=buffer.running_tasks,
         uploads_waiting=buffer.waiting_tasks,
@@ -100,12 +98,12 @@ def stats_of(version: HummockVersion, writes: WritePath, files: SstableStore, op
         block_cache_bytes=files.block_cache.used_bytes,
         meta_cache_bytes=files.meta_cache.used_bytes,
         open_scans=open_scans,
-        block_cache_hits=files.door.hits,
-        block_cache_misses=files.door.misses,
-        block_cache_admitted=files.door.admitted,
+        block_cache_hits=files.admission.hits,
+        block_cache_misses=files.admission.misses,
+        block_cache_admitted=files.admission.admitted,
         block_cache_evictions=files.block_cache.evictions,
-        meta_cache_hits=files.door.meta_hits,
-        meta_cache_misses=files.door.meta_misses,
+        meta_cache_hits=files.admission.meta_hits,
+        meta_cache_misses=files.admission.meta_misses,
         meta_cache_evictions=files.meta_cache.evictions,
         disk_cache_bytes=0 if disk is None else disk.used_bytes,
         disk_cache_hits=counts.hits,

@@ -31,15 +31,16 @@ from hummock.errors import (
     WaitEpochTimeout,
 )
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.uploads import UploadRegistry
+from hummock.meta.upload_registry import UploadRegistry
 from hummock.meta_client import NO_RULE_CHANGES, HummockMetaClient, WriterSession
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import CompactionOptions, StorageOptions
-from hummock.read.view import ReadView, SortedRun
+from hummock.read.sorted_run import SortedRun
+from hummock.read.view import ReadView
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.shared_buffer.buffer import StagedRun
-from hummock.shared_buffer.flush import Uploader
+from hummock.shared_buffer.flush import Flusher
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
 from hummock.state_store import SyncResult
@@ -101,7 +102,7 @@ class HummockStorage(ViewReads):
         self._local = LocalVersionManager(meta_client, self._node)
         self._registry = UploadRegistry(
             meta_client, self._node, random_bytes, is_read=self._sstable_store.is_read)
-        uploader = Uploader(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
+        uploader = Flusher(self._sstable_store, self.options, self._registry.mint, self._registry.settle)
         self._writes = WritePath(
             self.options, uploader, self._registry, metrics or Metrics(), self._changed,
             lambda: self._local.version, self._show, compaction,
@@ -333,12 +334,8 @@ class HummockStorage(ViewReads):
         if self._view is None:
             local: list[SharedBufferBatch | SortedRun] = []
             for source in self._writes.buffer.sources:
-                local += [source] if isinstance(source, SharedBufferBatch) else self._sources_of(source.sstables)
-            if self._writes.retained.size_bytes == 0:
-                self._view = base.with_local(tuple(local))
-            else:
-                runs = [part for run in base.version.runs for part in self._sources_of(run.sstables)]
-                self._view = ReadView(base.version, tuple(local), tuple(runs), base.hold, base)
+                local.append(source if isinstance(source, SharedBufferBatch) else self._run_of(source.sstables))
+            self._view = base.with_local(tuple(local))
         return self._view
 
     def _show(self, sstables: tuple[SstableInfo, ...]) -> None:
@@ -346,11 +343,6 @@ class HummockStorage(ViewReads):
         self._view = None
         if sstables and not self._is_closed:
             self._run_of(sstables)
-
-    def _sources_of(self, sstables: Sequence[SstableInfo]) -> list[SharedBufferBatch | SortedRun]:
-        """What gives the rows of a run: retained batches where there are some, files for the rest."""
-        batches, rest = self._writes.retained.part(sstables)
-        return [*batches, self._run_of(rest)] if rest else [*batches]
 
     def _run_of(self, sstables: Sequence[SstableInfo]) -> SortedRun:
         """The run of these files, the same one while it is shown. REQUIRES the lock."""

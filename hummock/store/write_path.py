@@ -3,7 +3,7 @@
 Writers add to the shared buffer; syncs and flushes take tasks out of it and upload them, a few at the same time,
 while later epochs are written; commits go one after the other in the order of their epochs. Writers are slowed
 down by degrees while the buffer fills or level 0 grows, and those that find no room are let in in the order in
-which they came. A failed upload loses nothing: its task waits in its place for the next sync or flush.
+which they came. A failed upload loses nothing: its task keeps its position for the next sync or flush.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from hummock.errors import (
     StoreClosed,
     without_frames,
 )
-from hummock.meta.uploads import UploadRegistry
+from hummock.meta.upload_registry import UploadRegistry
 from hummock.metrics import Metrics
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.shared_buffer.buffer import SharedBuffer, UploadTask
-from hummock.shared_buffer.flush import UploadCancelled, Uploader
-from hummock.shared_buffer.retained import RetainedEpochs
+from hummock.shared_buffer.flush import Flusher, UploadCancelled
 from hummock.sstable.info import SstableInfo
 from hummock.state_store import SyncResult
-from hummock.store.backpressure import EASY_SHARE, DrainRate
-from hummock.store.writer_gate import Place, WriterGate
+from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
 from hummock.version import HummockVersion
 
 ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
@@ -52,7 +50,7 @@ class WritePath:
     def __init__(
         self,
         options: StorageOptions,
-        uploader: Uploader,
+        uploader: Flusher,
         registry: UploadRegistry,
         metrics: Metrics,
         changed: threading.Condition,
@@ -61,7 +59,6 @@ class WritePath:
         compaction: CompactionOptions | None = None,
     ):
         self.buffer = SharedBuffer(options.shared_buffer_bytes, version().max_committed_epoch)
-        self.retained = RetainedEpochs(options.retained_epochs)
         self.rate = DrainRate()
         self._options, self._uploader, self._registry, self._metrics = options, uploader, registry, metrics
         self.ingested_batches = self.ingested_rows = self.ingested_bytes = 0
@@ -85,7 +82,7 @@ class WritePath:
 
     def ingest(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> int:
         size = rows.size_bytes
-        place = Place()
+        ticket = QueueTicket()
         with self._changed:
             self._check(epoch)
             if len(rows) == 0:
@@ -97,7 +94,7 @@ class WritePath:
             while True:
                 with self._changed:
                     self._check(epoch)
-                    if self._gate.may_enter(place, size, is_local):
+                    if self._gate.may_enter(ticket, size, is_local):
                         self.buffer.add(rows, epoch, is_local)
                         self.ingested_batches += 1
                         self.ingested_rows += len(rows)
@@ -108,9 +105,9 @@ class WritePath:
                 if task is not None:
                     self._upload(task)
         finally:
-            if place.is_taken:
+            if ticket.is_taken:
                 with self._changed:
-                    self._gate.leave(place)
+                    self._gate.leave(ticket)
 
     def wait_for_level0(self, size: int) -> None:
         """Waits as a writer of `size` bytes does that come as ready-made files."""
@@ -179,7 +176,6 @@ class WritePath:
                 self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
                 committed = self._version().max_committed_epoch
                 self.buffer.clear(committed)
-                self.retained.clear(committed)
                 self._show(())
             finally:
                 self._clearing -= 1
@@ -188,7 +184,6 @@ class WritePath:
 
     def advance(self, version: HummockVersion) -> tuple[str, ...]:
         """`version` holds everything up to its epoch; the names that need no registration. REQUIRES the lock."""
-        self.retained.commit(version.max_committed_epoch, (run.sstables for run in version.runs))
         return tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
 
     def close(self) -> None:
@@ -237,7 +232,6 @@ class WritePath:
 
     def _added(self) -> None:
         """REQUIRES the lock."""
-        self.retained.shrink(self.buffer.limit_bytes - self.buffer.waiting_bytes)
         self._show(())
         if self._options.flush_threads and self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes:
             self._flush_behind()
@@ -304,8 +298,6 @@ class WritePath:
             self._metrics.upload_seconds.observe(monotonic_seconds() - began)
             self._flush_error, self._flush_failures, self._flush_not_before = None, 0, 0.0
             self.buffer.finish(task, sstables)
-            self.retained.keep(task.batches, sstables, task.max_epoch)
-            self.retained.shrink(self.buffer.limit_bytes - self.buffer.waiting_bytes)
             self._show(sstables)
             self._changed.notify_all()
 

@@ -48,8 +48,7 @@ from hummock.meta.store.base import MetaStore
 from hummock.meta.vacuum.stale_list import StaleFiles
 from hummock.meta_client import WriterSession
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
-from hummock.sstable.block import Block
-from hummock.sstable.block_hash import content_hash_of
+from hummock.sstable.block import Block, content_hash_of
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
 from hummock.version import HummockVersion, VersionDelta

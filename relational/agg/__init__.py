@@ -1,6 +1,6 @@
 """Aggregation in memory: groups by number, their aggregates in columns."""
 
-from relational.agg.groups import AggChange, AggGroups, Located
+from relational.agg.groups import AggChange, AggGroups
 from relational.agg.spec import AggSpec
 
-__all__ = ["AggChange", "AggGroups", "AggSpec", "Located"]
+__all__ = ["AggChange", "AggGroups", "AggSpec"]

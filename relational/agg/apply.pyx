@@ -1,7 +1,7 @@
-"""GroupStates: what a chunk does to the records of its groups, call by call.
+"""GroupStates: applies a chunk to the records of its groups, call by call.
 
-A chunk is taken in blocks small enough that a record fetched for the first call is still near for the last. A row
-of no group, one that a FILTER holds back and one without an argument change a record by nothing: no branch asks.
+A chunk is processed in blocks small enough that a record fetched for the first call is still cached for the last. A row
+without a group, one that a FILTER rejects and one without an argument have weight 0, so the loops are free of branches.
 """
 
 import numpy as np
@@ -13,18 +13,24 @@ from libc.string cimport memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.agg.kernels cimport AggKernel
-from relational.agg.records cimport padded
+from relational.agg.records cimport GroupRecords, padded
 from relational.agg.records cimport GroupRecords
 from relational.chunk.column cimport LONG_WORK, Column, ColumnView, as_column, bit_at
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
+
+cdef enum:
+    BLOCK = 1024                        # rows whose records are fetched together
 
 
 @cython.final
 cdef class GroupStates(GroupRecords):
     """The records, and in each the states of `kernels`, one after the other."""
 
+    cdef readonly tuple kernels         # AggKernel, each with its offset in the record
+    cdef int8_t weights[2 * BLOCK]      # of the current block, and of one call in it
+
     def __init__(self, kernels):
-        """Records for `kernels`, whose places in them are set here."""
+        """Records for `kernels`, whose offsets in them are set here."""
         cdef AggKernel kernel
         cdef Py_ssize_t width = 0
         self.kernels = tuple(kernels)
@@ -126,14 +132,14 @@ cdef class GroupStates(GroupRecords):
         """Lays all records out anew where a kernel needs more bytes for its state than it has."""
         cdef AggKernel kernel
         cdef Py_ssize_t width = 0, old_width = self.width, rows = self.groups + 1
-        cdef RecordBuffer records
+        cdef RecordArena records
         cdef ByteBuffer saved
         if all([(<AggKernel>each).wanted <= (<AggKernel>each).width for each in self.kernels]):
             return 0
         for kernel in self.kernels:
             width += max(kernel.wanted, kernel.width)
         width = padded(width)
-        records, saved = RecordBuffer(), ByteBuffer()
+        records, saved = RecordArena(), ByteBuffer()
         records.extend(rows * width)
         self.lay_out(self.records.data, rows, records.data, width)
         rows = self.saved.size // old_width
@@ -185,7 +191,7 @@ cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_wi
 
 
 cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t* weights) noexcept nogil:
-    """1 for a row that comes, -1 for one that goes, 0 for one of no group."""
+    """1 for an inserted row, -1 for a deleted one, 0 for one without a group."""
     cdef Py_ssize_t row
     if ops == NULL:
         for row in range(rows):

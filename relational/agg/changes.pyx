@@ -1,4 +1,4 @@
-"""What a flush tells of groups: a new one is an insert, one that is gone a delete, one that changed an update."""
+"""The rows that a flush emits for groups: an insert for a new group, a delete for one that vanished, else an update."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ cdef enum:
 
 
 def plan(const uint8_t[::1] existed, const uint8_t[::1] exists, const uint8_t[::1] changed, bint only_new):
-    """(picks int32[n], ops uint8[n]) of the rows that tell what became of groups, in their order.
+    """(picks int32[n], ops uint8[n]) of the rows that describe the changes of groups, in the order of groups.
 
     All uint8 per group. Pick i is the i-th group as it is now, ~i as it was. An update is U- and U+, with
     `only_new` U+ alone.

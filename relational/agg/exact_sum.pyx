@@ -1,9 +1,9 @@
 """ExactSumKernel: SUM and AVG of SMALLINT, INT, BIGINT and NUMERIC, exact under any retraction.
 
-A sum is kept in 128 bits, and in 192 from when the magnitudes of all that ever came could add up to more: no table can
-fill those, so no addition is checked. Whether a result fits its type is asked when it is read, so that a sum may leave
-the range of its type and come back. An average is rounded half away from zero to the scale of its type. Over no rows
-both are NULL.
+A sum has 128 bits, and 192 once the magnitudes of all arguments so far could add up to more; no table can overflow
+those, so no addition is checked. Whether a result fits its type is checked when it is read, so a sum may leave the
+range of its type and return. An average is rounded half away from zero to the scale of its type. Over no rows both are
+NULL.
 """
 
 cimport cython
@@ -14,9 +14,14 @@ from relational.agg.int128 cimport (
     REACH, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
     power_of_ten, reach_of, sign_of, split_wide, wide_average,
 )
-from relational.agg.kernels cimport check_picks, int64_at, new_column, put_int64, put_null, put_wide
+from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_int64, put_null, put_wide
 from relational.chunk.column cimport BIGINT, Column, INT, NUMERIC, SMALLINT, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
+
+cdef packed struct ExactSum:
+    int64_t sum[2]      # the low 128 bits, two's complement, in units of the argument's scale
+    int64_t count       # non-NULL arguments
+    int64_t high        # the 64 bits above `sum`; there only where the kernel `is_wide`
 
 
 cdef extern from * nogil:
@@ -66,6 +71,13 @@ cdef void add_numerics(uint8_t* states, Py_ssize_t width, const int32_t* ids, co
 @cython.final
 cdef class ExactSumKernel(AggKernel):
     """State: ExactSum."""
+
+    cdef bint is_average
+    cdef bint is_bigint         # the result is BIGINT, else NUMERIC
+    cdef bint has_above         # states may have digits above their 38
+    cdef uint64_t reach         # |any sum| < reach * 2**64, while that is less than REACH
+    cdef int64_t limit[2]       # 128 bits: exclusive upper bound of a NUMERIC result
+    cdef int more_digits        # scale of the result less that of the argument
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
@@ -217,3 +229,7 @@ cdef class ExactSumKernel(AggKernel):
                     else:
                         memcpy(state.sum, value, 16)
         return 0
+
+    cdef inline bint is_wide(self) noexcept nogil:
+        """Whether sums have 192 bits, as from when anything could leave 128."""
+        return self.width == sizeof(ExactSum)

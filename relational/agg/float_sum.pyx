@@ -1,19 +1,27 @@
 """FloatSumKernel: SUM and AVG of REAL and DOUBLE under retraction.
 
-The sum is compensated (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen",
-1974): each addition's rounding error is kept beside it, so that the result of any order of additions and
-retractions differs from the true sum by far less than 1e-9 of the sum of magnitudes. NaN and the infinities
-cannot be taken back out of a sum, so they are counted instead. With no finite argument left the sum starts
-again from an exact zero; a finite sum beyond the range of a double stays infinite until then.
+The sum is compensated (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974): the
+rounding error of each addition is kept separately, so the result of any order of additions and retractions differs from
+the true sum by far less than 1e-9 of the sum of magnitudes. NaN and the infinities cannot be subtracted from a sum, so
+they are counted instead. When no finite argument is left, the sum restarts from an exact zero; a finite sum beyond the
+range of a double stays infinite until then.
 """
 
 cimport cython
 from libc.math cimport INFINITY, NAN, isfinite, isinf, isnan
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from relational.agg.kernels cimport check_picks, int64_at, new_column, put_double, put_int64, put_null
+from relational.agg.kernels cimport AggKernel, check_picks, int64_at, new_column, put_double, put_int64, put_null
 from relational.chunk.column cimport Column, REAL, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
+
+cdef struct FloatSum:
+    double high         # sum of the finite arguments as it is rounded
+    double low          # what rounding left out of `high`
+    int64_t finite      # arguments of each sort
+    int64_t nans
+    int64_t positive    # +inf
+    int64_t negative    # -inf
 
 
 cdef inline void add_value(FloatSum* state, double value, int weight) noexcept nogil:
@@ -40,6 +48,8 @@ cdef inline void add_value(FloatSum* state, double value, int weight) noexcept n
 @cython.final
 cdef class FloatSumKernel(AggKernel):
     """Record: FloatSum."""
+
+    cdef bint is_average
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
@@ -80,6 +90,7 @@ cdef class FloatSumKernel(AggKernel):
         return [column.finish() for column in (high, low, finite, nans, positive, negative)]
 
     cdef bint result(self, const FloatSum* state, double* out) noexcept nogil:
+        """Sets `out`; False if the result is NULL."""
         cdef int64_t count = state.finite + state.nans + state.positive + state.negative
         if count == 0:
             return False

@@ -1,9 +1,9 @@
 """AggGroups: the groups of an aggregation in memory, one kernel per call.
 
-What executors and batch queries call. A chunk is first located (rows to group numbers), groups met for the
-first time may be loaded from where their states were stored, then the chunk is applied; nothing in it is per
-row or per group in Python. A flush tells what changed since the last one, piece by piece. The encoded key of
-a group is the truth about its columns: what comes out is SQL-equal to what went in. One thread at a time.
+The interface that executors and batch queries use. A chunk is first located (rows to group ids); groups seen for the
+first time may be loaded from their stored states; then the chunk is applied. No step is per row or per group in Python.
+A flush returns the changes since the last one, in pieces. The columns of a group are decoded from its encoded key, so
+they are SQL-equal to the input. One thread at a time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from relational.agg.changes import plan
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
 from relational.agg.kernels import AggKernel, CountKernel
-from relational.agg.located import Located
-from relational.agg.min_max import ExtremeKernel
+from relational.agg.min_max import MinMaxKernel
 from relational.agg.spec import AggSpec
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.errors import ConsistencyError
-from relational.hash.key_ids import KeyNumbers
+from relational.hash.key_ids import KeyInterner
+from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
 EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
 FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then stay in the cache
-MIN_VANISHED = 4096  # groups gone before forgetting them is worth a rebuild
+MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class AggGroups:
         """
         self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
         self.capacity_bytes = capacity_bytes
-        self._numbers = KeyNumbers(self.group_types)
+        self._numbers = KeyInterner(self.group_types)
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(
             self._rows if spec.counts_rows else _kernel(spec, strict) for spec in self.specs
@@ -113,9 +113,9 @@ class AggGroups:
     def retractable_calls(self) -> tuple[int, ...]:
         """The calls whose extremes can go stale."""
         calls = enumerate(self.specs)
-        return tuple(index for index, spec in calls if spec.is_extreme and spec.is_retractable)
+        return tuple(index for index, spec in calls if spec.is_min_max and spec.is_retractable)
 
-    def locate(self, chunk: DataChunk) -> Located:
+    def locate(self, chunk: DataChunk) -> LocatedKeys:
         """The groups of the visible rows; numbers for those not met before."""
         before = self._numbers.count
         if self.group_by:
@@ -125,12 +125,12 @@ class AggGroups:
             ids = np.zeros(chunk.capacity, np.int32)
             if chunk.visibility is not None:
                 ids[chunk.visibility == 0] = -1
-        return Located(ids, self._grow(before))
+        return LocatedKeys(ids, self._grow(before))
 
     def open_global(self) -> np.ndarray:
         """Makes the one group of an aggregation without group columns; its number if it was not there yet.
 
-        The group is dirty from then on, so that the next flush tells of it even if no row ever comes.
+        The group is dirty from then on, so the next flush emits it even if no row ever arrives.
         """
         if self.group_by:
             raise ValueError(f"there are group columns {self.group_by}")
@@ -219,7 +219,7 @@ class AggGroups:
         return np.arange(before, self.groups, dtype=np.int32)
 
     def _gather(self, ids: np.ndarray, first: int = 0) -> np.ndarray:
-        """Gathers the states of `ids`, dirty groups from place `first` on; which of them exist, uint8[ids]."""
+        """Gathers the states of `ids`, dirty groups from index `first` on; which of them exist, uint8[ids]."""
         self._states.gather(ids, first)
         counts = self._row_counts(np.arange(len(ids), dtype=np.int32))
         if len(counts) and counts.min() < 0:
@@ -233,7 +233,7 @@ class AggGroups:
         return self._rows.outputs(picks).to_numpy()
 
     def _change(self, ids: np.ndarray, exists: np.ndarray) -> AggChange:
-        """The rows that tell of the gathered groups `ids`."""
+        """The rows that describe the changes of the gathered groups `ids`."""
         existed = (
             (self._row_counts(~np.arange(len(ids), dtype=np.int32)) > 0).view(np.uint8)
             if self.group_by
@@ -263,7 +263,7 @@ class AggGroups:
         return states + above
 
     def _evict(self, vanished: int) -> None:
-        """Forgets groups that are gone once they are many, and above the capacity the oldest ones too."""
+        """Evicts vanished groups once they are many, and above the capacity the oldest ones too."""
         self._vanished += vanished
         wanted = self.groups
         if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
@@ -283,8 +283,8 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
     """The kernel that keeps the states of a call."""
     if spec.kind == "count":
         return CountKernel(spec, strict)
-    if spec.is_extreme:
-        return ExtremeKernel(spec, strict)
+    if spec.is_min_max:
+        return MinMaxKernel(spec, strict)
     return (FloatSumKernel if spec.argument_type.is_float else ExactSumKernel)(spec, strict)
 
 

@@ -1,4 +1,4 @@
-"""AggKernel: what one aggregate call keeps in the record of a group. CountKernel, and what all kinds share."""
+"""AggKernel: the part of a group's record that one aggregate call owns; CountKernel; helpers that all kernels share."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
@@ -18,14 +18,14 @@ cdef class AggKernel:
     cdef Py_ssize_t width               # bytes of it; all zero is the state of no rows
     cdef Py_ssize_t wanted              # bytes that it needs from now on: more than `width` after `begin` or `expect`
     cdef object held                    # what `view` and `mask` point into, between `begin` and `end`
-    cdef const ColumnView* view         # the argument of the chunk at hand, or NULL
+    cdef const ColumnView* view         # the argument of the current chunk, or NULL
     cdef const uint8_t* mask            # its FILTER, or NULL
 
-    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1      # a chunk comes
+    cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1      # before a chunk
     cdef void end(self) noexcept                                                # the chunk is over
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil
-    # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 takes away, 0 nothing
-    cdef int expect(self, Py_ssize_t rows, list columns) except -1              # rows of the state columns come
+    # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 retracts, 0 is a no-op
+    cdef int expect(self, Py_ssize_t rows, list columns) except -1              # before rows of the state columns
     cdef void widen(self, uint8_t* state) noexcept nogil
     # makes the first `width` bytes of a state, behind which zeros lie, one of `wanted` bytes
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,

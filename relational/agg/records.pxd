@@ -1,11 +1,11 @@
-"""GroupRecords: one record per group, in which the states of all aggregate calls lie side by side, which groups an
-epoch has touched, and how their records were before.
+"""GroupRecords: one record per group with the states of all aggregate calls side by side, the groups that an epoch has
+touched, and their records before that epoch.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 
 cdef Py_ssize_t padded(Py_ssize_t width) noexcept       # of a record with states of so many bytes
@@ -15,16 +15,16 @@ cdef class GroupRecords:
     cdef readonly Py_ssize_t groups     # records
     cdef readonly Py_ssize_t width      # bytes of a record; an all-zero record is the state of no rows
     cdef readonly uint32_t epoch        # number of the present epoch, counted by `finish`
-    cdef RecordBuffer records           # one of no group, which rows of no group may change by 0; then each group's
+    cdef RecordArena records           # one of no group, which rows of no group may change by 0; then each group's
     cdef ByteBuffer saved               # records of the dirty groups before this epoch, in dirty order
     cdef ByteBuffer gathered            # records that the last `gather` copied, in its order
-    cdef Py_ssize_t first_saved         # place in `saved` of the former state of gathered record 0
-    cdef RecordBuffer marks             # a bit per group: it is dirty
+    cdef Py_ssize_t first_saved         # index in `saved` of the former state of gathered record 0
+    cdef RecordArena marks             # a bit per group: it is dirty
     cdef ByteBuffer dirty               # int32: dirty groups in the order of their first touch in this epoch
     cdef ByteBuffer touched             # uint32 per group: number of the last epoch, before this, that touched it
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil
-    # makes ids dirty, saving each group's record at its first touch; asks for the memory of all of them
+    # makes ids dirty, saving each group's record at its first touch; prefetches all of them
     cdef int save(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil
     cdef int copy_records(self, const int32_t* ids, Py_ssize_t rows, uint8_t* target) except -1 nogil
 

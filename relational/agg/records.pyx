@@ -1,9 +1,9 @@
-"""GroupRecords: the records of an aggregation's groups, which of them an epoch has touched, and how they were.
+"""GroupRecords: the records of an aggregation's groups, the groups that an epoch has touched, and their former records.
 
-The first touch of a group in an epoch makes it dirty; that is the moment to save its record. At the flush a group
-that is new becomes an insert, one that is gone a delete, one that changed an update. Records lie anywhere in
-memory, so whoever wants results first has them gathered, once; rows of the results are then chosen by picks: i for
-the i-th gathered record, ~i for the i-th saved one.
+The first touch of a group in an epoch makes it dirty and saves its record. At the flush a new group becomes an insert,
+a vanished one a delete, a changed one an update. Records are scattered over memory, so they are gathered once before
+results are read; rows of the results are then selected by picks: i for the i-th gathered record, ~i for the i-th saved
+one.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
@@ -36,8 +36,8 @@ cdef class GroupRecords:
     def __init__(self, Py_ssize_t width):
         """Records of at least `width` bytes."""
         self.width = padded(width)
-        self.records, self.saved, self.gathered = RecordBuffer(), ByteBuffer(), ByteBuffer()
-        self.marks, self.dirty, self.touched = RecordBuffer(), ByteBuffer(), ByteBuffer()
+        self.records, self.saved, self.gathered = RecordArena(), ByteBuffer(), ByteBuffer()
+        self.marks, self.dirty, self.touched = RecordArena(), ByteBuffer(), ByteBuffer()
         self.epoch = 1
         self.records.extend(self.width)
 
@@ -72,7 +72,7 @@ cdef class GroupRecords:
 
     def gather(self, const int32_t[::1] ids not None, Py_ssize_t first_saved=0):
         """Makes the present records of `ids` the gathered ones; what they were before this epoch was saved from
-        place `first_saved` on.
+        index `first_saved` on.
         """
         self.gathered.size = 0
         self.first_saved = first_saved
@@ -121,7 +121,7 @@ cdef class GroupRecords:
 
     def keep(self, const int32_t[::1] ids not None):
         """What is known of `ids` becomes groups 0, 1, 2 …, the rest is forgotten. REQUIRES that none is dirty."""
-        cdef RecordBuffer kept = RecordBuffer(), marks = RecordBuffer()
+        cdef RecordArena kept = RecordArena(), marks = RecordArena()
         cdef ByteBuffer touched = ByteBuffer(ids.shape[0] * sizeof(uint32_t))
         cdef Py_ssize_t row
         for row in range(ids.shape[0]):

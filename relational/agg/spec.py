@@ -1,7 +1,7 @@
-"""What an aggregate call needs of its state: kind, types, and whether a retraction can take its extreme.
+"""What an aggregate call needs of its state: kind, types, and whether a retraction can remove its minimum or maximum.
 
-A spec is an aggregate call without its filter and its text: what stands below expressions. The types of the
-columns that a call's state is stored in follow from it alone, so a planner can lay out the table.
+A spec is an aggregate call without its filter and its text, independent of expressions. The types of the columns that
+store the state of a call follow from the spec alone, so a planner can lay out the table.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AggSpec:
         return self.kind == "count" and self.argument is None and not self.is_filtered
 
     @property
-    def is_extreme(self) -> bool:
+    def is_min_max(self) -> bool:
         return self.kind in ("min", "max")
 
     @property
@@ -61,7 +61,7 @@ class AggSpec:
         """The types of the columns that hold this call's state in the value row of a group, next to each other."""
         if self.kind == "count":
             return (DataType.BIGINT,)
-        if self.is_extreme:
+        if self.is_min_max:
             return (self.argument_type, DataType.BIGINT)
         if self.argument_type.is_float:
             return (DataType.DOUBLE, DataType.DOUBLE, *([DataType.BIGINT] * 4))
@@ -69,7 +69,7 @@ class AggSpec:
 
     @property
     def wide_types(self) -> tuple[DataType, ...]:
-        """The types of the columns that stand behind the states of all calls: BIGINT, how often 10**38 is in the sum,
+        """The types of the columns that follow the states of all calls: BIGINT, how often 10**38 is in the sum,
         where the first column's 38 digits may be too few; NULL counts as 0.
         """
         if self.kind not in ("sum", "avg") or (self.argument_type.precision or 0) <= NARROW_PRECISION:

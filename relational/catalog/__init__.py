@@ -1,1 +1,1 @@
-"""What tables and views there are: their descriptions, and the truth about them in the meta store."""
+"""The catalog of tables and views: their descriptions, kept in the meta store."""

@@ -1,7 +1,7 @@
 """Versions of a table's columns, as pure functions from one catalog to the next.
 
-A new column stands behind all others under an id that no column had, with its default for the rows that are there; a
-column that goes takes its id with it. No row is rewritten: values name their columns by id.
+A new column is appended under an id that no column ever had, with its default for existing rows; the id of a dropped
+column is never reused. No row is rewritten: values name their columns by id.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ def with_column(
 def without_column(table: TableCatalog, name: str) -> TableCatalog:
     """The next version of `table`, without a column. NotFound; CatalogError for one of the key, or the last one."""
     _check_alterable(table)
-    place = column_place(table, name)
-    if place in {*table.pk_indices, *table.stream_key, *table.distribution_key}:
+    position = column_index(table, name)
+    if position in {*table.pk_indices, *table.stream_key, *table.distribution_key}:
         raise CatalogError(
             f"column {name!r} is part of the primary key of table {table.name!r}: create another table with the"
             " key you want and insert the rows there",
             name=table.name,
         )
-    if table.visible_indices == (place,):
+    if table.visible_indices == (position,):
         raise CatalogError(
             f"{name!r} is the only column of table {table.name!r}: DROP TABLE drops it all", name=table.name
         )
-    kept = [index for index in range(len(table.columns)) if index != place]
+    kept = [index for index in range(len(table.columns)) if index != position]
     return _version(table, [table.columns[index] for index in kept], kept)
 
 
-def column_place(table: TableCatalog, name: str) -> int:
+def column_index(table: TableCatalog, name: str) -> int:
     """The number of a visible column; NotFound with the nearest name there is."""
     known = {table.columns[index].name: index for index in table.visible_indices}
     if name not in known:

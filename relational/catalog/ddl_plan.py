@@ -1,7 +1,7 @@
-"""What a DDL changes, as pure functions of a snapshot of the catalog.
+"""The changes of a DDL, as pure functions of a snapshot of the catalog.
 
-Each gives the operations that a transaction must carry out, with what they require: it fails if a name was taken,
-or anything it builds on was changed, in the meantime. Refusals say what to do.
+Each returns the operations of a transaction with their preconditions: the transaction fails if a name was taken, or
+anything that the plan depends on was changed, in the meantime. Errors say what to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
-from relational.catalog.alter import column_place, without_column
+from relational.catalog.alter import column_index, without_column
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.names import DEV, PUBLIC, DatabaseCatalog, SchemaCatalog, check_name
 from relational.catalog.objects import TableCatalog, TableKind
@@ -32,7 +32,7 @@ from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """What goes: tables, views and indexes, readers before what they read, with their state tables; and how."""
+    """The dropped objects: tables, views and indexes, readers first, with their state tables; and the operations."""
 
     dropped: tuple[TableCatalog, ...]
     states: tuple[TableCatalog, ...]
@@ -97,7 +97,7 @@ def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
 def rebuild_jobs(
     snapshot: CatalogSnapshot, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]
 ) -> DropPlan:
-    """Views and indexes come anew in the place of those of their names, under ids of their own. Whatever else reads
+    """Views and indexes replace those of the same names, under new ids. Whatever else reads
     them reads the new ones. REQUIRES that all jobs that read one of them are among them.
     """
     old = [snapshot.find_within(job.schema_id, job.name) for job in jobs]
@@ -132,12 +132,12 @@ def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperati
 def drop_column(
     snapshot: CatalogSnapshot, table_id: int, name: str, *, cascade: bool = False
 ) -> tuple[TableCatalog, DropPlan]:
-    """The next version of a table, and what goes with the column. DependencyError naming what reads it, unless
+    """The next version of a table, and what is dropped with the column. DependencyError naming what reads it, unless
     `cascade`, which drops that too.
     """
     table = snapshot.get(table_id)
     altered = without_column(table, name)
-    readers = snapshot.dependents(table_id, table.columns[column_place(table, name)].column_id)
+    readers = snapshot.dependents(table_id, table.columns[column_index(table, name)].column_id)
     if readers and not cascade:
         names = snapshot.show(readers)
         raise DependencyError(
@@ -151,7 +151,7 @@ def drop_column(
 
 
 def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False) -> DropPlan:
-    """A table, view or index goes, and a table's indexes with it. DependencyError naming what else reads it, unless
+    """Drops a table, view or index, and the indexes of a table. DependencyError naming what else reads it, unless
     `cascade`, which drops that too.
     """
     dropped = snapshot.with_dependents((table,))
@@ -170,7 +170,7 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
 def replace_table(
     snapshot: CatalogSnapshot, old: TableCatalog, table: TableCatalog, internals: Iterable[TableCatalog] = ()
 ) -> DropPlan:
-    """A table comes in the place of another, under the same name. DependencyError where something reads that."""
+    """A table replaces another of the same name. DependencyError where something reads that."""
     if (old.schema_id, old.name) != (table.schema_id, table.name):
         raise CatalogError(f"{table.name!r} cannot come in the place of {old.name!r}", name=table.name)
     plan = drop_table(snapshot, old)
@@ -209,7 +209,7 @@ def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOpera
 
 
 def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bool = False) -> DropPlan:
-    """A schema goes, with `cascade` all that stands in it and all that reads that. DependencyError, CatalogError."""
+    """Drops a schema, with `cascade` everything in it and everything that reads it. DependencyError, CatalogError."""
     if schema.id == PUBLIC.id:
         raise CatalogError("the schema 'public' is always there: drop what stands in it", name=schema.name)
     content = snapshot.list(schema_id=schema.id)
@@ -242,7 +242,7 @@ def create_database(snapshot: CatalogSnapshot, database: DatabaseCatalog, public
 
 
 def drop_database(snapshot: CatalogSnapshot, database: DatabaseCatalog) -> DropPlan:
-    """A database goes whose schemas are empty, with them. DependencyError, CatalogError."""
+    """Drops a database whose schemas are empty, with them. DependencyError, CatalogError."""
     if database.id == DEV.id:
         raise CatalogError("the database 'dev' is always there", name=database.name)
     schemas = [schema for schema in snapshot.schemas.values() if schema.database_id == database.id]

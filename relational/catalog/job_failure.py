@@ -1,6 +1,6 @@
-"""JobFailure: what the catalog says of a job that was set aside because it failed.
+"""JobFailure: the catalog's record of a job that was suspended because it failed.
 
-The job's tables keep what they held at epoch `since`; it is not run until it is resumed.
+The tables of the job keep their contents as of epoch `since`; the job does not run until it is resumed.
 """
 
 from __future__ import annotations

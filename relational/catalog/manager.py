@@ -1,13 +1,13 @@
-"""CatalogManager: which databases, schemas, tables, views and indexes there are, as rows of the meta store.
+"""CatalogManager: the databases, schemas, tables, views and indexes, as rows of the meta store.
 
-DDL is planned here and carried out elsewhere: the `plan_...` methods return the operations, which join the
-transaction that commits the epoch of the DDL, so that an object exists exactly if the epoch that made it was
-committed. Each DDL requires the catalog version that it was planned on and makes the next one.
+DDL is planned here and executed elsewhere: the `plan_...` methods return operations that join the transaction that
+commits the epoch of the DDL, so an object exists exactly if the epoch that made it was committed. Each DDL requires the
+catalog version that it was planned on and makes the next one.
 
-Reads answer from a snapshot in memory. `refresh` takes a newer one where there is one, and hands it to the
-subscribers before it returns; it must be called after such a transaction. Another process sees the change when it
-refreshes: at a name that it does not know, and, if it `follow`s them, with each version of the store. Ids are taken
-in a transaction of their own and never come back, even if the DDL that asked for them fails. Thread safe.
+Reads use a snapshot in memory. `refresh` loads a newer one if there is one, and passes it to the subscribers before it
+returns; it must be called after such a transaction. Another process sees the change when it refreshes: on an unknown
+name and, if it `follow`s them, with each version of the store. Ids are allocated in a transaction of their own and are
+never reused, even if the DDL that allocated them fails. Thread safe.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CatalogManager:
         return subscribe(lambda _: self.refresh())
 
     def resolve(self, name: str | ObjectName) -> TableCatalog:
-        """The table, view or index of a name; NotFound with what comes nearest."""
+        """The table, view or index of a name; NotFound with the closest name."""
         wanted = _object_name(name)
         try:
             return self._snapshot.resolve(wanted)
@@ -101,7 +101,7 @@ class CatalogManager:
         return self._snapshot.find(wanted) or self.refresh().find(wanted)
 
     def resolve_schema(self, name: str, database: str = DEFAULT_DATABASE) -> SchemaCatalog:
-        """The schema of a name; NotFound with what comes nearest."""
+        """The schema of a name; NotFound with the closest name."""
         try:
             return self._snapshot.resolve_schema(name, database)
         except NotFound:
@@ -152,7 +152,7 @@ class CatalogManager:
     ) -> tuple[TableCatalog, MetaOperations]:
         """The object under its id (allocated if the draft's is 0) and what a transaction must do to create it.
 
-        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either comes true
+        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either becomes true
         in the meantime.
         """
         snapshot = self._snapshot
@@ -178,7 +178,7 @@ class CatalogManager:
         return planning.note_failures(failures, beside)
 
     def plan_resume(self, job_ids: Iterable[int]) -> MetaOperations:
-        """What takes jobs back that were set aside: no version of its own either."""
+        """The operations that resume suspended jobs; they make no catalog version either."""
         return planning.forget_failures(job_ids)
 
     def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:
@@ -195,19 +195,19 @@ class CatalogManager:
     def plan_drop_column(
         self, table_id: int, column: str, *, cascade: bool = False
     ) -> tuple[TableCatalog, DropPlan]:
-        """The next version of a table and what goes with its column. NotFound, DependencyError, CatalogError."""
+        """The next version of a table and what is dropped with its column. NotFound, DependencyError, CatalogError."""
         snapshot = self._snapshot
         altered, plan = planning.drop_column(snapshot, table_id, column, cascade=cascade)
         return altered, self._next_plan(snapshot, plan)
 
     def plan_drop(self, name: str | ObjectName, *, cascade: bool = False) -> DropPlan:
-        """What goes with a table, view or index. NotFound, DependencyError."""
+        """What is dropped with a table, view or index. NotFound, DependencyError."""
         table, snapshot = self.resolve(name), self._snapshot
         return self._next_plan(snapshot, planning.drop_table(snapshot, table, cascade=cascade))
 
     def plan_replace(self, table_id: int, table: TableCatalog, internals: Iterable[TableCatalog] = ()) -> DropPlan:
-        """What goes with a table in whose place `table` comes, which has its name and an id of its own. NotFound,
-        DependencyError.
+        """What is dropped along with the table that `table` replaces; `table` has its name and an id of its own.
+        NotFound, DependencyError.
         """
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.replace_table(snapshot, snapshot.get(table_id), table, internals))
@@ -221,7 +221,7 @@ class CatalogManager:
         return schema, self._as_next(snapshot, planning.create_schema(snapshot, schema))
 
     def plan_drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> DropPlan:
-        """What goes with a schema. NotFound, DependencyError, CatalogError."""
+        """What is dropped with a schema. NotFound, DependencyError, CatalogError."""
         schema, snapshot = self.resolve_schema(name, database), self._snapshot
         return self._next_plan(snapshot, planning.drop_schema(snapshot, schema, cascade=cascade))
 
@@ -234,12 +234,12 @@ class CatalogManager:
         return database, self._as_next(snapshot, planning.create_database(snapshot, database, public))
 
     def plan_drop_database(self, name: str) -> DropPlan:
-        """What goes with a database whose schemas are empty. NotFound, DependencyError, CatalogError."""
+        """What is dropped with a database whose schemas are empty. NotFound, DependencyError, CatalogError."""
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.drop_database(snapshot, snapshot.resolve_database(name)))
 
     def apply(self, operations: MetaOperations) -> None:
-        """Carry out planned operations in a transaction of their own. PreconditionFailed if they came too late."""
+        """Execute planned operations in a transaction of their own. PreconditionFailed if the catalog has changed."""
         self._store.transaction(operations)
         self.refresh()
 

@@ -1,7 +1,6 @@
-"""Names of objects: `orders`, `shop.orders`, `dev.shop.orders`; databases and schemas, in which they are unique.
+"""Names of objects: `orders`, `shop.orders`, `dev.shop.orders`; names of databases and schemas, which scope them.
 
-What is not written is the default: the database `dev`, the schema `public`. A bare name is therefore looked for in
-`public`, and made there.
+Omitted parts default to the database `dev` and the schema `public`, for lookups and for new objects alike.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """A name with the schema and the database that it stands in."""
+    """A name with its schema and its database."""
 
     name: str
     schema: str = DEFAULT_SCHEMA

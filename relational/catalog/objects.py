@@ -1,13 +1,12 @@
-"""What the catalog knows of a table: its columns, its keys, and how its rows lie in the store.
+"""The catalog entry of a table: its columns, its keys, and the layout of its rows in the store.
 
-A `TableCatalog` describes a table, a materialized view and an executor's state table alike, since all
-three are rows under a table id. It is an immutable value: DDL makes a new one (`alter.py`). Table ids and column
-ids are never used twice, so bytes written under an id keep their meaning for as long as they exist, whichever
-version of the table they are read by.
+A `TableCatalog` describes a table, a materialized view or an executor's state table alike, since all three are rows
+under a table id. It is an immutable value: DDL makes a new one (`alter.py`). Table ids and column ids are never reused,
+so bytes written under an id keep their meaning for as long as they exist, whichever version of the table reads them.
 
-Storage layout: the primary key columns are memcomparable in the key, in `pk` order, after `table id |
-vnode`. The value holds `value_indices`: every column that cannot be decoded from the key exactly (key
-forms that lose are stored in both).
+Storage layout: the primary key columns are memcomparable in the key, in `pk` order, after `table id | vnode`. The value
+holds `value_indices`: every column that cannot be decoded exactly from the key (lossy key encodings are stored in
+both).
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class TableCatalog:
     `row_id_index` is the generated key column of a table without a declared key. The prefix of the
     first `prefix_columns` key columns is filtered. `plan` is a view's bound logical plan as JSON text,
     `definition` the statement that made the object. `dependencies` are the ids of the tables it reads;
-    for an internal table the id of the job that owns it. `schema_id` says where its name stands.
+    for an internal table the id of the job that owns it. `schema_id` is the schema of its name.
     `reads` are the (table id, column id) that its query needs, None where that is not known: then it may
     need all. `schema_version` rises with each change of the columns; ids from `next_column_id` on (0: from
     the largest there is) were never given out. `kernel_version` is that of the expression kernels which computed the
@@ -175,7 +174,7 @@ class TableCatalog:
         return replace(self, id=table_id)
 
     def to_json(self) -> dict:
-        """A JSON-able record; `from_json` gives an equal catalog back."""
+        """A JSON-able record; `from_json` restores an equal catalog."""
         return {
             "version": self.version,
             "id": self.id,
@@ -235,7 +234,7 @@ class TableCatalog:
 
 
 def value_columns(columns: Sequence[ColumnCatalog], pk: Sequence[SortKey]) -> tuple[int, ...]:
-    """The `value_indices` of a table: every column that its key does not give back exactly."""
+    """The `value_indices` of a table: every column that cannot be decoded exactly from its key."""
     keyed = {key.column for key in pk}
     return tuple(
         index

@@ -1,4 +1,4 @@
-"""CatalogSnapshot: everything the catalog knew at one moment. Immutable; any thread may read it."""
+"""CatalogSnapshot: the contents of the catalog at one version. Immutable; any thread may read it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class CatalogSnapshot:
         return self._named.get((schema_id, name))
 
     def resolve(self, name: ObjectName) -> TableCatalog:
-        """The table, view or index of a name; NotFound, which says what comes nearest."""
+        """The table, view or index of a name; NotFound, with the closest name."""
         schema = self.resolve_schema(name.schema, name.database)
         found = self._named.get((schema.id, name.name))
         if found is None:
@@ -135,7 +135,7 @@ class CatalogSnapshot:
         return next(found, None)
 
     def resolve_schema(self, name: str, database: str) -> SchemaCatalog:
-        """The schema of a name; NotFound, which says what comes nearest."""
+        """The schema of a name; NotFound, with the closest name."""
         within = self.resolve_database(database)
         found = self.find_schema(name, database)
         if found is None:
@@ -144,7 +144,7 @@ class CatalogSnapshot:
         return found
 
     def resolve_database(self, name: str) -> DatabaseCatalog:
-        """The database of a name; NotFound, which says what comes nearest."""
+        """The database of a name; NotFound, with the closest name."""
         for each in self.databases.values():
             if each.name == name:
                 return each

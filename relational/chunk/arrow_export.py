@@ -1,9 +1,9 @@
-"""The door of chunks: Arrow's PyCapsule protocol, in and out.
+"""Conversion of chunks to and from Arrow, by the PyCapsule protocol.
 
-What leaves are the visible rows, as a struct with a field c0, c1 … per column, for readers know nothing of hidden rows;
-a StreamChunk has its ops behind them as `_op`, so that no reader takes a row that goes for one that comes. Nothing is
-copied where no row is hidden. What enters is any object that speaks the protocol: arrays and tables of pyarrow, polars,
-pandas, results of DuckDB, other chunks. It is validated by `arrow_import`.
+Exported are the visible rows, as a struct with a field c0, c1 … per column, since consumers know nothing of hidden
+rows; a StreamChunk appends its ops as `_op`, so that no consumer mistakes a deleted row for an inserted one. Nothing is
+copied where no row is hidden. Any object that implements the protocol can be imported: arrays and tables of pyarrow,
+polars and pandas, results of DuckDB, other chunks. `arrow_import` validates it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def array_from(source: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray], int]:
-    """(names, columns, rows) of a table, a batch or a struct, whoever made it.
+    """(names, columns, rows) of a table, a batch or a struct of any library.
 
     A struct that is NULL has no row: ValueError. TypeError for an object that does not speak the protocol.
     """

@@ -1,15 +1,15 @@
-"""Arrow arrays from outside become columns: validated once, and brought into the one layout of their type.
+"""Conversion of foreign Arrow arrays to columns: validated once, and brought into the one layout of their type.
 
-What enters may be wrong in every way that memory can be: offsets that fall or point beyond the data, text that is not
-UTF-8, decimals with too many digits. No kernel reads a buffer before the level above it was found sound. An error
-names the first row that cannot be stored. Columns of fixed width without a conversion are not copied.
+Foreign memory may be wrong in any way: decreasing or out-of-range offsets, text that is not UTF-8, decimals with too
+many digits. No kernel reads a buffer before the level above it was validated. An error names the first row that cannot
+be stored. Fixed-width columns that need no conversion are not copied.
 
 * Dictionaries, run-end encoding, views, large and fixed-size layouts, `arrow.json` and maps become plain columns, at
-  every level of nesting. What lies under a NULL is never looked at, and is gone afterwards.
-* Times and intervals finer than a microsecond are cut towards the past. DATE, TIMESTAMP and TIMESTAMPTZ hold the years
-  1 to 9999.
-* JSON becomes canonical. A DOUBLE for a REAL column is rounded, and refused where it would become infinite. Every other
-  conversion keeps the value, or is refused.
+  every level of nesting. Memory under a NULL is never read and is not kept.
+* Times and intervals finer than a microsecond are truncated towards the past. DATE, TIMESTAMP and TIMESTAMPTZ hold the
+  years 1 to 9999.
+* JSON becomes canonical. A DOUBLE for a REAL column is rounded, and rejected where it would become infinite. Every
+  other conversion keeps the value, or is rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.chunk.json_text import canonical_json
+from relational.chunk.json import canonical_json
 from relational.errors import BindError, EncodingError, InvalidValue, shortened
 from relational.types import DataType, TypeKind
 from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
@@ -36,7 +36,7 @@ SHOWN_REASON = 300
 
 
 class _Refused(Exception):
-    """A row that cannot be stored, by its position in the array at hand; None: no row in particular. `is_first`: it is
+    """A row that cannot be stored, by its position in the current array; None: no row in particular. `is_first`: it is
     the first, or so much lies before it that a search there would take all memory.
     """
 

@@ -1,6 +1,6 @@
-"""Values as numbers that are equal exactly where SQL calls the values equal [R4].
+"""Canonical forms of values: integers that are equal exactly where SQL considers the values equal [R4].
 
--0.0 is 0.0, every NaN is one, and intervals are their length. For hashing and comparing, never for storing.
+-0.0 is 0.0, all NaN are one value, and intervals are their length. For hashing and equality, never for storage.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -26,7 +26,7 @@ cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, 
 
 
 cdef inline bint is_plain_word(int kind) noexcept nogil:
-    """A value is 8 bytes that are their own normal form."""
+    """A value is 8 bytes that are their own canonical form."""
     return kind == BIGINT or kind == TIME or kind == TIMESTAMP or kind == TIMESTAMPTZ
 
 

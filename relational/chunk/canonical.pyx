@@ -1,4 +1,4 @@
-"""Normal forms of what is too large for a number: nested values, and hashes of any value."""
+"""Canonical forms of values that do not fit an integer: equality of nested values, and hashes of any value."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

@@ -1,9 +1,9 @@
-"""Column: an Arrow array seen as pointers.
+"""Column: an Arrow array as pointers.
 
-A kernel takes a `ColumnView` and never touches Python; whoever holds a view holds the Column it came from.
-Row i of a view stands at bit `offset + i` of the bitmaps and at element i of the other pointers, so slices
-of larger arrays need no further care. A STRUCT's children have its rows; a LIST's one child has its elements, those
-of row i at positions offsets[i] to offsets[i + 1]. What a NULL row holds in a child means nothing.
+A kernel works on a `ColumnView` and never touches Python; the owner of a view keeps a reference to its Column. Row i of
+a view is bit `offset + i` of the bitmaps and element i of the other pointers, so slices of larger arrays need no
+further handling. The children of a STRUCT have its rows; the one child of a LIST has its elements, those of row i at
+positions offsets[i] to offsets[i + 1]. What a NULL row has in a child is undefined.
 """
 
 from libc.stdint cimport int32_t, uint8_t

@@ -1,7 +1,7 @@
-"""Column: an Arrow array seen as pointers, so that compiled rooms read it without asking Python.
+"""Column: an Arrow array as pointers, so that compiled modules read it without Python calls.
 
-A column is immutable. It has exactly the Arrow layout of its type, its children too: what arrives as large strings,
-a dictionary, a list view, another time unit or in several pieces is converted when the column is made.
+A column is immutable. It has exactly the Arrow layout of its type, and so have its children: large strings,
+dictionaries, list views, other time units and chunked arrays are converted when the column is made.
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ cdef class Column:
         """A column over any object that speaks Arrow's PyCapsule protocol; without `data_type` its type follows from
         Arrow's.
 
-        An array that has the layout already is trusted: what comes from outside goes through `arrow_import.imported`,
+        An array that has the layout already is trusted: foreign arrays are converted by `arrow_import.imported`,
         as `DataChunk.from_arrow` does it. InvalidValue where a value does not fit, BindError where there is no SQL type
         for the array's; TypeError for other objects.
         """

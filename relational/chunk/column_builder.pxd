@@ -1,9 +1,9 @@
-"""ColumnBuilder: what a decoder or an aggregate writes, row by row and without the GIL, to become a Column.
+"""ColumnBuilder: the buffers that a decoder or an aggregate fills, row by row and without the GIL, to make a Column.
 
-The writer reserves, then stores straight through the pointers and finally sets `rows`: `present[row]` is 1 or
-0, the value goes to `values` (one byte 0 or 1 for BOOLEAN; an int32 end position in `data` for kinds with bytes, or
-in the child for LIST, at row + 1; nothing for STRUCT). NULL rows need a value too, any value; in each child of a
-STRUCT every row does.
+The writer reserves, then stores directly through the pointers and finally sets `rows`: `present[row]` is 1 or 0, the
+value is written to `values` (one byte 0 or 1 for BOOLEAN; an int32 end position in `data` for kinds with bytes, or in
+the child for LIST, at row + 1; nothing for STRUCT). NULL rows need a value too, any value; in each child of a STRUCT
+every row does.
 """
 
 from cpython.object cimport PyObject

@@ -1,7 +1,7 @@
-"""ColumnBuilder: grows one column in pooled memory and hands it to Arrow without a copy.
+"""ColumnBuilder: grows one column in pooled memory and exports it to Arrow without a copy.
 
-NULLs and booleans are bytes while the column grows, because a decoder then stores without a read, and are
-packed into bitmaps at the end.
+NULLs and booleans are bytes while the column grows, so that a decoder stores without a read; they are packed into
+bitmaps at the end.
 """
 
 import pyarrow as pa
@@ -61,7 +61,7 @@ cdef int raise_no_memory(Py_ssize_t wanted) except -1 nogil:
 
 
 cdef class ColumnBuilder:
-    """One column being written. `finish()` gives the array and leaves the builder empty."""
+    """One column being written. `finish()` returns the array and leaves the builder empty."""
 
     def __cinit__(self, data_type):
         self.data_type = data_type
@@ -197,7 +197,7 @@ cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
 
 
 cdef void hand_over(ColumnBuilder builder, Exported* exported) noexcept nogil:
-    """Moves the memory to `exported`; flags become bitmaps in place, since bit i lies before byte i."""
+    """Moves the memory to `exported`; flags become bitmaps in the same memory: bit i precedes byte i."""
     if builder.kind == BOOLEAN:
         pack_bits(builder.values, builder.rows, builder.values)
     if builder.nulls > 0:

@@ -1,4 +1,4 @@
-"""DataChunk: columns of equal length and which of their rows count."""
+"""DataChunk: columns of equal length, and a mask of visible rows."""
 
 from libc.stdint cimport uint8_t
 
@@ -7,7 +7,7 @@ cdef class DataChunk:
     cdef readonly tuple columns         # of Column, each `capacity` rows
     cdef readonly object visibility     # np.uint8[capacity], 1 = visible; None: every row is
     cdef readonly Py_ssize_t capacity   # rows, visible or not
-    cdef Py_ssize_t counted             # visible rows, -1 until asked for
+    cdef Py_ssize_t counted             # visible rows, -1 until computed
 
     cdef int setup(self, columns, visibility, capacity) except -1
     cdef DataChunk rebuilt(self, tuple columns, object visibility)      # same rows (and ops), other columns

@@ -1,7 +1,7 @@
-"""DataChunk: columns of equal length, and a mask that says which of their rows count.
+"""DataChunk: columns of equal length, and a mask of visible rows.
 
-Hiding a row costs nothing but a byte, so filters hide and only what needs dense rows compacts. A chunk is
-immutable: each verb returns a new one that shares what it did not change.
+Hiding a row costs only a byte, so filters hide rows, and a chunk is compacted only where dense rows are needed. A chunk
+is immutable: each method returns a new one that shares what did not change.
 """
 
 import numpy as np
@@ -159,7 +159,7 @@ cdef class DataChunk:
     def take(self, indices) -> DataChunk:
         """The rows at `indices` (int32[n]), visible or not, all visible in the result.
 
-        A negative index gives a row of NULLs. IndexError beyond the last row.
+        A negative index selects a row of NULLs. IndexError beyond the last row.
         """
         indices = np.ascontiguousarray(indices, dtype=np.int32)
         if len(indices) and indices.max() >= self.capacity:

@@ -1,6 +1,6 @@
-"""Rows of a column by their positions: what take, compact and joins are made of.
+"""Rows of a column by their positions: the primitive of take, compact and joins.
 
-Ours rather than pyarrow's because a call of its compute registry costs more than gathering a small chunk.
+Our own rather than pyarrow's, because a call through its compute registry costs more than gathering a small chunk.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t

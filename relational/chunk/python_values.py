@@ -1,8 +1,8 @@
-"""Python values as Arrow has them, and back.
+"""Conversion between Python values and Arrow's.
 
-A value that its type cannot hold exactly is refused, with its row: no float for an integer unless it is whole, no
-number for a date, no boolean for a number. Values of numpy and pandas are taken as the Python values that they equal;
-NaT and NA are NULL.
+A value that its type cannot hold exactly is rejected, with its row: no float for an integer unless it is whole, no
+number for a date, no boolean for a number. Values of numpy and pandas are accepted as the Python values that they
+equal; NaT and NA are NULL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXACT: dict[TypeKind, set[type]] = {
     TypeKind.BYTEA: {bytes},
     TypeKind.JSONB: {str},
 }
-"""Types whose values `pa.array` takes as they are."""
+"""Types whose values `pa.array` accepts as they are."""
 
 
 def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:

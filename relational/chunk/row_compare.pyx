@@ -1,7 +1,8 @@
-"""SQL's order of two values of one type, row by row: what comparisons of composed values are made of.
+"""SQL's order of two values of one type, row by row: comparisons of STRUCT, LIST and JSONB.
 
-A STRUCT orders by its fields in turn, a LIST by its elements in turn and then by length, NULL inside either above all
-values; JSONB as PostgreSQL orders it: Object > Array > Boolean > Number > String > Null, more elements above fewer.
+A STRUCT orders by its fields in turn, a LIST by its elements in turn and then by length; NULL inside either is larger
+than all values. JSONB orders as in PostgreSQL: Object > Array > Boolean > Number > String > Null, more elements above
+fewer.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from relational.chunk.canonical cimport pair_of, word_of
 from relational.chunk.column cimport (
     Column, ColumnView, DOUBLE, INTERVAL, JSONB, LIST, NUMERIC, REAL, STRUCT, has_bytes, is_null,
 )
-from relational.chunk.json_form cimport unescaped
+from relational.chunk.json cimport unescaped
 from relational.chunk.scalar cimport int128_t, ordered64_of_double
 
 
@@ -29,6 +30,7 @@ cdef inline int order_of_bytes(
 
 
 cdef int order_of(const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b) noexcept nogil:
+    """Negative, 0 or positive: the order of row a of `left` and row b of `right`, of one type; NULL is the largest."""
     cdef int kind = left.kind
     cdef const uint8_t* x
     cdef const uint8_t* y
@@ -85,7 +87,7 @@ cdef int order_of_json(
     if rank != rank_of(y[0][0]) or rank == 6 and depth == 0:
         y_empty = depth == 0 and y_stop - y[0] == 2 and y[0][0] == b"["
         if x_empty or y_empty:
-            return <int>y_empty - <int>x_empty      # the empty array that stands alone is below all
+            return <int>y_empty - <int>x_empty      # an empty array at the top level is below all
         if rank != rank_of(y[0][0]):
             return rank - rank_of(y[0][0])
     if rank == 2:
@@ -222,7 +224,7 @@ cdef int order_of_numbers(
 
 
 def compare_columns(Column left, Column right):
-    """int8[rows]: -1, 0 or 1 as each row of `left` stands to that of `right`, of the same type; NULL above all."""
+    """int8[rows]: -1, 0 or 1, the order of each row of `left` and that of `right`, of one type; NULL is the largest."""
     cdef Py_ssize_t row, rows = left.view.rows
     cdef int order
     if left.data_type != right.data_type or right.view.rows != rows:

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 
 from relational.chunk.data_chunk cimport DataChunk
 
-cdef enum:                              # bit 0: the row goes away; bit 1: half of an update
+cdef enum:                              # bit 0: the row is deleted; bit 1: half of an update
     INSERT = 0
     DELETE = 1
     UPDATE_INSERT = 2

@@ -1,8 +1,8 @@
-"""StreamChunk: rows that come and go.
+"""StreamChunk: rows with ops, that is, changes.
 
-Every row has an op. An update is two rows, U- with the old values and right after it U+ with the new ones;
-a pair is never parted by a chunk's border. Where its halves come to differ (one hidden, sent to another
-place, of another key) they become a plain delete and a plain insert, in that order [R7].
+Every row has an op. An update is two consecutive rows, U- with the old values and U+ with the new ones; a pair is never
+split across chunks. Where its halves are separated (one is hidden, routed to another target, or of another key) they
+become a plain delete and a plain insert, in that order [R7].
 """
 
 from enum import IntEnum
@@ -24,7 +24,7 @@ from relational.chunk.vnode import vnodes_of
 
 
 class Op(IntEnum):
-    """What a row of a stream does. Bit 0: it goes away; bit 1: it is half of an update."""
+    """The change that a row of a stream makes. Bit 0: it is deleted; bit 1: it is half of an update."""
 
     INSERT = 0
     DELETE = 1
@@ -143,7 +143,7 @@ cdef class StreamChunk(DataChunk):
         shown = np.zeros(len(owners), np.int64)
         ops = self.ops.copy() if (self.ops & UPDATE_INSERT).any() else self.ops
         if self.capacity:
-            part_rows(self, &vnodes[0], vnode_map.places, masks, shown, ops)
+            part_rows(self, &vnodes[0], vnode_map.owner_indices, masks, shown, ops)
         parts = zip(owners, masks, shown.tolist(), strict=True)
         return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
 
@@ -187,22 +187,22 @@ cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
     return changed
 
 
-cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1] places, uint8_t[:, ::1] masks,
+cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1] owner_indices, uint8_t[:, ::1] masks,
                    int64_t[::1] shown, uint8_t[::1] ops) except -1:
-    """Shows each visible row in the mask of its vnode's place, and counts them; updates that part become -/+."""
+    """Shows each visible row in the mask of the owner of its vnode, and counts them; updates that part become -/+."""
     cdef const uint8_t* visible = mask_pointer(chunk.visibility)
     cdef const uint8_t* given = chunk.op_pointer()
     cdef Py_ssize_t row
-    cdef int32_t place, before = -1
+    cdef int32_t owner, before = -1
     cdef uint8_t is_shown
     for row in range(chunk.capacity):
-        place = places[vnodes[row]]
+        owner = owner_indices[vnodes[row]]
         is_shown = visible[row] if visible != NULL else 1
-        masks[place, row] = is_shown
-        shown[place] += is_shown
-        if given[row] == UPDATE_INSERT and before != place and row > 0 and given[row - 1] == UPDATE_DELETE:
+        masks[owner, row] = is_shown
+        shown[owner] += is_shown
+        if given[row] == UPDATE_INSERT and before != owner and row > 0 and given[row - 1] == UPDATE_DELETE:
             ops[row - 1], ops[row] = DELETE, INSERT
-        before = place
+        before = owner
     return 0
 
 

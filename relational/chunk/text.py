@@ -1,10 +1,9 @@
 """Changes as text, for tests and for people.
 
-One change a line: `+`, `-`, `U-` or `U+`, then the values, parted by blanks; `.` is NULL, and a last `D`
-beyond the columns marks a hidden row. A first line may name the types by letters: I BIGINT, i INT, F DOUBLE,
-f REAL, D NUMERIC, T VARCHAR, B BOOLEAN. Without it each column is the first of BIGINT, DOUBLE, BOOLEAN and
-VARCHAR that reads all its values. STRUCT, LIST and JSONB are JSON without blanks, BYTEA is hexadecimal; their types
-come from a schema.
+One change per line: `+`, `-`, `U-` or `U+`, then the values, separated by blanks; `.` is NULL, and a final `D` after
+the columns marks a hidden row. A first line may name the types by letters: I BIGINT, i INT, F DOUBLE, f REAL, D
+NUMERIC, T VARCHAR, B BOOLEAN. Without it each column is the first of BIGINT, DOUBLE, BOOLEAN and VARCHAR that parses
+all its values. STRUCT, LIST and JSONB are JSON without blanks, BYTEA is hexadecimal; their types need a schema.
 """
 
 from __future__ import annotations

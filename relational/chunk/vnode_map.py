@@ -1,8 +1,8 @@
-"""Which target owns each vnode, and how that changes when targets come and go.
+"""VnodeMap: the target that owns each vnode, and the reassignment when targets are added or removed.
 
-A target is an actor, a partition of a scan or a partition of a job, named by a number. A change of parallelism moves as
-few vnodes as can be: with n vnodes over k targets each owns n // k of them or one more, the targets that hold most keep
-the larger shares, and only what is above a share moves.
+A target is an actor, a partition of a scan or a partition of a job, identified by a number. A change of parallelism
+moves as few vnodes as possible: with n vnodes over k targets each owns n // k of them or one more, the targets that own
+most keep the larger shares, and only the vnodes above a share move.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class VnodeMap:
         if self.targets.ndim != 1 or not 1 <= len(self.targets) <= MAX_VNODE_COUNT:
             raise ValueError(f"a vnode map has 1 to {MAX_VNODE_COUNT} entries, not {self.targets.shape}")
         self.targets.flags.writeable = False
-        owners, places = np.unique(self.targets, return_inverse=True)
+        owners, indices = np.unique(self.targets, return_inverse=True)
         self.owners = owners  # int32[targets that own a vnode], ascending
-        self.places = places.astype(np.int32)  # int32[vnode_count]: the place of each vnode's target among them
+        self.owner_indices = indices.astype(np.int32)  # int32[vnode_count]: of each vnode, an index into `owners`
 
     @classmethod
     def even(cls, targets: Sequence[int], vnode_count: int = VNODE_COUNT) -> VnodeMap:
@@ -67,7 +67,7 @@ class VnodeMap:
         return VnodeMap(owners)
 
     def moved_to(self, later: VnodeMap) -> np.ndarray:
-        """The vnodes that `later` gives to another target, ascending: uint16[n]. ValueError for another count."""
+        """The vnodes that `later` assigns to another target, ascending: uint16[n]. ValueError for another count."""
         if later.vnode_count != self.vnode_count:
             raise ValueError(f"{self.vnode_count} vnodes cannot become {later.vnode_count}")
         return np.flatnonzero(self.targets != later.targets).astype(np.uint16)
@@ -117,4 +117,4 @@ def _shares(targets: Sequence[int], held: dict[int, int], vnode_count: int) -> d
     """How many vnodes each target is to own; one more for those that hold most, the earlier ones among equals."""
     least, larger = divmod(vnode_count, len(targets))
     by_size = sorted(targets, key=lambda target: -held[target])
-    return {target: least + (place < larger) for place, target in enumerate(by_size)}
+    return {target: least + (rank < larger) for rank, target in enumerate(by_size)}

@@ -1,4 +1,6 @@
-"""Rows as bytes: keys that order as the rows do, values that lose nothing and outlive schemas. See FORMAT.md."""
+"""Rows as bytes: keys that order as the rows do, and lossless values that stay readable when schemas change.
+See FORMAT.md.
+"""
 
 from relational.encoding.cells import CellEncoder, CellJoin
 from relational.encoding.key.encoder import KeyEncoder, is_lossy

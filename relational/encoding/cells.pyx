@@ -1,11 +1,11 @@
-"""CellEncoder: value rows as one entry per value, the older row format of a table; CellJoin makes rows of them again.
+"""CellEncoder: value rows as one entry per value, the older row format of a table; CellJoin reassembles the rows.
 
     key    key of the row | u32 BE 0                  value  empty: the row exists
     key    key of the row | u32 BE column id + 1      value  the payload of a value, as in rows
 
-A NULL has no entry, and neither has a column that was added later, so nothing but NULL can be its default. Entries of a
-row lie together in the order of ids, because no key of a row begins another. An update of one column writes one entry,
-which is what this format is for; everything else costs an entry per value.
+A NULL has no entry, and neither has a column that was added later, so its default can only be NULL. The entries of a
+row are contiguous and ordered by id, because no key of a row is a prefix of another. An update of one column writes one
+entry, which is the purpose of this format; everything else costs an entry per value.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -28,8 +28,17 @@ cdef enum:
 cdef class CellEncoder:
     """The entries of rows that a ValueEncoder writes. Immutable, usable from several threads at once."""
 
+    cdef readonly ValueEncoder rows     # what a row is before and after
+    cdef readonly int count             # columns
+    cdef int32_t* ids                   # owned; ascending
+    cdef int32_t* widths                # owned; of each payload, 0: it has an end
+    cdef int32_t* at                    # owned; byte of the payload in a row, or its index among those with ends
+    cdef Py_ssize_t nulls               # byte of a row where its bitmap begins
+    cdef Py_ssize_t ends                # where the ends begin
+    cdef Py_ssize_t head                # where the payloads with ends begin
+
     def __init__(self, ValueEncoder rows not None):
-        cdef int place, variable = 0
+        cdef int position, variable = 0
         cdef Py_ssize_t at
         self.rows, self.count = rows, rows.layout.count
         self.ids = <int32_t*>calloc(self.count + 1, sizeof(int32_t))
@@ -39,14 +48,14 @@ cdef class CellEncoder:
             raise MemoryError("no memory for the fields of a row")
         self.nulls = rows.layout.shape_bytes
         at = self.nulls + bitmap_bytes(self.count)
-        for place in range(self.count):
-            self.ids[place] = rows.layout.ids[rows.layout.order[place]]
-            self.widths[place] = rows.layout.fields[rows.layout.order[place]].fixed_bytes
-            if self.widths[place]:
-                self.at[place] = <int32_t>at
-                at += self.widths[place]
+        for position in range(self.count):
+            self.ids[position] = rows.layout.ids[rows.layout.order[position]]
+            self.widths[position] = rows.layout.fields[rows.layout.order[position]].fixed_bytes
+            if self.widths[position]:
+                self.at[position] = <int32_t>at
+                at += self.widths[position]
             else:
-                self.at[place] = variable
+                self.at[position] = variable
                 variable += 1
         self.ends, self.head = at, at + 4 * variable
 
@@ -59,7 +68,7 @@ cdef class CellEncoder:
         """(keys, values) of the entries that differ, in order of their keys, where the rows under ascending `keys`
         become `values`, a null one being gone. `old`: what the rows were, null where that is unknown or nothing.
 
-        An entry that is gone has a null value. EncodingError for a row that the ValueEncoder did not write.
+        A deleted entry has a null value. EncodingError for a row that the ValueEncoder did not write.
         """
         cdef BinaryColumnBuilder cell_keys = BinaryColumnBuilder(), cell_values = BinaryColumnBuilder()
         cdef Slice* parts = <Slice*>calloc(2 * self.count + 1, sizeof(Slice))
@@ -76,44 +85,45 @@ cdef class CellEncoder:
         return cell_keys.finish(), cell_values.finish()
 
     cdef int cut(self, Slice row, Py_ssize_t number, Slice* parts) except -1 nogil:
+        """Fills parts[count] with the payloads of the row; NULL for a NULL."""
         cdef Py_ssize_t begin = 0, end
-        cdef int place
+        cdef int position
         if row.size < self.head or memcmp(row.data, self.rows.layout.shape, <size_t>self.nulls) != 0:
             raise_encoding(BAD_FORM, number, -1, 0)
-        for place in range(self.count):
-            parts[place].data, parts[place].size = row.data + self.at[place], self.widths[place]
-            if self.widths[place] == 0:
-                end = load32(row.data + self.ends + 4 * <Py_ssize_t>self.at[place])
+        for position in range(self.count):
+            parts[position].data, parts[position].size = row.data + self.at[position], self.widths[position]
+            if self.widths[position] == 0:
+                end = load32(row.data + self.ends + 4 * <Py_ssize_t>self.at[position])
                 if end < begin or end > row.size - self.head:
-                    raise_encoding(TRUNCATED, number, self.rows.layout.order[place], self.ends)
-                parts[place].data, parts[place].size = row.data + self.head + begin, end - begin
+                    raise_encoding(TRUNCATED, number, self.rows.layout.order[position], self.ends)
+                parts[position].data, parts[position].size = row.data + self.head + begin, end - begin
                 begin = end
-            if row.data[self.nulls + (place >> 3)] >> (place & 7) & 1:
-                parts[place].data, parts[place].size = NULL, 0
+            if row.data[self.nulls + (position >> 3)] >> (position & 7) & 1:
+                parts[position].data, parts[position].size = NULL, 0
         return 0
 
     cdef int put_row(self, const Slice* parts, BinaryColumnBuilder out) except -1 nogil:
         """Appends the row of these payloads."""
         cdef Py_ssize_t size = self.head, end = 0
         cdef uint8_t* row
-        cdef int place
-        for place in range(self.count):
-            if self.widths[place] == 0:
-                size += parts[place].size
+        cdef int position
+        for position in range(self.count):
+            if self.widths[position] == 0:
+                size += parts[position].size
         out.reserve(1, size)
         row = out.data + out.data_bytes
         memcpy(row, self.rows.layout.shape, <size_t>self.nulls)
         memset(row + self.nulls, 0, <size_t>(self.head - self.nulls))
-        for place in range(self.count):
-            if parts[place].data == NULL:
-                row[self.nulls + (place >> 3)] |= <uint8_t>(1 << (place & 7))
-            elif self.widths[place]:
-                memcpy(row + self.at[place], parts[place].data, <size_t>self.widths[place])
+        for position in range(self.count):
+            if parts[position].data == NULL:
+                row[self.nulls + (position >> 3)] |= <uint8_t>(1 << (position & 7))
+            elif self.widths[position]:
+                memcpy(row + self.at[position], parts[position].data, <size_t>self.widths[position])
             else:
-                memcpy(row + self.head + end, parts[place].data, <size_t>parts[place].size)
-                end += parts[place].size
-            if self.widths[place] == 0:
-                store32(row + self.ends + 4 * <Py_ssize_t>self.at[place], <uint32_t>end)
+                memcpy(row + self.head + end, parts[position].data, <size_t>parts[position].size)
+                end += parts[position].size
+            if self.widths[position] == 0:
+                store32(row + self.ends + 4 * <Py_ssize_t>self.at[position], <uint32_t>end)
         out.data_bytes += size
         out.rows += 1
         out.offsets[out.rows] = <int32_t>out.data_bytes
@@ -131,7 +141,7 @@ cdef int split_rows(
     cdef Slice empty
     cdef Py_ssize_t row
     cdef bint is_gone, is_known
-    cdef int place
+    cdef int position
     empty.data, empty.size = values.data, 0
     for row in range(keys.rows):
         is_gone = values.is_null(row)
@@ -145,11 +155,11 @@ cdef int split_rows(
         else:
             put_key(cell_keys, keys.at(row), 0)
             cell_values.append_null() if is_gone else cell_values.append(empty)
-        for place in range(format.count):
-            if is_known and same_part(parts[place], before[place]):
+        for position in range(format.count):
+            if is_known and same_part(parts[position], before[position]):
                 continue
-            put_key(cell_keys, keys.at(row), <uint32_t>format.ids[place] + 1)
-            cell_values.append_null() if parts[place].data == NULL else cell_values.append(parts[place])
+            put_key(cell_keys, keys.at(row), <uint32_t>format.ids[position] + 1)
+            cell_values.append_null() if parts[position].data == NULL else cell_values.append(parts[position])
     return 0
 
 
@@ -178,6 +188,19 @@ cdef class CellJoin:
     not know.
     """
 
+    cdef CellEncoder format
+    cdef bint is_reverse
+    cdef Slice* parts                   # owned; payloads of the current row, by ascending id
+    cdef ByteBuffer key                 # of the current row
+    cdef ByteBuffer held                # copies of its payloads, once their batch is finished
+    cdef bint is_open                   # there is a current row
+    cdef bint exists                    # its entry that says so was there
+    cdef int32_t owner
+    cdef int64_t last                   # the number of its entry before
+    cdef BinaryColumnBuilder keys       # the rows that are whole
+    cdef BinaryColumnBuilder values
+    cdef ByteBuffer owners              # int32 of each
+
     def __init__(self, CellEncoder format not None, *, bint is_reverse=False):
         self.format, self.is_reverse = format, is_reverse
         self.parts = <Slice*>calloc(format.count + 1, sizeof(Slice))
@@ -202,7 +225,7 @@ cdef class CellJoin:
 
     def rows(self, bint is_end=False):
         """(keys, values, int32 owners) of the rows that became whole since the last call; with `is_end`, which says
-        that no more entries come, of the row in hand too.
+        that no more entries follow, for the current row too.
         """
         if is_end:
             self.close_row()
@@ -214,7 +237,7 @@ cdef class CellJoin:
         cdef Slice key, value
         cdef Py_ssize_t row
         cdef int64_t cell
-        cdef int place = 0
+        cdef int position = 0
         cdef bint is_same
         for row in range(keys.rows):
             key, value = keys.at(row), values.at(row)
@@ -239,11 +262,11 @@ cdef class CellJoin:
                 if value.size:
                     raise_encoding(BAD_FORM, row, -1, -1)
                 continue
-            place = place_of(self.format, <int64_t>cell - 1, place)
-            if place < self.format.count and self.format.ids[place] == cell - 1:
-                if self.format.widths[place] and value.size != self.format.widths[place]:
-                    raise_encoding(BAD_FORM, row, self.format.rows.layout.order[place], -1)
-                self.parts[place] = value
+            position = position_of(self.format, <int64_t>cell - 1, position)
+            if position < self.format.count and self.format.ids[position] == cell - 1:
+                if self.format.widths[position] and value.size != self.format.widths[position]:
+                    raise_encoding(BAD_FORM, row, self.format.rows.layout.order[position], -1)
+                self.parts[position] = value
         return 0
 
     cdef int close_row(self) except -1 nogil:
@@ -256,22 +279,22 @@ cdef class CellJoin:
         return 0
 
     cdef int hold(self) except -1:
-        """Copies the payloads of the row in hand, since their batch is about to go."""
+        """Copies the payloads of the current row, since their batch is about to be released."""
         cdef ByteBuffer held = ByteBuffer()
         cdef Py_ssize_t size = 1
-        cdef int place
-        for place in range(self.format.count):
-            size += self.parts[place].size
+        cdef int position
+        for position in range(self.format.count):
+            size += self.parts[position].size
         held.reserve(size)
-        for place in range(self.format.count):
-            if self.parts[place].data != NULL:
-                held.append(self.parts[place].data, self.parts[place].size)
-                self.parts[place].data = held.data + held.size - self.parts[place].size
+        for position in range(self.format.count):
+            if self.parts[position].data != NULL:
+                held.append(self.parts[position].data, self.parts[position].size)
+                self.parts[position].data = held.data + held.size - self.parts[position].size
         self.held = held
         return 0
 
 
-cdef inline int place_of(CellEncoder format, int64_t id, int hint) noexcept nogil:
+cdef inline int position_of(CellEncoder format, int64_t id, int hint) noexcept nogil:
     """The first column whose id is not below `id`, looked for from `hint` on."""
     while hint > 0 and format.ids[hint - 1] >= id:
         hint -= 1

@@ -1,4 +1,4 @@
-"""How one column of a row is written, what can be wrong with what is read, and the fields that both encoders have."""
+"""Fields of rows: how one column of a row is encoded, the decoding errors, and the fields that both encoders share."""
 
 from libc.stdint cimport uint8_t
 

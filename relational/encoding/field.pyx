@@ -1,4 +1,4 @@
-"""Fields of rows: the tree of a row's types as the kernels see it, and the errors that name a place in a row."""
+"""Fields of rows: the type tree of a row in the form that kernels use, and errors that name a field of a row."""
 
 from libc.stdlib cimport calloc, free
 

@@ -1,10 +1,10 @@
-"""Scalar expressions: written as terms, bound to columns and types, computed over chunks."""
+"""Scalar expressions: written unbound, bound to columns and types, computed over chunks."""
 
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import evaluate
 from relational.expr.eval_context import ErrorCounts
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.unbound import Term, col, lit
+from relational.expr.unbound import UnboundExpr, col, lit
 
 __all__ = [
     "AggCall",
@@ -16,7 +16,7 @@ __all__ = [
     "Expression",
     "InputRef",
     "Literal",
-    "Term",
+    "UnboundExpr",
     "col",
     "evaluate",
     "lit",

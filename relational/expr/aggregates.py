@@ -1,8 +1,8 @@
-"""Aggregate calls of a GROUP BY: what is computed of a group, its type, and what state it takes.
+"""Aggregate calls of a GROUP BY: the function, its result type, and the state that it needs.
 
-The count, sum and average of a group follow from running values, with retractions too. A minimum or
-maximum follows from a running value only while nothing is retracted; otherwise the group's inputs are
-kept in order (materialized input).
+The count, sum and average of a group follow from running values, with retractions too. A minimum or maximum follows
+from a running value only while nothing is retracted; otherwise the group's inputs are kept in order (materialized
+input).
 """
 
 from __future__ import annotations

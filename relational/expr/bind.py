@@ -1,9 +1,9 @@
-"""Gives terms a meaning over a relation: names become columns, functions get their overloads,
-conversions become casts.
+"""Binds unbound expressions to a relation: names become columns, functions are resolved to overloads, conversions
+become casts.
 
-Both faces go through here, so they agree on every type. A written text or NULL takes the type of what
-it stands beside (`at > '2020-01-01'`); a cast of a constant is computed at once, so that what is wrong
-with it points at the text.
+SQL and the fluent API share this module, so they agree on every type. A text or NULL literal adopts the type of the
+operand next to it (`at > '2020-01-01'`); a cast of a constant is evaluated at once, so that an error in it points at
+the text.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ import pyarrow as pa
 from relational.errors import BindError, EvaluationError
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
-from relational.expr.eval_context import Evaluation, python_value
+from relational.expr.eval_context import EvalContext, python_value
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
 from relational.expr.functions import FUNCTIONS, VOLATILE, resolve
 from relational.expr.kernels.arithmetic import OPERATIONS
 from relational.expr.kernels.casting import can_cast
 from relational.expr.kernels.comparison import is_listable
 from relational.expr.kernels.temporal import TRUNCATIONS
-from relational.expr.unbound import Apply, Choose, Constant, Convert, Name, Place, Summary, Term
+from relational.expr.unbound import (
+    Name,
+    TextSpan,
+    UnboundAggregate,
+    UnboundCall,
+    UnboundCase,
+    UnboundCast,
+    UnboundExpr,
+    UnboundLiteral,
+)
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import Interval
 from relational.types.schema import Schema
@@ -61,90 +70,90 @@ class Scope:
         """The column of a name. BindError with a suggestion if there is none, or more than one."""
         if term.qualifier is not None and term.qualifier != self.qualifier:
             known = [] if self.qualifier is None else [self.qualifier]
-            raise BindError(unknown("relation", term.qualifier, known), **span(term.place))
-        places = [place for place, name in enumerate(self.schema.names) if name == term.name]
-        if len(places) > 1:
-            raise BindError(f"column {term.name!r} is ambiguous", **span(term.place))
-        if not places:
-            visible = [name for place, name in enumerate(self.schema.names) if place not in self.hidden]
-            raise BindError(unknown("column", term.name, visible), **span(term.place))
-        return InputRef(places[0], self.schema.types[places[0]])
+            raise BindError(unknown("relation", term.qualifier, known), **error_span(term.span))
+        positions = [position for position, name in enumerate(self.schema.names) if name == term.name]
+        if len(positions) > 1:
+            raise BindError(f"column {term.name!r} is ambiguous", **error_span(term.span))
+        if not positions:
+            visible = [name for position, name in enumerate(self.schema.names) if position not in self.hidden]
+            raise BindError(unknown("column", term.name, visible), **error_span(term.span))
+        return InputRef(positions[0], self.schema.types[positions[0]])
 
 
-class TermBinder:
+class ExprBinder:
     """Binds terms over one scope. `[rows]`, where aggregates stand, is for a subclass."""
 
     def __init__(self, scope: Scope):
         self.scope = scope
         self._depth = 0
 
-    def bind(self, term: Term) -> Expression:
+    def bind(self, term: UnboundExpr) -> Expression:
         """The bound expression of a term; BindError points at the part that has no meaning."""
         if isinstance(term, Name):
             return self.scope.resolve(term)
-        if isinstance(term, Constant):
+        if isinstance(term, UnboundLiteral):
             return literal(term)
         if self._depth == MAX_DEPTH:
-            raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **span(place_of(term)))
+            raise BindError(f"an expression is nested deeper than {MAX_DEPTH} levels", **error_span(span_of(term)))
         self._depth += 1
         try:
             return self._operation(term)
         finally:
             self._depth -= 1
 
-    def _operation(self, term: Term) -> Expression:
-        if isinstance(term, Convert):
-            return convert(self.bind(term.operand), term.data_type, term.place)
-        if isinstance(term, Choose):
+    def _operation(self, term: UnboundExpr) -> Expression:
+        if isinstance(term, UnboundCast):
+            return convert(self.bind(term.operand), term.data_type, term.span)
+        if isinstance(term, UnboundCase):
             return self._choose(term)
-        if isinstance(term, Summary):
-            raise BindError(f"the aggregate {term.function} cannot stand here", **span(term.place))
-        assert isinstance(term, Apply), term
-        return call(term.function, [self.bind(arg) for arg in term.args], term.place)
+        if isinstance(term, UnboundAggregate):
+            raise BindError(f"the aggregate {term.function} cannot stand here", **error_span(term.span))
+        assert isinstance(term, UnboundCall), term
+        return call(term.function, [self.bind(arg) for arg in term.args], term.span)
 
-    def condition(self, term: Term, clause: str) -> Expression:
+    def condition(self, term: UnboundExpr, clause: str) -> Expression:
         """A term that must be BOOLEAN."""
         bound = self.bind(term)
         if is_unknown(bound):
-            bound = convert(bound, DataType.BOOLEAN, place_of(term))
+            bound = convert(bound, DataType.BOOLEAN, span_of(term))
         if bound.data_type.kind is not TypeKind.BOOLEAN:
-            raise BindError(f"{clause} needs a BOOLEAN, this is {bound.data_type}", **span(place_of(term)))
+            raise BindError(f"{clause} needs a BOOLEAN, this is {bound.data_type}", **error_span(span_of(term)))
         return bound
 
-    def _choose(self, term: Choose) -> Expression:
+    def _choose(self, term: UnboundCase) -> Expression:
         conditions = [self.condition(condition, "WHEN") for condition, _ in term.branches]
         results = [self.bind(result) for _, result in term.branches]
         results.append(
             Literal(None, DataType.VARCHAR) if term.otherwise is None else self.bind(term.otherwise)
         )
-        results, data_type = unify(results, "the branches of CASE", term.place)
+        results, data_type = unify(results, "the branches of CASE", term.span)
         pairs = tuple(zip(conditions, results[:-1], strict=True))
         return Case(pairs, results[-1], data_type)
 
 
-def call(name: str, args: Sequence[Expression], place: Place | None = None) -> Expression:
+def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) -> Expression:
     """The bound call of a function or operator, its arguments converted."""
     name = ALIASES.get(name, name)
     if name in VOLATILE:
-        raise BindError(f"{name}() gives another answer each time: it is not allowed here", **span(place))
+        raise BindError(f"{name}() gives another answer each time: it is not allowed here", **error_span(span))
     if name in _SHORTHANDS:
-        return _SHORTHANDS[name](list(args), place)
+        return _SHORTHANDS[name](list(args), span)
     if name not in FUNCTIONS:
-        raise BindError(unknown("function", name, known_functions()), **span(place))
+        raise BindError(unknown("function", name, known_functions()), **error_span(span))
     if name in OPERATIONS and any(arg.data_type.kind is TypeKind.NUMERIC for arg in args):
         args = [_by_own_digits(arg) for arg in args]
     found = resolve(name, tuple(arg.data_type for arg in args))
     if found is None and any(map(is_unknown, args)):
-        args = _adapted(args, place)
+        args = _adapted(args, span)
         found = resolve(name, tuple(arg.data_type for arg in args))
     if found is None:
         types = ", ".join(str(arg.data_type) for arg in args)
-        raise BindError(f"{name} is not defined for ({types})", **span(place))
+        raise BindError(f"{name} is not defined for ({types})", **error_span(span))
     overload, takes, gives = found
     for index in overload.constants:
         if not isinstance(args[index], Literal):
-            raise BindError(f"argument {index + 1} of {name} must be a constant", **span(place))
-    converted = tuple(convert_all(args, takes, place))
+            raise BindError(f"argument {index + 1} of {name} must be a constant", **error_span(span))
+    converted = tuple(convert_all(args, takes, span))
     if name == "in" and len(converted) > FEW_MEMBERS:
         return _folded(_membership(converted))
     return _folded(Call(name, converted, gives))
@@ -177,7 +186,7 @@ def _holds(data_type: DataType, value: Decimal) -> bool:
     return value.quantize(Decimal(1).scaleb(-scale), context=WIDE) == value and value.copy_abs() < Decimal(10) ** whole
 
 
-def convert(operand: Expression, data_type: DataType, place: Place | None = None) -> Expression:
+def convert(operand: Expression, data_type: DataType, span: TextSpan | None = None) -> Expression:
     """`operand` as `data_type`: itself, a constant computed at once, or a Cast. BindError where there
     is no way.
     """
@@ -186,7 +195,7 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
     if isinstance(operand, Literal) and operand.value is None:
         return Literal(None, data_type)
     if not can_cast(operand.data_type, data_type):
-        raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **span(place))
+        raise BindError(f"{operand.data_type} cannot be converted to {data_type}", **error_span(span))
     cast = Cast(operand, data_type)
     if not isinstance(operand, Literal) or data_type.is_nested:
         return cast
@@ -195,11 +204,11 @@ def convert(operand: Expression, data_type: DataType, place: Place | None = None
     try:
         return Literal(evaluate_constant(cast), data_type)
     except EvaluationError as error:
-        raise BindError(f"{operand.describe()} is no {data_type}", **span(place)) from error
+        raise BindError(f"{operand.describe()} is no {data_type}", **error_span(span)) from error
 
 
 def convert_all(
-    operands: Sequence[Expression], data_types: Sequence[DataType], place: Place | None = None
+    operands: Sequence[Expression], data_types: Sequence[DataType], span: TextSpan | None = None
 ) -> list[Expression]:
     """Each of `operands` in the type of its own; many constants of one type are computed as one column."""
     found = list(operands)
@@ -214,7 +223,7 @@ def convert_all(
         if len(positions) > 1 and not target.is_nested and can_cast(source, target):
             for at, value in zip(positions, _cast_values(values, source, target) or (), strict=False):
                 found[at] = Literal(value, target)
-    return [convert(operand, data_type, place) for operand, data_type in zip(found, data_types, strict=True)]
+    return [convert(operand, data_type, span) for operand, data_type in zip(found, data_types, strict=True)]
 
 
 def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[Any] | None:
@@ -222,37 +231,37 @@ def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[
     plain = [value.to_arrow() if isinstance(value, Interval) else value for value in values]
     column = pa.array(plain, source.arrow)
     try:
-        cast = evaluate_array(Cast(InputRef(0, source), target), Evaluation([column], len(values), strict=True))
+        cast = evaluate_array(Cast(InputRef(0, source), target), EvalContext([column], len(values), strict=True))
     except EvaluationError:
         return None
     return [python_value(value) for value in cast]
 
 
-def unify(values: Sequence[Expression], what: str, place: Place | None) -> tuple[list[Expression], DataType]:
+def unify(values: Sequence[Expression], what: str, span: TextSpan | None) -> tuple[list[Expression], DataType]:
     """`values` converted to the type they have in common."""
     known = [value.data_type for value in values if not is_unknown(value)]
     data_type = common_type(known) if known else DataType.VARCHAR
     if data_type is None:
         types = " and ".join(dict.fromkeys(map(str, known)))
-        raise BindError(f"{what} have no type in common: {types}", **span(place))
-    return convert_all(values, [data_type] * len(values), place), data_type
+        raise BindError(f"{what} have no type in common: {types}", **error_span(span))
+    return convert_all(values, [data_type] * len(values), span), data_type
 
 
-def literal(term: Constant) -> Expression:
+def literal(term: UnboundLiteral) -> Expression:
     """The constant with the type that its Python value has."""
-    value, place = term.value, term.place
+    value, span = term.value, term.span
     if term.data_type is not None:
-        return convert(literal(Constant(value, None, place)), term.data_type, place)
+        return convert(literal(UnboundLiteral(value, None, span)), term.data_type, span)
     if isinstance(value, int) and not isinstance(value, bool):
-        return _integer(value, place)
+        return _integer(value, span)
     if isinstance(value, Decimal):
-        return _decimal(value, place)
+        return _decimal(value, span)
     if isinstance(value, datetime):
         return Literal(value, DataType.TIMESTAMP if value.tzinfo is None else DataType.TIMESTAMPTZ)
     for kind, data_type in _LITERAL_TYPES:
         if isinstance(value, kind):
             return Literal(value, data_type)
-    raise BindError(f"a {type(value).__name__} is no SQL value: {value!r}", **span(place))
+    raise BindError(f"a {type(value).__name__} is no SQL value: {value!r}", **error_span(span))
 
 
 _LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
@@ -266,21 +275,21 @@ _LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
 )
 
 
-def _integer(value: int, place: Place | None) -> Literal:
+def _integer(value: int, span: TextSpan | None) -> Literal:
     for data_type, bits in ((DataType.INT, 31), (DataType.BIGINT, 63)):
         if -(1 << bits) <= value < 1 << bits:
             return Literal(value, data_type)
-    return _decimal(Decimal(value), place)
+    return _decimal(Decimal(value), span)
 
 
-def _decimal(value: Decimal, place: Place | None) -> Literal:
+def _decimal(value: Decimal, span: TextSpan | None) -> Literal:
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise BindError(f"NUMERIC has no {value}", **span(place))
+        raise BindError(f"NUMERIC has no {value}", **error_span(span))
     scale = max(-exponent, 0)
     precision = max(len(value.as_tuple().digits) + max(exponent, 0), scale, 1)
     if precision > 38:
-        raise BindError(f"NUMERIC holds 38 digits, this has {precision}", **span(place))
+        raise BindError(f"NUMERIC holds 38 digits, this has {precision}", **error_span(span))
     scaled = value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
     return Literal(scaled, DataType.numeric(precision, scale))
 
@@ -290,13 +299,13 @@ def is_unknown(value: Expression) -> bool:
     return isinstance(value, Literal) and (value.value is None or value.data_type.kind is TypeKind.VARCHAR)
 
 
-def _adapted(args: Sequence[Expression], place: Place | None) -> list[Expression]:
+def _adapted(args: Sequence[Expression], span: TextSpan | None) -> list[Expression]:
     """`args` with texts and NULLs converted to what the others have in common."""
     known = [arg.data_type for arg in args if not is_unknown(arg)]
     target = common_type(known) if known else DataType.BOOLEAN
     if target is None:
         return list(args)
-    return convert_all(args, [target if is_unknown(arg) else arg.data_type for arg in args], place)
+    return convert_all(args, [target if is_unknown(arg) else arg.data_type for arg in args], span)
 
 
 def _folded(bound: Call) -> Expression:
@@ -309,42 +318,42 @@ def _folded(bound: Call) -> Expression:
         return bound
 
 
-def _between(args: list[Expression], place: Place | None) -> Expression:
-    value, low, high = _exactly(args, 3, "between", place)
-    bounds = call("greater_equal", [value, low], place), call("less_equal", [value, high], place)
-    return call("and", bounds, place)
+def _between(args: list[Expression], span: TextSpan | None) -> Expression:
+    value, low, high = _exactly(args, 3, "between", span)
+    bounds = call("greater_equal", [value, low], span), call("less_equal", [value, high], span)
+    return call("and", bounds, span)
 
 
-def _nullif(args: list[Expression], place: Place | None) -> Expression:
-    (value, other), _ = unify(_exactly(args, 2, "nullif", place), "the arguments of nullif", place)
+def _nullif(args: list[Expression], span: TextSpan | None) -> Expression:
+    (value, other), _ = unify(_exactly(args, 2, "nullif", span), "the arguments of nullif", span)
     return Case(
-        ((call("equal", [value, other], place), Literal(None, value.data_type)),), value, value.data_type
+        ((call("equal", [value, other], span), Literal(None, value.data_type)),), value, value.data_type
     )
 
 
-def _extract(args: list[Expression], place: Place | None) -> Expression:
-    field, value = _exactly(args, 2, "extract", place)
+def _extract(args: list[Expression], span: TextSpan | None) -> Expression:
+    field, value = _exactly(args, 2, "extract", span)
     fields = [name.removeprefix("extract_") for name in FUNCTIONS if name.startswith("extract_")]
-    return call(f"extract_{_word(field, fields, 'field', place)}", [value], place)
+    return call(f"extract_{_word(field, fields, 'field', span)}", [value], span)
 
 
-def _date_part(args: list[Expression], place: Place | None) -> Expression:
-    return convert(_extract(args, place), DataType.DOUBLE, place)
+def _date_part(args: list[Expression], span: TextSpan | None) -> Expression:
+    return convert(_extract(args, span), DataType.DOUBLE, span)
 
 
-def _date_trunc(args: list[Expression], place: Place | None) -> Expression:
-    unit, value = _exactly(args, 2, "date_trunc", place)
-    return call(f"date_trunc_{_word(unit, TRUNCATIONS, 'unit', place)}", [value], place)
+def _date_trunc(args: list[Expression], span: TextSpan | None) -> Expression:
+    unit, value = _exactly(args, 2, "date_trunc", span)
+    return call(f"date_trunc_{_word(unit, TRUNCATIONS, 'unit', span)}", [value], span)
 
 
-def _round(args: list[Expression], place: Place | None) -> Expression:
+def _round(args: list[Expression], span: TextSpan | None) -> Expression:
     if len(args) != 2:
-        return _plain_round(args, place)
+        return _plain_round(args, span)
     value, wanted = args
     if not isinstance(wanted, Literal) or not isinstance(wanted.value, int) or not 0 <= wanted.value <= 38:
-        raise BindError("round takes a constant number of digits, 0 to 38", **span(place))
+        raise BindError("round takes a constant number of digits, 0 to 38", **error_span(span))
     if value.data_type.is_float or not value.data_type.is_numeric:
-        raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **span(place))
+        raise BindError(f"round to digits is defined for NUMERIC, not {value.data_type}", **error_span(span))
     if value.data_type.is_integer:
         return value
     whole, scale = digits(value.data_type)
@@ -353,27 +362,27 @@ def _round(args: list[Expression], place: Place | None) -> Expression:
     return value if rounded == value.data_type else _folded(Call("round", (value,), rounded))
 
 
-def _plain_round(args: list[Expression], place: Place | None) -> Expression:
+def _plain_round(args: list[Expression], span: TextSpan | None) -> Expression:
     found = resolve("round", tuple(arg.data_type for arg in args))
     if found is None:
         types = ", ".join(str(arg.data_type) for arg in args)
-        raise BindError(f"round is not defined for ({types})", **span(place))
+        raise BindError(f"round is not defined for ({types})", **error_span(span))
     return _folded(Call("round", tuple(args), found[2]))
 
 
-def _exactly(args: list[Expression], count: int, name: str, place: Place | None) -> list[Expression]:
+def _exactly(args: list[Expression], count: int, name: str, span: TextSpan | None) -> list[Expression]:
     if len(args) != count:
-        raise BindError(f"{name} takes {count} arguments, not {len(args)}", **span(place))
+        raise BindError(f"{name} takes {count} arguments, not {len(args)}", **error_span(span))
     return args
 
 
-def _word(value: Expression, words: Iterable[str], what: str, place: Place | None) -> str:
+def _word(value: Expression, words: Iterable[str], what: str, span: TextSpan | None) -> str:
     """A constant text that must be one of `words`."""
     words = list(words)
     if not isinstance(value, Literal) or not isinstance(value.value, str):
-        raise BindError(f"the {what} must be a constant text", **span(place))
+        raise BindError(f"the {what} must be a constant text", **error_span(span))
     if value.value.lower() not in words:
-        raise BindError(unknown(what, value.value, words), **span(place))
+        raise BindError(unknown(what, value.value, words), **error_span(span))
     return value.value.lower()
 
 
@@ -399,18 +408,18 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def span(place: Place | None) -> dict[str, Any]:
-    """A place as the keyword arguments of an error; the text itself is added by the SQL front."""
-    return {} if place is None else {"start": place[0], "end": place[1]}
+def error_span(span: TextSpan | None) -> dict[str, Any]:
+    """The keyword arguments of an error at a span of SQL text; the SQL front end adds the text itself."""
+    return {} if span is None else {"start": span[0], "end": span[1]}
 
 
-def place_of(term: Term) -> Place | None:
-    """Where a term stands, or its first part that stands anywhere."""
+def span_of(term: UnboundExpr) -> TextSpan | None:
+    """The span of an unbound expression, or of its first part that has one."""
     todo = [term]
     while todo:
         each = todo.pop()
-        place = getattr(each, "place", None)
-        if place is not None:
-            return place
+        span = getattr(each, "span", None)
+        if span is not None:
+            return span
         todo += reversed(each.children)
     return None

@@ -1,9 +1,8 @@
-"""Which types turn into which without being asked, and the type that several values have in common.
+"""Implicit conversions between types, and the common type of several values.
 
-Between declared NUMERIC(p, s), integers and written constants the types of results are Spark's (with
-allowPrecisionLoss): the digits that the exact result may have; where these are more than 38, digits behind the point
-give way, but not below 6 of them. NUMERIC without (p, s), which is NUMERIC(38, 10), has no bounds that would tell
-anything: with it the result is NUMERIC(38, 10) too.
+Between declared NUMERIC(p, s), integers and literals the result types are Spark's (with allowPrecisionLoss): the digits
+that the exact result may have; beyond 38, the scale is reduced, but not below 6. NUMERIC without (p, s), which is
+NUMERIC(38, 10), has no informative bounds: with it the result is NUMERIC(38, 10) too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 UNBOUNDED = DataType.NUMERIC
 """NUMERIC without (p, s)."""
 MIN_SCALE = 6
-"""Digits behind the point that a result keeps of those it has, however many stand before it."""
+"""Digits after the point that a result keeps, however many are before it."""
 WIDE = Context(prec=3 * MAX_PRECISION)
 """Python's own 28 digits are too few for a NUMERIC."""
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from relational.chunk import Column, DataChunk, StreamChunk
 from relational.expr.eval_context import (
     ErrorCounts,
-    Evaluation,
+    EvalContext,
     Value,
     booleans,
     choose,
@@ -45,11 +45,11 @@ def evaluate(
     weights = None
     if errors is not None and isinstance(chunk, StreamChunk):
         weights = 1 - 2 * (chunk.ops & 1).view(np.int8)
-    evaluation = Evaluation(arrays, chunk.capacity, selection, strict=strict, errors=errors, weights=weights)
+    evaluation = EvalContext(arrays, chunk.capacity, selection, strict=strict, errors=errors, weights=weights)
     return Column(evaluate_array(expression, evaluation))
 
 
-def evaluate_array(expression: Expression, evaluation: Evaluation) -> pa.Array:
+def evaluate_array(expression: Expression, evaluation: EvalContext) -> pa.Array:
     """The same over bare arrays."""
     if evaluation.rows == 0:
         return pa.nulls(0, expression.data_type.arrow)
@@ -58,10 +58,10 @@ def evaluate_array(expression: Expression, evaluation: Evaluation) -> pa.Array:
 
 def evaluate_constant(expression: Expression) -> object:
     """The Python value of an expression without inputs; EvaluationError if it has none."""
-    return python_value(evaluate_array(expression, Evaluation((), 1, strict=True))[0])
+    return python_value(evaluate_array(expression, EvalContext((), 1, strict=True))[0])
 
 
-def _value(expression: Expression, evaluation: Evaluation) -> Value:
+def _value(expression: Expression, evaluation: EvalContext) -> Value:
     if isinstance(expression, InputRef):
         return evaluation.columns[expression.index]
     if isinstance(expression, Literal):
@@ -77,24 +77,24 @@ def _value(expression: Expression, evaluation: Evaluation) -> Value:
     kernel = kernel_of(expression.function, tuple(arg.data_type for arg in expression.args))
     result = expression.data_type
 
-    def compute(attempt: Evaluation, values: list[Value]) -> Value:
+    def compute(attempt: EvalContext, values: list[Value]) -> Value:
         return kernel(attempt, values, result)
 
     return _computed(compute, evaluation, args, result, expression.function)
 
 
-def _cast(expression: Cast, evaluation: Evaluation) -> Value:
+def _cast(expression: Cast, evaluation: EvalContext) -> Value:
     value = _value(expression.operand, evaluation)
     source, target = expression.operand.data_type, expression.data_type
 
-    def compute(attempt: Evaluation, values: list[Value]) -> Value:
+    def compute(attempt: EvalContext, values: list[Value]) -> Value:
         return cast(attempt, values[0], source, target)
 
     return _computed(compute, evaluation, [value], target, f"CAST to {target}")
 
 
-def _computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, what: str) -> Value:
-    """What a kernel gives; a constant of constants."""
+def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, what: str) -> Value:
+    """The result of a kernel; a constant if all arguments are."""
     if not all(isinstance(arg, pa.Scalar) for arg in args):
         return computed(compute, evaluation, args, data_type, what)
     first = pa.repeat(args[0], 1)
@@ -102,14 +102,14 @@ def _computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_
     return result if isinstance(result, pa.Scalar) else result[0]
 
 
-def _truth(expression: Expression, evaluation: Evaluation) -> pa.Array:
+def _truth(expression: Expression, evaluation: EvalContext) -> pa.Array:
     """A BOOLEAN column; all NULL without evaluating anything where no row counts."""
     if evaluation.selects_nothing:
         return pa.nulls(evaluation.rows, pa.bool_())
     return evaluation.column(_value(expression, evaluation))
 
 
-def _conjunction(expression: Call, evaluation: Evaluation) -> Value:
+def _conjunction(expression: Call, evaluation: EvalContext) -> Value:
     """Kleene AND; a term runs on rows where no term before it was false."""
     result = _truth(expression.args[0], evaluation)
     for term in expression.args[1:]:
@@ -118,7 +118,7 @@ def _conjunction(expression: Call, evaluation: Evaluation) -> Value:
     return result
 
 
-def _disjunction(expression: Call, evaluation: Evaluation) -> Value:
+def _disjunction(expression: Call, evaluation: EvalContext) -> Value:
     """Kleene OR; a term runs on rows where no term before it was true."""
     result = _truth(expression.args[0], evaluation)
     for term in expression.args[1:]:
@@ -126,7 +126,7 @@ def _disjunction(expression: Call, evaluation: Evaluation) -> Value:
     return result
 
 
-def _coalesce(expression: Call, evaluation: Evaluation) -> Value:
+def _coalesce(expression: Call, evaluation: EvalContext) -> Value:
     """The first value that is not NULL; an argument runs on rows where all before it were NULL."""
     result = evaluation.column(_value(expression.args[0], evaluation))
     for arg in expression.args[1:]:
@@ -137,7 +137,7 @@ def _coalesce(expression: Call, evaluation: Evaluation) -> Value:
     return result
 
 
-def _case(expression: Case, evaluation: Evaluation) -> Value:
+def _case(expression: Case, evaluation: EvalContext) -> Value:
     """Branches from the first; each condition and result runs on the rows that reach it."""
     remaining = np.ones(evaluation.rows, np.bool_)
     taken: list[tuple[np.ndarray, Value]] = []

@@ -68,7 +68,7 @@ class ErrorCounts:
         return {reason: rows for reason, rows in taken.items() if rows}
 
 
-class Evaluation:
+class EvalContext:
     """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or
     int64[rows], what each row counts for among the errors (-1 for one that goes), None: 1.
     """
@@ -88,18 +88,18 @@ class Evaluation:
         self.columns, self.rows, self.selection = columns, rows, selection
         self.strict, self.errors, self.weights = strict, errors, weights
 
-    def narrowed(self, rows: np.ndarray) -> Evaluation:
+    def narrowed(self, rows: np.ndarray) -> EvalContext:
         """The same evaluation where only those of `rows` (bool[rows]) count that counted before."""
         selection = rows if self.selection is None else rows & self.selection
-        return Evaluation(
+        return EvalContext(
             self.columns, self.rows, selection, strict=self.strict, errors=self.errors, weights=self.weights
         )
 
-    def single(self) -> Evaluation:
+    def single(self) -> EvalContext:
         """An evaluation of one row without columns, for what is constant; it counts for all rows that count here."""
         counts = self.selection is None or bool(self.selection.any())
         weight = np.array([self._weight(self.selection)])
-        return Evaluation((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
+        return EvalContext((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
 
     @property
     def selects_nothing(self) -> bool:
@@ -135,7 +135,7 @@ class Evaluation:
         return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
 
 
-class Attempt(Evaluation):
+class Attempt(EvalContext):
     """An evaluation of `rows` rows that only records what fails, as `failures`: (bool[rows], reason) in their order.
     Its caller reports them, or discards them where the attempt ended with an error.
     """

@@ -58,7 +58,7 @@ class Expression:
         return self
 
     def describe(self, names: Sequence[str] = ()) -> str:
-        """SQL-like text; `names` are those of the input columns, `$n` stands in where there is none."""
+        """SQL-like text; `names` are those of the input columns, `$n` where there is none."""
         raise AssertionError(f"{type(self).__name__} has no text")
 
 

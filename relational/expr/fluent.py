@@ -1,4 +1,4 @@
-"""Functions for the Python face: `from relational import functions as f`, then `f.sum("amount")`,
+"""Functions of the fluent API: `from relational import functions as f`, then `f.sum("amount")`,
 `f.lower(col("x"))`.
 
 An argument is a term or a plain value; where a column is expected (aggregates), a string is its name.
@@ -6,118 +6,118 @@ An argument is a term or a plain value; where a column is expected (aggregates),
 
 from __future__ import annotations
 
-from relational.expr.unbound import Apply, Choose, Summary, Term, apply, as_term, col
+from relational.expr.unbound import UnboundAggregate, UnboundCall, UnboundCase, UnboundExpr, apply, as_unbound, col
 
 
-def _argument(value: Term | str) -> Term:
+def _argument(value: UnboundExpr | str) -> UnboundExpr:
     return col(value) if isinstance(value, str) else value
 
 
-def count(argument: Term | str | None = None) -> Summary:
+def count(argument: UnboundExpr | str | None = None) -> UnboundAggregate:
     """Rows of the group; with an argument, those where it is not NULL."""
-    return Summary("count", None if argument is None else _argument(argument))
+    return UnboundAggregate("count", None if argument is None else _argument(argument))
 
 
-def sum(argument: Term | str) -> Summary:
+def sum(argument: UnboundExpr | str) -> UnboundAggregate:
     """The exact sum; NULL for a group without values."""
-    return Summary("sum", _argument(argument))
+    return UnboundAggregate("sum", _argument(argument))
 
 
-def avg(argument: Term | str) -> Summary:
+def avg(argument: UnboundExpr | str) -> UnboundAggregate:
     """The mean; NULL for a group without values."""
-    return Summary("avg", _argument(argument))
+    return UnboundAggregate("avg", _argument(argument))
 
 
-def min(argument: Term | str) -> Summary:
+def min(argument: UnboundExpr | str) -> UnboundAggregate:
     """The smallest value."""
-    return Summary("min", _argument(argument))
+    return UnboundAggregate("min", _argument(argument))
 
 
-def max(argument: Term | str) -> Summary:
+def max(argument: UnboundExpr | str) -> UnboundAggregate:
     """The largest value."""
-    return Summary("max", _argument(argument))
+    return UnboundAggregate("max", _argument(argument))
 
 
-def when(condition: Term, result: object) -> Choose:
+def when(condition: UnboundExpr, result: object) -> UnboundCase:
     """CASE WHEN condition THEN result; go on with `.when` and `.default`."""
-    return Choose(((condition, as_term(result)),))
+    return UnboundCase(((condition, as_unbound(result)),))
 
 
-def coalesce(*args: object) -> Apply:
+def coalesce(*args: object) -> UnboundCall:
     """The first that is not NULL."""
     return apply("coalesce", *args)
 
 
-def nullif(value: object, other: object) -> Apply:
+def nullif(value: object, other: object) -> UnboundCall:
     """NULL where both are equal, else the value."""
     return apply("nullif", value, other)
 
 
-def greatest(*args: object) -> Apply:
+def greatest(*args: object) -> UnboundCall:
     return apply("greatest", *args)
 
 
-def least(*args: object) -> Apply:
+def least(*args: object) -> UnboundCall:
     return apply("least", *args)
 
 
-def lower(text: Term) -> Apply:
+def lower(text: UnboundExpr) -> UnboundCall:
     return apply("lower", text)
 
 
-def upper(text: Term) -> Apply:
+def upper(text: UnboundExpr) -> UnboundCall:
     return apply("upper", text)
 
 
-def length(text: Term) -> Apply:
+def length(text: UnboundExpr) -> UnboundCall:
     """Characters."""
     return apply("length", text)
 
 
-def substring(text: Term, start: int, length: int | None = None) -> Apply:
+def substring(text: UnboundExpr, start: int, length: int | None = None) -> UnboundCall:
     """Characters from position `start` (the first is 1)."""
     return apply("substring", text, start) if length is None else apply("substring", text, start, length)
 
 
-def trim(text: Term, characters: str = " ") -> Apply:
+def trim(text: UnboundExpr, characters: str = " ") -> UnboundCall:
     return apply("trim", text, characters)
 
 
-def replace(text: Term, pattern: str, replacement: str) -> Apply:
+def replace(text: UnboundExpr, pattern: str, replacement: str) -> UnboundCall:
     return apply("replace", text, pattern, replacement)
 
 
-def concat(*args: object) -> Apply:
+def concat(*args: object) -> UnboundCall:
     """`||` of all arguments: NULL if one is."""
     return apply("concat", *args)
 
 
-def abs(value: Term) -> Apply:
+def abs(value: UnboundExpr) -> UnboundCall:
     return apply("abs", value)
 
 
-def round(value: Term, digits: int = 0) -> Apply:
+def round(value: UnboundExpr, digits: int = 0) -> UnboundCall:
     """Half away from zero at `digits` after the point."""
     return apply("round", value, digits) if digits else apply("round", value)
 
 
-def floor(value: Term) -> Apply:
+def floor(value: UnboundExpr) -> UnboundCall:
     return apply("floor", value)
 
 
-def ceil(value: Term) -> Apply:
+def ceil(value: UnboundExpr) -> UnboundCall:
     return apply("ceil", value)
 
 
-def sqrt(value: Term) -> Apply:
+def sqrt(value: UnboundExpr) -> UnboundCall:
     return apply("sqrt", value)
 
 
-def extract(field: str, value: Term) -> Apply:
+def extract(field: str, value: UnboundExpr) -> UnboundCall:
     """A field of a date, time or interval: year, month, dow, hour, epoch, …"""
     return apply("extract", field, value)
 
 
-def date_trunc(unit: str, value: Term) -> Apply:
-    """The start of the unit (hour, day, week, …) that the timestamp lies in."""
+def date_trunc(unit: str, value: UnboundExpr) -> UnboundCall:
+    """The start of the unit (hour, day, week, …) that contains the timestamp."""
     return apply("date_trunc", unit, value)

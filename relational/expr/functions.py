@@ -15,13 +15,12 @@ from functools import lru_cache, partial
 import pyarrow.compute as pc
 
 from relational.expr.coercion import arithmetic_type, can_widen, common_type, digits, is_exact
-from relational.expr.eval_context import Evaluation, Value
-from relational.expr.kernels.kernels import arithmetic, comparison, nested, temporal
-from relational.expr.kernels.kernels import strings as text
+from relational.expr.eval_context import EvalContext, Value
+from relational.expr.kernels import arithmetic, comparison, nested, strings, temporal
 from relational.types.data_type import DataType, Field, TypeKind
 
 Types = tuple[DataType, ...]
-Kernel = Callable[[Evaluation, list[Value], DataType], Value]
+Kernel = Callable[[EvalContext, list[Value], DataType], Value]
 
 BOOLEAN, INT, BIGINT, DOUBLE = DataType.BOOLEAN, DataType.INT, DataType.BIGINT, DataType.DOUBLE
 VARCHAR, DATE, TIME = DataType.VARCHAR, DataType.DATE, DataType.TIME
@@ -52,7 +51,7 @@ class Overload:
 
 
 def resolve(name: str, types: Types) -> tuple[Overload, Types, DataType] | None:
-    """The first overload of `name` that takes `types`; None where none does. KeyError for an unknown name."""
+    """The first overload of `name` that accepts `types`; None where none does. KeyError for an unknown name."""
     for overload in FUNCTIONS[name]:
         found = overload.resolve(types)
         if found is not None:
@@ -169,12 +168,12 @@ def _in_list() -> Overload:
 
 
 def _concat() -> Overload:
-    """|| takes text beside anything, which becomes text."""
+    """|| accepts text with any other type, which is converted to text."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         return ((VARCHAR,) * len(types), VARCHAR) if len(types) >= 2 and VARCHAR in types else None
 
-    return Overload(fits, _over_args(text.concat))
+    return Overload(fits, _over_args(strings.concat))
 
 
 def _array() -> Overload:
@@ -202,7 +201,7 @@ def _compared(operation: str) -> Kernel:
 
 
 def _distinct(negated: bool) -> Kernel:
-    def kernel(evaluation: Evaluation, args: list[Value], _: DataType) -> Value:
+    def kernel(evaluation: EvalContext, args: list[Value], _: DataType) -> Value:
         differs = comparison.is_distinct(evaluation, *args)
         return pc.invert(differs) if negated else differs
 
@@ -261,23 +260,23 @@ def _text_functions() -> dict[str, tuple[Overload, ...]]:
         "upper": (_fixed((VARCHAR,), VARCHAR, _over_values(pc.utf8_upper)),),
         "length": (_fixed((VARCHAR,), INT, _over_values(pc.utf8_length)),),
         "concat": (_concat(),),
-        "concat_known": (_all_of(VARCHAR, VARCHAR, _over_args(text.concat_known)),),
-        "replace": (_fixed((VARCHAR,) * 3, VARCHAR, _over_args(text.replace), (1, 2)),),
+        "concat_known": (_all_of(VARCHAR, VARCHAR, _over_args(strings.concat_known)),),
+        "replace": (_fixed((VARCHAR,) * 3, VARCHAR, _over_args(strings.replace), (1, 2)),),
         "substring": tuple(
             _fixed(
                 (VARCHAR, *(INT,) * count),
                 VARCHAR,
-                _over_args(text.substring),
+                _over_args(strings.substring),
                 (1, 2)[:count],
             )
             for count in (1, 2)
         ),
     }
     for name, ignore_case in (("like", False), ("ilike", True)):
-        matches = _over_args(text.like, ignore_case=ignore_case)
+        matches = _over_args(strings.like, ignore_case=ignore_case)
         found[name] = (_fixed((VARCHAR, VARCHAR), BOOLEAN, matches, (1,)),)
     for name, side in (("trim", ""), ("ltrim", "l"), ("rtrim", "r")):
-        cut = _over_args(text.trim, side=side)
+        cut = _over_args(strings.trim, side=side)
         found[name] = (
             _fixed((VARCHAR,), VARCHAR, cut),
             _fixed((VARCHAR, VARCHAR), VARCHAR, cut, (1,)),

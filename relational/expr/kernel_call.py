@@ -13,16 +13,16 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from relational.expr.eval_context import Attempt, Evaluation, Value
+from relational.expr.eval_context import Attempt, EvalContext, Value
 from relational.types.data_type import DataType
 
-Compute: TypeAlias = Callable[[Evaluation, list[Value]], Value]
+Compute: TypeAlias = Callable[[EvalContext, list[Value]], Value]
 FATAL = (MemoryError, AssertionError)
 """What a kernel raises that says nothing of the rows."""
 
 
-def computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, what: str) -> Value:
-    """`compute` of `args`, which are columns of the evaluation's rows or constants; what fails goes to `evaluation`.
+def computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, what: str) -> Value:
+    """`compute` of `args`, columns of the evaluation's rows or constants; failures are reported to `evaluation`.
 
     `what` names the kernel in the reason for rows of which it says none.
     """
@@ -31,7 +31,7 @@ def computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_t
         value = compute(attempt, args)
     except FATAL:
         raise
-    except Exception:  # whatever it is, it is about some of the rows
+    except Exception:  # any exception concerns only some of the rows
         return _computed_by_parts(compute, evaluation, args, data_type, f"no value of {what}")
     for rows, reason in attempt.failures:
         evaluation.fail(rows, reason)
@@ -39,7 +39,7 @@ def computed(compute: Compute, evaluation: Evaluation, args: list[Value], data_t
 
 
 def _computed_by_parts(
-    compute: Compute, evaluation: Evaluation, args: list[Value], data_type: DataType, reason: str
+    compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, reason: str
 ) -> pa.Array:
     """The same for the rows that count, halved until no half raises or it is one row."""
     counted = np.arange(evaluation.rows)
@@ -72,7 +72,7 @@ def _taken(arg: Value, rows: np.ndarray) -> Value:
     return arg if isinstance(arg, pa.Scalar) else arg.take(pa.array(rows))
 
 
-def _report(evaluation: Evaluation, failures: Sequence[tuple[np.ndarray, str]]) -> None:
+def _report(evaluation: EvalContext, failures: Sequence[tuple[np.ndarray, str]]) -> None:
     """Each reason once, with all its rows (row numbers)."""
     for reason in dict.fromkeys(why for _, why in failures):
         failed = np.zeros(evaluation.rows, np.bool_)

@@ -1,9 +1,8 @@
-"""Expressions as they are written: names instead of columns, no types yet. Both faces, SQL and Python,
-make these.
+"""Unbound expressions: names instead of columns, no types yet. SQL and the fluent API both build these.
 
-`col("amount") * 2 > lit(10)` builds a term; `bind` gives it a meaning over a relation. Terms compare by
-identity, since `==` between terms is itself a term. `place` is where the term stands in SQL text, None
-when it comes from Python.
+`col("amount") * 2 > lit(10)` builds an unbound expression; `bind` binds it to a relation. Unbound expressions compare
+by identity, since `==` between them builds another one. `span` is the position in SQL text, None when the expression
+was built in Python.
 """
 
 from __future__ import annotations
@@ -19,115 +18,115 @@ from relational.types.data_type import DataType
 from relational.types.interval import Interval
 from relational.types.ordering import OrderType
 
-Place = tuple[int, int]
+TextSpan = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """A node. Operators make larger terms; `==` does too, so a term has no truth value."""
+class UnboundExpr:
+    """A node. Operators build larger expressions; `==` does too, so a node has no truth value."""
 
     def __bool__(self) -> bool:
         raise BindError("an expression has no truth value in Python: use & | ~ instead of and, or, not")
 
-    def __add__(self, other: object) -> Term:
+    def __add__(self, other: object) -> UnboundExpr:
         return apply("add", self, other)
 
-    def __radd__(self, other: object) -> Term:
+    def __radd__(self, other: object) -> UnboundExpr:
         return apply("add", other, self)
 
-    def __sub__(self, other: object) -> Term:
+    def __sub__(self, other: object) -> UnboundExpr:
         return apply("subtract", self, other)
 
-    def __rsub__(self, other: object) -> Term:
+    def __rsub__(self, other: object) -> UnboundExpr:
         return apply("subtract", other, self)
 
-    def __mul__(self, other: object) -> Term:
+    def __mul__(self, other: object) -> UnboundExpr:
         return apply("multiply", self, other)
 
-    def __rmul__(self, other: object) -> Term:
+    def __rmul__(self, other: object) -> UnboundExpr:
         return apply("multiply", other, self)
 
-    def __truediv__(self, other: object) -> Term:
+    def __truediv__(self, other: object) -> UnboundExpr:
         return apply("divide", self, other)
 
-    def __rtruediv__(self, other: object) -> Term:
+    def __rtruediv__(self, other: object) -> UnboundExpr:
         return apply("divide", other, self)
 
-    def __mod__(self, other: object) -> Term:
+    def __mod__(self, other: object) -> UnboundExpr:
         return apply("modulo", self, other)
 
-    def __rmod__(self, other: object) -> Term:
+    def __rmod__(self, other: object) -> UnboundExpr:
         return apply("modulo", other, self)
 
-    def __neg__(self) -> Term:
+    def __neg__(self) -> UnboundExpr:
         return apply("negate", self)
 
-    def __eq__(self, other: object) -> Term:  # type: ignore[override]
+    def __eq__(self, other: object) -> UnboundExpr:  # type: ignore[override]
         return apply("equal", self, other)
 
-    def __ne__(self, other: object) -> Term:  # type: ignore[override]
+    def __ne__(self, other: object) -> UnboundExpr:  # type: ignore[override]
         return apply("not_equal", self, other)
 
-    def __lt__(self, other: object) -> Term:
+    def __lt__(self, other: object) -> UnboundExpr:
         return apply("less", self, other)
 
-    def __le__(self, other: object) -> Term:
+    def __le__(self, other: object) -> UnboundExpr:
         return apply("less_equal", self, other)
 
-    def __gt__(self, other: object) -> Term:
+    def __gt__(self, other: object) -> UnboundExpr:
         return apply("greater", self, other)
 
-    def __ge__(self, other: object) -> Term:
+    def __ge__(self, other: object) -> UnboundExpr:
         return apply("greater_equal", self, other)
 
-    def __and__(self, other: object) -> Term:
+    def __and__(self, other: object) -> UnboundExpr:
         return _chained("and", self, other)
 
-    def __rand__(self, other: object) -> Term:
+    def __rand__(self, other: object) -> UnboundExpr:
         return apply("and", other, self)
 
-    def __or__(self, other: object) -> Term:
+    def __or__(self, other: object) -> UnboundExpr:
         return _chained("or", self, other)
 
-    def __ror__(self, other: object) -> Term:
+    def __ror__(self, other: object) -> UnboundExpr:
         return apply("or", other, self)
 
-    def __invert__(self) -> Term:
+    def __invert__(self) -> UnboundExpr:
         return apply("not", self)
 
     __hash__ = object.__hash__
 
-    def is_null(self) -> Term:
+    def is_null(self) -> UnboundExpr:
         return apply("is_null", self)
 
-    def is_not_null(self) -> Term:
+    def is_not_null(self) -> UnboundExpr:
         return apply("is_not_null", self)
 
-    def is_distinct_from(self, other: object) -> Term:
+    def is_distinct_from(self, other: object) -> UnboundExpr:
         """Null-safe inequality."""
         return apply("is_distinct", self, other)
 
-    def is_not_distinct_from(self, other: object) -> Term:
+    def is_not_distinct_from(self, other: object) -> UnboundExpr:
         """Null-safe equality."""
         return apply("is_not_distinct", self, other)
 
-    def is_in(self, values: Sequence[object]) -> Term:
+    def is_in(self, values: Sequence[object]) -> UnboundExpr:
         """Membership, with SQL's NULL."""
         return apply("in", self, *values)
 
-    def between(self, low: object, high: object) -> Term:
+    def between(self, low: object, high: object) -> UnboundExpr:
         """low <= self <= high."""
         return apply("between", self, low, high)
 
-    def like(self, pattern: str) -> Term:
+    def like(self, pattern: str) -> UnboundExpr:
         return apply("like", self, pattern)
 
-    def ilike(self, pattern: str) -> Term:
+    def ilike(self, pattern: str) -> UnboundExpr:
         return apply("ilike", self, pattern)
 
-    def cast(self, data_type: str | DataType) -> Term:
+    def cast(self, data_type: str | DataType) -> UnboundExpr:
         """CAST(self AS data_type)."""
-        return Convert(self, data_type if isinstance(data_type, DataType) else DataType.parse(data_type))
+        return UnboundCast(self, data_type if isinstance(data_type, DataType) else DataType.parse(data_type))
 
     def alias(self, name: str) -> Named:
         """The term as an output column called `name`."""
@@ -142,101 +141,101 @@ class Term:
         return Ordered(self, OrderType(True, nulls_first))
 
     @property
-    def children(self) -> tuple[Term, ...]:
+    def children(self) -> tuple[UnboundExpr, ...]:
         return ()
 
 
 @dataclass(frozen=True, eq=False)
-class Name(Term):
+class Name(UnboundExpr):
     """A column by its name, of the relation `qualifier` where one is written."""
 
     name: str
     qualifier: str | None = None
-    place: Place | None = None
+    span: TextSpan | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Term):
-    """A value as written; without a type it takes the one that fits its surroundings."""
+class UnboundLiteral(UnboundExpr):
+    """A value as written; without a type it adopts one from its context."""
 
     value: Any
     data_type: DataType | None = None
-    place: Place | None = None
+    span: TextSpan | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Apply(Term):
+class UnboundCall(UnboundExpr):
     """A function or operator by name."""
 
     function: str
-    args: tuple[Term, ...]
-    place: Place | None = None
+    args: tuple[UnboundExpr, ...]
+    span: TextSpan | None = None
 
     @property
-    def children(self) -> tuple[Term, ...]:
+    def children(self) -> tuple[UnboundExpr, ...]:
         return self.args
 
 
 @dataclass(frozen=True, eq=False)
-class Convert(Term):
+class UnboundCast(UnboundExpr):
     """CAST."""
 
-    operand: Term
+    operand: UnboundExpr
     data_type: DataType
-    place: Place | None = None
+    span: TextSpan | None = None
 
     @property
-    def children(self) -> tuple[Term, ...]:
+    def children(self) -> tuple[UnboundExpr, ...]:
         return (self.operand,)
 
 
 @dataclass(frozen=True, eq=False)
-class Choose(Term):
+class UnboundCase(UnboundExpr):
     """CASE WHEN … THEN … ELSE … END; without an ELSE it is NULL."""
 
-    branches: tuple[tuple[Term, Term], ...]
-    otherwise: Term | None = None
-    place: Place | None = None
+    branches: tuple[tuple[UnboundExpr, UnboundExpr], ...]
+    otherwise: UnboundExpr | None = None
+    span: TextSpan | None = None
 
     @property
-    def children(self) -> tuple[Term, ...]:
+    def children(self) -> tuple[UnboundExpr, ...]:
         parts = tuple(part for branch in self.branches for part in branch)
         return parts if self.otherwise is None else (*parts, self.otherwise)
 
-    def when(self, condition: Term, result: object) -> Choose:
+    def when(self, condition: UnboundExpr, result: object) -> UnboundCase:
         """With one more branch, tried after those before."""
-        return Choose((*self.branches, (condition, as_term(result))), self.otherwise)
+        return UnboundCase((*self.branches, (condition, as_unbound(result))), self.otherwise)
 
-    def default(self, result: object) -> Choose:
+    def default(self, result: object) -> UnboundCase:
         """With an ELSE."""
-        return Choose(self.branches, as_term(result))
+        return UnboundCase(self.branches, as_unbound(result))
 
 
 @dataclass(frozen=True, eq=False)
-class Summary(Term):
+class UnboundAggregate(UnboundExpr):
     """An aggregate of a group; `argument` None is count(*)."""
 
     function: str
-    argument: Term | None = None
-    condition: Term | None = None
+    argument: UnboundExpr | None = None
+    condition: UnboundExpr | None = None
     distinct: bool = False
-    place: Place | None = None
+    span: TextSpan | None = None
 
     @property
-    def children(self) -> tuple[Term, ...]:
+    def children(self) -> tuple[UnboundExpr, ...]:
         return tuple(part for part in (self.argument, self.condition) if part is not None)
 
-    def filter(self, condition: Term) -> Summary:
+    def filter(self, condition: UnboundExpr) -> UnboundAggregate:
         """Over the rows for which `condition` is true: FILTER (WHERE …)."""
         both = condition if self.condition is None else self.condition & condition
-        return Summary(self.function, self.argument, both, self.distinct)
+        return UnboundAggregate(self.function, self.argument, both, self.distinct)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """An output column: a term and its name."""
 
-    term: Term
+    term: UnboundExpr
     name: str
 
 
@@ -244,64 +243,64 @@ class Named:
 class Ordered:
     """A sort key: a term and its order."""
 
-    term: Term
+    term: UnboundExpr
     order: OrderType = OrderType()  # noqa: RUF009 - an immutable value
 
 
 def col(name: str) -> Name:
-    """The column called `name` of whatever relation the expression is used on."""
+    """The column called `name` of the relation that the expression is used on."""
     return Name(name)
 
 
-def lit(value: object, data_type: str | DataType | None = None) -> Constant:
+def lit(value: object, data_type: str | DataType | None = None) -> UnboundLiteral:
     """A constant; its type follows from the Python value and its surroundings unless given."""
-    return Constant(value, DataType.parse(data_type) if isinstance(data_type, str) else data_type)
+    return UnboundLiteral(value, DataType.parse(data_type) if isinstance(data_type, str) else data_type)
 
 
-def as_term(value: object) -> Term:
+def as_unbound(value: object) -> UnboundExpr:
     """A term as it is, a plain Python value as a constant; BindError for anything else."""
-    if isinstance(value, Term):
+    if isinstance(value, UnboundExpr):
         return value
     if isinstance(value, timedelta):
-        return Constant(Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds))
+        return UnboundLiteral(Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds))
     if value is None or isinstance(
         value, bool | int | float | str | Decimal | date | datetime | time | Interval
     ):
-        return Constant(value)
+        return UnboundLiteral(value)
     raise BindError(f"a {type(value).__name__} is no SQL value: {value!r}")
 
 
-def apply(function: str, *args: object) -> Apply:
+def apply(function: str, *args: object) -> UnboundCall:
     """The term of a function over terms and plain values."""
-    return Apply(function, tuple(as_term(arg) for arg in args))
+    return UnboundCall(function, tuple(as_unbound(arg) for arg in args))
 
 
-def _chained(function: str, first: Term, other: object) -> Apply:
+def _chained(function: str, first: UnboundExpr, other: object) -> UnboundCall:
     """One call of any number of operands, however long the chain that Python builds pair by pair."""
-    before = first.args if isinstance(first, Apply) and first.function == function else (first,)
-    return Apply(function, (*before, as_term(other)))
+    before = first.args if isinstance(first, UnboundCall) and first.function == function else (first,)
+    return UnboundCall(function, (*before, as_unbound(other)))
 
 
-def has_summary(term: Term) -> bool:
-    """Whether an aggregate stands anywhere in the term."""
+def has_aggregate(term: UnboundExpr) -> bool:
+    """Whether the expression contains an aggregate."""
     todo = [term]
     while todo:
         each = todo.pop()
-        if isinstance(each, Summary):
+        if isinstance(each, UnboundAggregate):
             return True
         todo += each.children
     return False
 
 
-def renamed(term: Term, terms: Mapping[str, Term]) -> Term:
+def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
     """The term with names that are keys of `terms` replaced; inside of aggregates they are columns of the input."""
     if isinstance(term, Name):
         return terms.get(term.name, term) if term.qualifier is None else term
-    if isinstance(term, Apply):
+    if isinstance(term, UnboundCall):
         return replace(term, args=tuple(renamed(arg, terms) for arg in term.args))
-    if isinstance(term, Convert):
+    if isinstance(term, UnboundCast):
         return replace(term, operand=renamed(term.operand, terms))
-    if isinstance(term, Choose):
+    if isinstance(term, UnboundCase):
         branches = tuple((renamed(condition, terms), renamed(result, terms)) for condition, result in term.branches)
         otherwise = None if term.otherwise is None else renamed(term.otherwise, terms)
         return replace(term, branches=branches, otherwise=otherwise)

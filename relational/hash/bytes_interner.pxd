@@ -1,8 +1,8 @@
-"""KeyIndex: encoded keys as dense numbers.
+"""BytesInterner: assigns dense ids to encoded keys.
 
-An open-addressed table of (tag, number) slots over an arena of key bytes. Keys are numbered 0, 1, 2 … in
-the order in which they first appear, so everything else known of a key is a column indexed by that number.
-Groups of an aggregation and entries of a mem table are numbered so.
+An open-addressing hash table of (tag, id) slots over an arena of key bytes. Keys get the ids 0, 1, 2 … in the order of
+their first appearance, so all other data about a key is a column indexed by its id. Groups of an aggregation and
+entries of a mem table are identified this way.
 """
 
 cimport cython
@@ -12,15 +12,15 @@ from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
 
-cdef struct IndexSlot:
+cdef struct InternerSlot:
     uint32_t tag        # upper half of the key's hash
-    int32_t number      # negative where no key lies here
+    int32_t number      # negative if the slot is empty
 
 
 @cython.final
-cdef class KeyIndex:
+cdef class BytesInterner:
     cdef readonly Py_ssize_t count      # numbers given out so far
-    cdef ByteBuffer slots               # IndexSlot[mask + 1]
+    cdef ByteBuffer slots               # InternerSlot[mask + 1]
     cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 taken
     cdef Py_ssize_t key_bytes           # size of every key; -1 before the first and once two sizes were seen
     cdef ByteBuffer ends                # int64[count]: where each key ends in `arena`

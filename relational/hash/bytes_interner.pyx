@@ -1,9 +1,9 @@
-"""KeyIndex: encoded keys as dense numbers.
+"""BytesInterner: assigns dense ids to encoded keys.
 
-Keys are compared by their encoded bytes, so what is one key is what the key encoding calls equal: -0.0 and
-0.0 are, NaN is equal to itself, NULL too. A lookup works on blocks of rows and touches memory in steps (hash,
-slot, key position, key bytes), each step asking ahead for what the next one reads; with a million keys nearly
-every one of those reads misses the cache otherwise. One writer, no locks.
+Keys are compared by their encoded bytes, so two keys are one where the key encoding considers them equal: -0.0 and 0.0
+are, NaN equals itself, NULL too. A lookup processes blocks of rows and touches memory in steps (hash, slot, key
+position, key bytes), each step prefetching what the next one reads; with a million keys nearly every one of those reads
+would miss the cache otherwise. One writer, no locks.
 """
 
 cimport cython
@@ -19,10 +19,10 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    BLOCK = 32              # rows whose memory is asked for together
+    BLOCK = 32              # rows whose memory is prefetched together
     ROOM = 4096             # rows for which slots are provided at a time
     FIRST_SLOTS = 1024
-    KEPT_BYTES = 64 << 20   # a cleared index gives back a buffer larger than this
+    KEPT_BYTES = 64 << 20   # larger buffers are released by `clear`
     MOST_KEYS = 0x7FFFFFF0
 
 
@@ -31,7 +31,7 @@ cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
 
 
 @cython.final
-cdef class KeyIndex:
+cdef class BytesInterner:
     """A key has one number, a number below `count` one key. Only `keep` and `clear` change numbers."""
 
     def __init__(self):
@@ -104,7 +104,7 @@ cdef class KeyIndex:
 
     def keep(self, const int32_t[::1] ids not None):
         """Forgets every key but `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
-        cdef KeyIndex kept = KeyIndex()
+        cdef BytesInterner kept = BytesInterner()
         cdef Py_ssize_t row, rows = ids.shape[0]
         cdef Slice key
         kept.make_room(rows)
@@ -134,7 +134,7 @@ cdef class KeyIndex:
     cdef int make_room(self, Py_ssize_t more) except -1:
         cdef uint64_t wanted = FIRST_SLOTS, hash, at
         cdef Py_ssize_t number
-        cdef IndexSlot* slots
+        cdef InternerSlot* slots
         cdef Slice key
         cdef ByteBuffer bigger
         if self.count + more > MOST_KEYS:
@@ -144,11 +144,11 @@ cdef class KeyIndex:
         if wanted <= self.mask + 1 and self.slots.size > 0:
             return 0
         bigger = ByteBuffer()
-        bigger.reserve(wanted * sizeof(IndexSlot))
-        bigger.size = wanted * sizeof(IndexSlot)
-        slots = <IndexSlot*>bigger.data
+        bigger.reserve(wanted * sizeof(InternerSlot))
+        bigger.size = wanted * sizeof(InternerSlot)
+        slots = <InternerSlot*>bigger.data
         with nogil:
-            memset(slots, 0xFF, wanted * sizeof(IndexSlot))
+            memset(slots, 0xFF, wanted * sizeof(InternerSlot))
             for number in range(self.count):
                 key = self.key(number)
                 hash = hash64(key.data, key.size)
@@ -163,7 +163,7 @@ cdef class KeyIndex:
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil:
         cdef uint64_t hashes[BLOCK]
-        cdef IndexSlot* slots = <IndexSlot*>self.slots.data
+        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
         cdef Slice key
         cdef Py_ssize_t row
         cdef uint64_t at
@@ -195,7 +195,7 @@ cdef class KeyIndex:
         return 0
 
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil:
-        cdef IndexSlot* slots = <IndexSlot*>self.slots.data
+        cdef InternerSlot* slots = <InternerSlot*>self.slots.data
         cdef uint32_t tag = <uint32_t>(hash >> 32)
         cdef uint64_t at = hash & self.mask
         while slots[at].number >= 0:

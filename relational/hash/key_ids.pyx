@@ -1,8 +1,8 @@
-"""KeyNumbers: the key columns of rows as dense numbers.
+"""KeyInterner: assigns dense ids to the key columns of rows.
 
-Two rows have one number exactly where their keys are equal in SQL's sense, NULL equal to NULL: -0.0 is 0.0, NaN is
-NaN. Keys are numbered 0, 1, 2 … in the order in which they first appear, so everything else known of a key is an
-array indexed by that number. A key comes back SQL-equal to what went in. One thread at a time.
+Two rows have one id exactly where their keys are equal in SQL's sense, NULL equal to NULL: -0.0 is 0.0, NaN is NaN.
+Keys get the ids 0, 1, 2 … in the order of their first appearance, so all other data about a key is an array indexed by
+its id. A key is returned SQL-equal to the input. One thread at a time.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ from relational.chunk.column cimport (
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.chunk.data_chunk cimport mask_pointer
 from relational.encoding.key.encoder cimport KeyEncoder
-from relational.hash.bytes_interner cimport KeyIndex
-from relational.hash.u64_interner cimport NO_WORD, PRESENT, SKIPPED, WordIndex
+from relational.hash.bytes_interner cimport BytesInterner
+from relational.hash.u64_interner cimport NO_WORD, PRESENT, SKIPPED, U64Interner
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
@@ -35,7 +35,7 @@ cdef object WORD_KINDS = frozenset(
 
 
 @cython.final
-cdef class KeyNumbers:
+cdef class KeyInterner:
     """Numbers for keys of `types`. Only `keep` changes numbers."""
 
     def __init__(self, types):
@@ -43,9 +43,9 @@ cdef class KeyNumbers:
         self.encoder = KeyEncoder(self.types)
         self.scratch = ByteBuffer()
         if len(self.types) == 1 and self.types[0].kind in WORD_KINDS:
-            self.words = WordIndex()
+            self.words = U64Interner()
         else:
-            self.encoded = KeyIndex()
+            self.encoded = BytesInterner()
 
     @property
     def count(self):
@@ -55,7 +55,7 @@ cdef class KeyNumbers:
     @property
     def size_bytes(self):
         """Memory held."""
-        cdef KeyIndex index = self.encoded
+        cdef BytesInterner index = self.encoded
         if index is None:
             return self.words.size_bytes + self.scratch.capacity
         return index.slots.capacity + index.ends.capacity + index.arena.capacity

@@ -1,8 +1,7 @@
-"""RecordBuffer: memory for fixed-size records that are read at random.
+"""RecordArena: memory for fixed-size records that are read at random.
 
-It begins at a cache line, so that a record no longer than a line lies in one if its size divides the line. Large
-ones ask for huge pages: a million records spread over more pages than the processor remembers cost a walk of the
-page table beside every miss.
+It is aligned to a cache line, so a record whose size divides the line never crosses one. Large arenas request huge
+pages: with a million records on more pages than the TLB holds, every cache miss would also cost a page walk.
 """
 
 cimport cython
@@ -10,7 +9,7 @@ from libc.stdint cimport uint8_t
 
 
 @cython.final
-cdef class RecordBuffer:
+cdef class RecordArena:
     cdef uint8_t* data          # owned; moves when the buffer grows
     cdef Py_ssize_t size        # bytes in use
     cdef Py_ssize_t capacity    # bytes held

@@ -1,8 +1,8 @@
-"""RecordBuffer: memory for fixed-size records that are read at random. One writer, no locks.
+"""RecordArena: memory for fixed-size records that are read at random. One writer, no locks.
 
-Large memory that is given back stands ready for the next that grows to its size: an index of a million rows was built
-twice as fast in pages that had been touched before. It is not the pool's of `hummock.columnar.buffer_pool`: in memory some of
-which was first touched on small pages, lookups among 1e6 keys took twice as long (45 against 95 M a second).
+Large freed memory is kept for the next arena that grows to its size: an index of a million rows was built twice as fast
+in pages that had been touched before. It does not share the pool of `hummock.columnar.buffer_pool`: in memory of which
+some was first touched on small pages, lookups among 1e6 keys took twice as long (45 against 95 M a second).
 """
 
 cimport cython
@@ -10,8 +10,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hummock.base.huge_pages cimport HUGE_PAGE_BYTES, ask_huge
-from hummock.base.pthread cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
+from hummock.base.posix cimport HUGE_PAGE_BYTES, ask_huge
+from hummock.base.posix cimport pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** memory, size_t alignment, size_t size) noexcept
@@ -23,12 +23,12 @@ cdef enum:
     LINE = 64
     PAGE = 4096
     SMALLEST = 1024
-    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: what is at least as large has huge pages, and is kept
+    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least as large is on huge pages, and is kept
     CLASSES = (34 - HUGE_EXPONENT) * 4      # of kept memory, four to each power of two
 
-cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # the most that stands ready
+cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # upper limit of kept memory
 
-cdef struct FreeMemory:         # what kept memory holds in its first bytes
+cdef struct FreeMemory:         # the first bytes of kept memory
     FreeMemory* next
 
 cdef pthread_mutex_t lock
@@ -38,8 +38,8 @@ cdef Py_ssize_t kept_bytes = 0          # also
 pthread_mutex_init(&lock, NULL)
 
 
-def kept_record_bytes() -> int:
-    """Bytes of memory that stand ready for the next large buffer."""
+def pooled_record_bytes() -> int:
+    """Bytes of freed memory that are kept for the next large arena."""
     return kept_bytes
 
 
@@ -58,7 +58,7 @@ cdef inline Py_ssize_t class_bytes(int index) noexcept nogil:
     return (<Py_ssize_t>(5 + (index & 3))) << (HUGE_EXPONENT - 2 + (index >> 2))
 
 
-cdef uint8_t* take_kept(int index) noexcept nogil:
+cdef uint8_t* pop_kept(int index) noexcept nogil:
     """Memory of a class, or NULL."""
     global kept_bytes
     cdef FreeMemory* found
@@ -71,8 +71,8 @@ cdef uint8_t* take_kept(int index) noexcept nogil:
     return <uint8_t*>found
 
 
-cdef void give(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
-    """Keeps the memory, or frees it where it is too much for all; smaller memory makes room, then larger."""
+cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
+    """Keeps the memory, or frees it where it exceeds the limit; evicts smaller kept memory first, then larger."""
     global kept_bytes
     cdef int index = class_of(capacity), other = 0
     cdef FreeMemory* dropped = NULL
@@ -98,10 +98,10 @@ cdef void give(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
         dropped = next
 
 
-cdef uint8_t* take(Py_ssize_t capacity) noexcept nogil:
-    """Memory of `capacity` bytes, which `class_bytes` gave where it is large; NULL when there is none."""
+cdef uint8_t* acquire(Py_ssize_t capacity) noexcept nogil:
+    """Memory of `capacity` bytes (of `class_bytes` if large); NULL when out of memory."""
     cdef int index = class_of(capacity)
-    cdef void* made = <void*>take_kept(index) if index >= 0 else NULL
+    cdef void* made = <void*>pop_kept(index) if index >= 0 else NULL
     if made != NULL:
         return <uint8_t*>made
     if posix_memalign(&made, LINE if capacity < HUGE_PAGE_BYTES else PAGE, <size_t>capacity) != 0:
@@ -112,11 +112,11 @@ cdef uint8_t* take(Py_ssize_t capacity) noexcept nogil:
 
 
 @cython.final
-cdef class RecordBuffer:
-    """Grows to twice its size; gives its memory back when it goes."""
+cdef class RecordArena:
+    """Doubles as it grows; its memory is released on deallocation."""
 
     def __dealloc__(self):
-        give(self.data, self.capacity)
+        release(self.data, self.capacity)
 
     cdef int reserve(self, Py_ssize_t more) except -1 nogil:
         cdef Py_ssize_t wanted = self.size + more
@@ -126,13 +126,13 @@ cdef class RecordBuffer:
         wanted = max(wanted, 2 * self.capacity, <Py_ssize_t>SMALLEST)
         if class_of(wanted) >= 0:
             wanted = class_bytes(class_of(wanted))
-        made = take(wanted)
+        made = acquire(wanted)
         if made == NULL:
             with gil:
                 raise MemoryError(f"no memory for {wanted} bytes of records")
         if self.size:
             memcpy(made, self.data, <size_t>self.size)
-        give(self.data, self.capacity)
+        release(self.data, self.capacity)
         self.data, self.capacity = made, wanted
         return 0
 

@@ -1,14 +1,14 @@
-"""WordIndex: 64-bit words as dense numbers.
+"""U64Interner: assigns dense ids to 64-bit words.
 
-What KeyIndex is to encoded keys, for keys that fit a word: a slot holds the word itself, so that a lookup
-touches one cache line and compares nothing else. Words are numbered 0, 1, 2 … in the order in which they first
-appear; "no word" (NULL) is a key of its own and takes a number from the same row.
+The counterpart of BytesInterner for keys that fit a word: a slot holds the word itself, so a lookup touches one cache
+line and compares nothing else. Words get the ids 0, 1, 2 … in the order of their first appearance; "no word" (NULL) is
+a key of its own with an id from the same sequence.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef enum Presence:         # of a row's word
     PRESENT = 0
@@ -17,17 +17,17 @@ cdef enum Presence:         # of a row's word
 
 cdef struct WordSlot:
     uint64_t word
-    int32_t number          # negative where no word lies here
+    int32_t number          # negative if the slot is empty
     int32_t unused          # four slots to a cache line
 
 
 @cython.final
-cdef class WordIndex:
+cdef class U64Interner:
     cdef readonly Py_ssize_t count      # numbers given out so far
     cdef int32_t null_number            # of "no word"; -1: not met
-    cdef RecordBuffer slots             # WordSlot: a power of two of them, at most 5/8 taken
-    cdef int shift                      # a hash shifted right by it is the place of its slot
-    cdef RecordBuffer words               # uint64[count], 0 for "no word"
+    cdef RecordArena slots             # WordSlot: a power of two of them, at most 5/8 taken
+    cdef int shift                      # a hash shifted right by it is the index of its slot
+    cdef RecordArena words               # uint64[count], 0 for "no word"
 
     cdef int make_room(self, Py_ssize_t more) except -1     # for `more` new words
     cdef void find_words(self, const uint8_t* words, const uint8_t* presence, Py_ssize_t rows, int32_t* out,

@@ -1,6 +1,6 @@
-"""WordIndex: 64-bit words as dense numbers, one cache line for each lookup.
+"""U64Interner: assigns dense ids to 64-bit words, one cache line per lookup.
 
-The memory of a row is asked for some rows before it is read, so that misses overlap. One writer, no locks.
+The memory of a row is prefetched some rows before it is read, so that cache misses overlap. One writer, no locks.
 """
 
 cimport cython
@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from relational.chunk.scalar cimport load64, uint128_t
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
@@ -30,12 +30,12 @@ cdef inline uint64_t spread(uint64_t word) noexcept nogil:
 
 
 @cython.final
-cdef class WordIndex:
+cdef class U64Interner:
     """A word has one number, a number below `count` one word. Only `keep` changes numbers."""
 
     def __init__(self):
         self.null_number = -1
-        self.slots, self.words = RecordBuffer(), RecordBuffer()
+        self.slots, self.words = RecordArena(), RecordArena()
         self.make_room(1)
 
     @property
@@ -45,7 +45,7 @@ cdef class WordIndex:
 
     def keep(self, const int32_t[::1] ids not None):
         """Forgets every word but those of `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
-        cdef WordIndex kept = WordIndex()
+        cdef U64Interner kept = U64Interner()
         cdef Py_ssize_t row
         kept.make_room(ids.shape[0])
         for row in range(ids.shape[0]):
@@ -62,13 +62,13 @@ cdef class WordIndex:
             raise OverflowError(f"{self.count} keys and {more} more: numbers are int32")
         self.words.reserve(more * sizeof(uint64_t))
         cdef int shift = 64 - FIRST_EXPONENT
-        cdef RecordBuffer before = self.slots
+        cdef RecordArena before = self.slots
         while <uint64_t>(self.count + more) * 8 > wanted * 5:
             wanted *= 2
             shift -= 1
         if self.slots.size >= <Py_ssize_t>(wanted * sizeof(WordSlot)):
             return 0
-        self.slots = RecordBuffer()
+        self.slots = RecordArena()
         self.slots.reserve(wanted * sizeof(WordSlot))
         self.slots.size = wanted * sizeof(WordSlot)
         self.shift = shift
@@ -108,8 +108,8 @@ cdef class WordIndex:
         return <int32_t>(self.count - 1)
 
 
-cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordBuffer into, int shift) noexcept nogil:
-    """Puts what lies in `before` into slots not written yet. A slot's place is the front of its hash, so both are
+cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordArena into, int shift) noexcept nogil:
+    """Moves the entries of `before` into uninitialized slots. The index of a slot is the front of its hash, so both are
     walked in order, and slots are emptied as they are reached.
     """
     cdef WordSlot* slots = <WordSlot*>into.data
@@ -137,7 +137,7 @@ cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordBuffer into
     memset(slots + emptied, 0xFF, (all_slots - emptied) * sizeof(WordSlot))
 
 
-cdef void fill_slots(WordIndex index) noexcept nogil:
+cdef void fill_slots(U64Interner index) noexcept nogil:
     """Puts every word but "no word" into slots that are empty."""
     cdef WordSlot* slots = <WordSlot*>index.slots.data
     cdef const uint64_t* words = <const uint64_t*>index.words.data

@@ -1,1 +1,1 @@
-"""The rows of a join's side in memory, by join key."""
+"""The rows of one input of a join in memory, by join key."""

@@ -1,16 +1,16 @@
-"""JoinIndex: the rows of one input of a join, found by join key, taken back by stream key.
+"""JoinIndex: the rows of one input of a join, looked up by join key, removed by stream key.
 
-    join key  --KeyNumbers-->  key number  --JoinRows-->  rows
+    join key  --KeyInterner-->  key id  --JoinRows-->  rows
 
-Truth is elsewhere (the executor's state table). A key met for the first time is told by `locate`, and its rows come
-by `load`; a key without rows is remembered as such. Above the budget `end_epoch` forgets keys, with all their rows,
-those not touched for the longest time first. No number of a key or a row changes but there.
+A cache: the authoritative copy is the executor's state table. `locate` reports keys seen for the first time, and `load`
+supplies their rows; a key without rows is cached as such. Above the budget `end_epoch` evicts keys with all their rows,
+least recently touched first. Only that changes the number of a key or a row.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, uint32_t
 
-from relational.hash.key_ids cimport KeyNumbers
+from relational.hash.key_ids cimport KeyInterner
 from relational.join.join_rows cimport JoinRows
 
 
@@ -24,7 +24,7 @@ cdef class JoinIndex(JoinRows):
     cdef readonly bint is_complete      # nothing was ever forgotten
     cdef readonly uint32_t epoch        # number of the present epoch
     cdef readonly Py_ssize_t generation # how often numbers have changed
-    cdef KeyNumbers key_numbers
+    cdef KeyInterner key_numbers
     cdef object form                    # StoredForm
 
     cdef int repack(self, const int32_t[::1] keys) except -1    # only `keys`, and their rows, stay

@@ -21,10 +21,10 @@ from libc.stdlib cimport free, malloc
 from relational.chunk.column cimport Column, ColumnView, as_column
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
-from relational.hash.key_ids cimport KeyNumbers
+from relational.hash.key_ids cimport KeyInterner
 from relational.join.join_rows cimport Changes, JoinRows
 
-from relational.agg.located import Located
+from relational.hash.located_keys import LocatedKeys
 from relational.errors import ConsistencyError
 from relational.join.stored_form import StoredForm
 
@@ -54,7 +54,7 @@ cdef class JoinIndex(JoinRows):
         if len(self.null_safe) != len(self.key_columns) or not self.key_columns:
             raise ValueError(f"keys {self.key_columns}, null_safe {self.null_safe}, stream key {self.stream_key}")
         self.capacity_bytes = capacity_bytes
-        self.key_numbers = KeyNumbers([types[column] for column in self.key_columns])
+        self.key_numbers = KeyInterner([types[column] for column in self.key_columns])
         self.form = StoredForm(types, self.stream_key)
         super().__init__(self.form.types, self.form.name)
         self.is_complete, self.epoch = True, 1
@@ -90,7 +90,7 @@ cdef class JoinIndex(JoinRows):
                 __builtin_prefetch(self.lists.entry(ids[row + AHEAD]), 1)
             if ids[row] >= 0:
                 self.lists.entry(ids[row]).touched = self.epoch
-        return Located(found, np.arange(before, self.lists.keys, dtype=np.int32))
+        return LocatedKeys(found, np.arange(before, self.lists.keys, dtype=np.int32))
 
     def load(self, DataChunk rows not None, degrees=None):
         """Takes in stored rows of keys that `locate` has numbered. `degrees`: int32[capacity], 0 where left out.

@@ -1,7 +1,7 @@
 """JoinProbe: the matches of located rows, in bounded batches, in the order of the rows.
 
-A probe may be left and taken up again, however many matches one row has, until the index's numbers change. It
-tells what matches when a batch is made: a caller who changes the index meanwhile sees neither order nor halves.
+A probe may be suspended and resumed, however many matches one row has, until the numbers of the index change. Matches
+are determined when a batch is made: if the caller changes the index meanwhile, neither order nor completeness holds.
 """
 
 import numpy as np
@@ -23,6 +23,13 @@ cdef enum:
 @cython.final
 cdef class JoinProbe:
     """Iterates (probe_rows int32[n], row_ids int32[n]), 0 < n <= batch_rows."""
+
+    cdef readonly JoinIndex index
+    cdef readonly Py_ssize_t generation # of the index when the probe began
+    cdef readonly Py_ssize_t batch_rows # the most matches in a batch
+    cdef const int32_t[::1] ids         # key number per probe row, -1: no match
+    cdef Py_ssize_t row                 # the next probe row
+    cdef int32_t position               # of its first match that was not returned yet
 
     def __init__(self, JoinIndex index not None, const int32_t[::1] ids not None, Py_ssize_t batch_rows=65_536):
         """`ids` as `index.locate` gave them. IndexError for others."""
@@ -53,6 +60,7 @@ cdef class JoinProbe:
         return probe_rows[:count], row_ids[:count]
 
     cdef Py_ssize_t fill(self, RowLists lists, int32_t* probe_rows, int32_t* row_ids) noexcept nogil:
+        """Fills in the next matches; returns how many."""
         cdef Py_ssize_t row = self.row, rows = self.ids.shape[0], out = 0, taken, i
         cdef const int32_t* ids = &self.ids[0]
         cdef const KeyEntry* entry
@@ -67,18 +75,18 @@ cdef class JoinProbe:
                 continue
             entry = lists.entry(ids[row])
             if entry.exponent == 0:
-                probe_rows[out], row_ids[out] = <int32_t>row, <int32_t>entry.place
+                probe_rows[out], row_ids[out] = <int32_t>row, <int32_t>entry.start
                 out += entry.rows
                 row += 1
                 continue
-            taken = min(<Py_ssize_t>entry.rows - self.place, self.batch_rows - out)
+            taken = min(<Py_ssize_t>entry.rows - self.position, self.batch_rows - out)
             for i in range(taken):
                 probe_rows[out + i] = <int32_t>row
-            memcpy(row_ids + out, lists.block(entry) + self.place, <size_t>taken * sizeof(int32_t))
+            memcpy(row_ids + out, lists.block(entry) + self.position, <size_t>taken * sizeof(int32_t))
             out += taken
-            self.place += <int32_t>taken
-            if self.place >= entry.rows:
-                self.place = 0
+            self.position += <int32_t>taken
+            if self.position >= entry.rows:
+                self.position = 0
                 row += 1
         self.row = row
         return out

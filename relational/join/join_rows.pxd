@@ -1,11 +1,12 @@
-"""JoinRows: the rows of one input of a join under the numbers of their join keys.
+"""JoinRows: the rows of one input of a join under the ids of their join keys.
 
-    key number  --RowLists-->  row numbers, and the tags of their stream keys  --RowRecords-->  RowHeader, values
+    key id  --RowLists-->  row numbers, and the tags of their stream keys  --RowRecords-->  RowHeader, values
 
-Rows are numbered as they come; the new half of an update takes the number of the old one. A deleted row leaves a gap.
+Rows are numbered in order of arrival; the new half of an update reuses the number of the old one. A deleted row leaves
+a gap.
 
-No index leads from a stream key to its row: a change tells the join key too, and among the rows of one key a row is
-found by a tag, the hash of its stream key, which stands beside its number.
+There is no index from a stream key to its row: a change includes the join key too, and among the rows of one key a row
+is found by a tag, the hash of its stream key, which is stored next to its number.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -16,7 +17,7 @@ from relational.join.row_records cimport RowRecords
 
 cdef struct RowHeader:
     int32_t key             # key number + 1 of the row, negative until its values are written; 0: there is no such row
-    int32_t place           # of the row among those of its key
+    int32_t position           # of the row among those of its key
     int32_t degree          # rows of the other input that it matches, as the owner counts
 
 cdef struct Changes:        # of a chunk
@@ -25,7 +26,7 @@ cdef struct Changes:        # of a chunk
     const uint8_t* ops      # NULL: all are inserts
     const int32_t* degrees  # NULL: all are 0
     const ColumnView** views    # stored columns
-    const ColumnView** named    # columns of the stream key, as they came
+    const ColumnView** named    # columns of the stream key, as received
 
 
 cdef class JoinRows:
@@ -43,7 +44,7 @@ cdef class JoinRows:
     cdef void mark_written(self, Py_ssize_t rows, const int32_t* written) noexcept nogil
     cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags) noexcept nogil
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil
-    # the row of the same join key and stream key as a row of the chunk; -1: none, UNWRITTEN: it cannot be told yet
+    # the row of the same join key and stream key as a row of the chunk; -1: none, UNWRITTEN: not known yet
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil
 
     cdef inline RowHeader* header(self, int64_t row) noexcept nogil:

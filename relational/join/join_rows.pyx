@@ -1,6 +1,6 @@
 """JoinRows: changes of one input of a join, a block of rows at a time.
 
-A block asks for the memory of all its rows first; then rows are linked to their keys, then values are written, column
+A block first prefetches the memory of all its rows; then rows are linked to their keys, then values are written, column
 by column.
 """
 
@@ -137,15 +137,15 @@ cdef class JoinRows:
                 return row
             if op & GOES:
                 header = self.header(number)
-                moved = self.lists.remove(job.ids[at], header.place)
+                moved = self.lists.remove(job.ids[at], header.position)
                 if moved >= 0:
-                    self.header(moved).place = header.place
+                    self.header(moved).position = header.position
                 header.key = 0
                 released = number
                 continue
             number = self.records.next_row(released if op & HALF else -1)
             header = self.header(number)
-            header.place = self.lists.add(job.ids[at], number, tags[row])
+            header.position = self.lists.add(job.ids[at], number, tags[row])
             header.key = -job.ids[at] - 1
             header.degree = job.degrees[at] if job.degrees != NULL else 0
             written[row], released = number, -1

@@ -1,16 +1,15 @@
-"""RowLists: for each key number the row numbers that belong to it, each with a tag, if the owner wants tags.
+"""RowLists: the row numbers of each key id, each with an optional tag.
 
-    one row: its number stands in the entry      several: side by side in a block of `numbers`, a power of two long,
-                                                  and behind them their tags
-So whoever probes knows all rows of a key without touching one of them, and whoever looks for a row among those of its
-key reads tags that lie side by side; rows of keys that had more than SCANNED are found by a TagTable. Within a key rows
-stand in no order.
+    one row: its number is in the entry          several: contiguous in a block of `numbers`, a power of two long,
+                                                  followed by their tags
+So a probe learns all rows of a key without touching any of them, and a search for a row among those of its key reads
+contiguous tags; rows of keys that had more than SCANNED are found by a TagTable. Within a key rows are unordered.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 from relational.join.tag_table cimport TagTable
 
 cdef enum:
@@ -20,7 +19,7 @@ cdef enum:
 cdef struct KeyEntry:
     int32_t rows            # of this key
     int32_t exponent        # its block holds 1 << exponent numbers; 0: there is none
-    int64_t place           # of its block, in numbers; or the number of the only row
+    int64_t start           # of its block, in numbers; or the number of the only row
     uint32_t touched        # the owner's; 0 for a new key
     uint32_t tag            # of the only row
 
@@ -31,16 +30,16 @@ cdef class RowLists:
     cdef readonly Py_ssize_t empty_keys # keys without rows
     cdef readonly Py_ssize_t rows       # of all keys
     cdef readonly bint has_tags
-    cdef RecordBuffer entries           # KeyEntry per key number
-    cdef RecordBuffer numbers           # int32, in blocks
+    cdef RecordArena entries            # KeyEntry per key number
+    cdef RecordArena numbers            # int32, in blocks
     cdef TagTable tagged                # rows of longer blocks
     cdef int64_t free_blocks[SIZES]     # first free block of each size, -1: none; a free block begins with the next
 
     cdef int grow(self, Py_ssize_t keys) except -1                          # keys without rows up to `keys`
     cdef int32_t add_further(self, KeyEntry* entry, int32_t row, uint32_t tag) except -1 nogil
     cdef int widen(self, KeyEntry* entry) except -1 nogil                   # a block, or one twice as long
-    cdef int32_t remove(self, int32_t key, int32_t place) noexcept nogil
-    # the row that stands at `place` from now on, or -1; REQUIRES that there was one
+    cdef int32_t remove(self, int32_t key, int32_t position) noexcept nogil
+    # the row that is now at `position`, or -1; REQUIRES that there was one
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil
     # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then as it is
     cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
@@ -56,18 +55,18 @@ cdef class RowLists:
 
     cdef inline int32_t* block(self, const KeyEntry* entry) noexcept nogil:
         """The row numbers of a key that has a block. Lives until a row is added."""
-        return <int32_t*>self.numbers.data + entry.place
+        return <int32_t*>self.numbers.data + entry.start
 
     cdef inline uint32_t* tags(self, const KeyEntry* entry) noexcept nogil:
         """Their tags, where there are some."""
         return <uint32_t*>self.block(entry) + (<int64_t>1 << entry.exponent)
 
     cdef inline int32_t add(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil:
-        """The place of a new row among those of its key."""
+        """The position of a new row among those of its key."""
         cdef KeyEntry* entry = self.entry(key)
         if entry.rows or entry.exponent:
             return self.add_further(entry, row, tag)
-        entry.place, entry.tag, entry.rows = row, tag, 1
+        entry.start, entry.tag, entry.rows = row, tag, 1
         self.empty_keys -= 1
         self.rows += 1
         return 0

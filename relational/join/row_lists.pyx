@@ -1,4 +1,4 @@
-"""RowLists: for each key number the row numbers that belong to it. One writer, no locks."""
+"""RowLists: the row numbers of each key id. One writer, no locks."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 from relational.join.tag_table cimport TagTable
 
 cdef extern from * nogil:
@@ -22,12 +22,12 @@ ENTRY = np.dtype({
 
 @cython.final
 cdef class RowLists:
-    """A row stands at most once, under one key."""
+    """A row occurs at most once, under one key."""
 
     def __init__(self, bint has_tags):
         cdef int size
         self.has_tags = has_tags
-        self.entries, self.numbers, self.tagged = RecordBuffer(), RecordBuffer(), TagTable()
+        self.entries, self.numbers, self.tagged = RecordArena(), RecordArena(), TagTable()
         for size in range(SIZES):
             self.free_blocks[size] = -1
 
@@ -68,9 +68,9 @@ cdef class RowLists:
             with gil:
                 raise OverflowError(f"{entry.rows} rows of one key")
         wider.exponent += 1
-        wider.place = self.take_block(wider.exponent)
+        wider.start = self.take_block(wider.exponent)
         if entry.exponent == 0:
-            self.block(&wider)[0] = <int32_t>entry.place
+            self.block(&wider)[0] = <int32_t>entry.start
             if self.has_tags:
                 self.tags(&wider)[0] = entry.tag
         else:
@@ -84,7 +84,7 @@ cdef class RowLists:
                 self.tagged.put(self.tags(entry)[i], self.block(entry)[i])
         return 0
 
-    cdef int32_t remove(self, int32_t key, int32_t place) noexcept nogil:
+    cdef int32_t remove(self, int32_t key, int32_t position) noexcept nogil:
         cdef KeyEntry* entry = self.entry(key)
         cdef int32_t* numbers
         entry.rows -= 1
@@ -95,22 +95,22 @@ cdef class RowLists:
         numbers = self.block(entry)
         if self.has_tags:
             if entry.exponent > SCANNED_EXPONENT:
-                self.tagged.drop(self.tags(entry)[place], numbers[place])
-            self.tags(entry)[place] = self.tags(entry)[entry.rows]
+                self.tagged.drop(self.tags(entry)[position], numbers[position])
+            self.tags(entry)[position] = self.tags(entry)[entry.rows]
         if entry.rows == 0:
             self.give_block(entry)
             entry.exponent = 0
             return -1
-        numbers[place] = numbers[entry.rows]
-        return numbers[place] if place < entry.rows else -1
+        numbers[position] = numbers[entry.rows]
+        return numbers[position] if position < entry.rows else -1
 
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil:
         cdef const uint32_t* tags
-        cdef int32_t place, found = 0
+        cdef int32_t position, found = 0
         cdef uint32_t at
         if entry.exponent == 0:
             after[0] += 1
-            return <int32_t>entry.place if entry.rows and entry.tag == tag and after[0] == 1 else -1
+            return <int32_t>entry.start if entry.rows and entry.tag == tag and after[0] == 1 else -1
         if entry.exponent > SCANNED_EXPONENT:
             at = self.tagged.home(tag) + after[0]
             while self.tagged.slot(at).row >= 0:
@@ -120,14 +120,14 @@ cdef class RowLists:
                     return self.tagged.slot(at - 1).row
             return -1
         tags = self.tags(entry)
-        for place in range(entry.rows):         # most often there is none, and this loop has no branch
-            found += tags[place] == tag
+        for position in range(entry.rows):         # most often there is none, and this loop has no branch
+            found += tags[position] == tag
         if found == 0:
             return -1
-        for place in range(<int32_t>after[0], entry.rows):
-            if tags[place] == tag:
-                after[0] = <uint32_t>place + 1
-                return self.block(entry)[place]
+        for position in range(<int32_t>after[0], entry.rows):
+            if tags[position] == tag:
+                after[0] = <uint32_t>position + 1
+                return self.block(entry)[position]
         return -1
 
     cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil:
@@ -152,28 +152,28 @@ cdef class RowLists:
         return block
 
     cdef void give_block(self, KeyEntry* entry) noexcept nogil:
-        memcpy(self.numbers.data + 4 * entry.place, &self.free_blocks[entry.exponent], 8)
-        self.free_blocks[entry.exponent] = entry.place
+        memcpy(self.numbers.data + 4 * entry.start, &self.free_blocks[entry.exponent], 8)
+        self.free_blocks[entry.exponent] = entry.start
 
     cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1:
         cdef RowLists kept = RowLists(self.has_tags)
         cdef Py_ssize_t key
         cdef const KeyEntry* entry
-        cdef int32_t place, row = 0
+        cdef int32_t position, row = 0
         kept.grow(keys.shape[0])
         with nogil:
             for key in range(keys.shape[0]):
                 entry = self.entry(keys[key])
                 kept.entry(key).touched = entry.touched
                 if entry.exponent == 0:
-                    for place in range(entry.rows):
-                        order[row] = <int32_t>entry.place
+                    for position in range(entry.rows):
+                        order[row] = <int32_t>entry.start
                         kept.add(<int32_t>key, row, entry.tag)
                         row += 1
                     continue
-                for place in range(entry.rows):
-                    order[row] = self.block(entry)[place]
-                    kept.add(<int32_t>key, row, self.tags(entry)[place] if self.has_tags else 0)
+                for position in range(entry.rows):
+                    order[row] = self.block(entry)[position]
+                    kept.add(<int32_t>key, row, self.tags(entry)[position] if self.has_tags else 0)
                     row += 1
         self.keys, self.empty_keys, self.rows = kept.keys, kept.empty_keys, kept.rows
         self.entries, self.numbers, self.tagged = kept.entries, kept.numbers, kept.tagged

@@ -13,9 +13,9 @@ from libc.string cimport memset
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
-cdef struct FieldPlace:
+cdef struct FieldSlot:
     int kind            # of a column
     int width           # bytes of its value in a record
     Py_ssize_t offset   # of its value in a record
@@ -26,10 +26,10 @@ cdef class RowRecords:
     cdef readonly tuple types
     cdef readonly Py_ssize_t rows       # records, used or not
     cdef readonly Py_ssize_t width      # bytes of a record
-    cdef FieldPlace* places             # owned; one per column
+    cdef FieldSlot* slots             # owned; one per column
     cdef int count                      # columns
     cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
-    cdef RecordBuffer records           # that of row -1, then each row's
+    cdef RecordArena records           # that of row -1, then each row's
     cdef ByteBuffer arena               # bytes of strings; those of replaced rows stay behind until `keep`
     cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
 

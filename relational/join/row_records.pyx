@@ -1,7 +1,7 @@
 """RowRecords: rows of a chunk as fixed-size records, one after the other in memory.
 
-Columns are written and read a block of rows at a time, so that a record fetched for its first column is near for
-the others.
+Columns are written and read a block of rows at a time, so that a record fetched for its first column is still cached
+for the others.
 """
 
 cimport cython
@@ -12,7 +12,7 @@ from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
@@ -31,23 +31,23 @@ cdef class RowRecords:
         cdef int i
         self.types, self.bits = tuple(types), header_bytes
         self.count = len(self.types)
-        self.places = <FieldPlace*>calloc(self.count + 1, sizeof(FieldPlace))
-        if self.places == NULL:
-            raise MemoryError("no memory for the places of columns")
+        self.slots = <FieldSlot*>calloc(self.count + 1, sizeof(FieldSlot))
+        if self.slots == NULL:
+            raise MemoryError("no memory for the layout of columns")
         self.width = header_bytes + (self.count + 7) // 8
         if any([data_type.is_nested for data_type in self.types]):
             raise ValueError(f"records hold no STRUCT and no LIST, so not {', '.join(map(str, self.types))}")
         for i in range(self.count):
-            self.places[i].kind = self.types[i].kind
-            self.places[i].width = value_bytes(self.places[i].kind)
-            self.places[i].offset = self.width
-            self.width += self.places[i].width
+            self.slots[i].kind = self.types[i].kind
+            self.slots[i].width = value_bytes(self.slots[i].kind)
+            self.slots[i].offset = self.width
+            self.width += self.slots[i].width
         self.width = (self.width + ALIGNED - 1) // ALIGNED * ALIGNED
-        self.records, self.arena, self.rows = RecordBuffer(), ByteBuffer(), -1
+        self.records, self.arena, self.rows = RecordArena(), ByteBuffer(), -1
         self.grow(0)
 
     def __dealloc__(self):
-        free(self.places)
+        free(self.slots)
 
     @property
     def size_bytes(self):
@@ -65,7 +65,7 @@ cdef class RowRecords:
 
     cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil:
         cdef const uint8_t* record = self.record(row)
-        cdef const uint8_t* value = record + self.places[column].offset
+        cdef const uint8_t* value = record + self.slots[column].offset
         cdef bint is_there = (record[self.bits + (column >> 3)] >> (column & 7)) & 1
         cdef ColumnView own
         cdef int64_t position
@@ -87,7 +87,7 @@ cdef class RowRecords:
                    ) except -1 nogil:
         cdef int i
         for i in range(self.count):
-            if has_bytes(self.places[i].kind):
+            if has_bytes(self.slots[i].kind):
                 self.arena.reserve(string_bytes(views[i], first, rows, ids))
             write_field(self, i, views[i], first, rows, ids)
         return 0
@@ -138,16 +138,16 @@ cdef Py_ssize_t string_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_
 cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ssize_t first, Py_ssize_t rows,
                       const int32_t* ids) noexcept nogil:
     """One column of a block of rows, of which the last for a record stays; REQUIRES room in the arena."""
-    cdef FieldPlace* place = self.places + column
+    cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row
     cdef uint8_t flag = <uint8_t>(1 << (column & 7))
     cdef uint8_t* record
-    if place.width == 8 and view.validity == NULL:
+    if slot.width == 8 and view.validity == NULL:
         for row in range(rows):
             if ids[row] >= 0:
                 record = self.record(ids[row])
                 record[bit] |= flag
-                memcpy(record + place.offset, view.values + 8 * (first + row), 8)
+                memcpy(record + slot.offset, view.values + 8 * (first + row), 8)
         return
     for row in range(rows):
         if ids[row] < 0:
@@ -157,20 +157,20 @@ cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ss
         if is_null(view, first + row):
             continue
         record[bit] |= flag
-        write_value(self, place, view, first + row, record + place.offset)
+        write_value(self, slot, view, first + row, record + slot.offset)
 
 
-cdef inline void write_value(RowRecords self, const FieldPlace* place, const ColumnView* view, Py_ssize_t row,
+cdef inline void write_value(RowRecords self, const FieldSlot* slot, const ColumnView* view, Py_ssize_t row,
                              uint8_t* value) noexcept nogil:
-    if place.width == 8:
+    if slot.width == 8:
         memcpy(value, view.values + 8 * row, 8)
-    elif place.width == 4:
+    elif slot.width == 4:
         memcpy(value, view.values + 4 * row, 4)
-    elif place.width == STRING_BYTES:
+    elif slot.width == STRING_BYTES:
         write_string(self, view, row, value)
-    elif place.width == 16:
+    elif slot.width == 16:
         memcpy(value, view.values + 16 * row, 16)
-    elif place.width == 2:
+    elif slot.width == 2:
         memcpy(value, view.values + 2 * row, 2)
     else:
         value[0] = bit_at(view.values, view.offset + row)
@@ -197,7 +197,7 @@ cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void*
             __builtin_prefetch(self.record(ids[row]))
             __builtin_prefetch(self.record(ids[row]) + self.width - 1)
         for i in range(count):
-            if has_bytes(self.places[columns[i]].kind):
+            if has_bytes(self.slots[columns[i]].kind):
                 gather_strings(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
             else:
                 gather_field(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
@@ -208,7 +208,7 @@ cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void*
 cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
                        ) noexcept nogil:
     """Appends a block of a fixed-width column; REQUIRES room."""
-    cdef FieldPlace* place = self.places + column
+    cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row, nulls = 0
     cdef int shift = column & 7
     cdef uint8_t* present = out.present + out.rows
@@ -218,14 +218,14 @@ cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize
         record = self.record(ids[row])
         present[row] = (record[bit] >> shift) & 1
         nulls += not present[row]
-        record += place.offset
-        if place.width == 8:
+        record += slot.offset
+        if slot.width == 8:
             memcpy(values + 8 * row, record, 8)
-        elif place.width == 4:
+        elif slot.width == 4:
             memcpy(values + 4 * row, record, 4)
-        elif place.width == 16:
+        elif slot.width == 16:
             memcpy(values + 16 * row, record, 16)
-        elif place.width == 2:
+        elif slot.width == 2:
             memcpy(values + 2 * row, record, 2)
         else:
             values[row] = record[0]
@@ -236,19 +236,19 @@ cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize
 cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
                         ) except -1 nogil:
     """Appends a block of a string column; REQUIRES room for the rows."""
-    cdef FieldPlace* place = self.places + column
+    cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row, total = 0
     cdef const uint8_t* record
     cdef int64_t position
     cdef int32_t size
     for row in range(rows):
-        memcpy(&size, self.record(ids[row]) + place.offset + 8, 4)
+        memcpy(&size, self.record(ids[row]) + slot.offset + 8, 4)
         total += size
     out.reserve(0, total)
     for row in range(rows):
         record = self.record(ids[row])
-        memcpy(&position, record + place.offset, 8)
-        memcpy(&size, record + place.offset + 8, 4)
+        memcpy(&position, record + slot.offset, 8)
+        memcpy(&size, record + slot.offset + 8, 4)
         out.present[out.rows] = (record[bit] >> (column & 7)) & 1
         out.nulls += not out.present[out.rows]
         if out.present[out.rows]:
@@ -270,10 +270,10 @@ cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py
             __builtin_prefetch(self.record(ids[row + 16]))
         memcpy(target.record(row), self.record(ids[row]), <size_t>self.width)
         for i in range(self.count):
-            if has_bytes(self.places[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
-                memcpy(&position, self.record(ids[row]) + self.places[i].offset, 8)
-                memcpy(&size, self.record(ids[row]) + self.places[i].offset + 8, 4)
+            if has_bytes(self.slots[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:
+                memcpy(&position, self.record(ids[row]) + self.slots[i].offset, 8)
+                memcpy(&size, self.record(ids[row]) + self.slots[i].offset + 8, 4)
                 moved = target.arena.size
                 target.arena.append(self.arena.data + position, size)
-                memcpy(target.record(row) + self.places[i].offset, &moved, 8)
+                memcpy(target.record(row) + self.slots[i].offset, &moved, 8)
     return 0

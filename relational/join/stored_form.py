@@ -1,7 +1,7 @@
-"""StoredForm: columns of any type as columns that records hold.
+"""StoredForm: columns of any type as columns that records can hold.
 
-A STRUCT or a LIST becomes the bytes of its value encoding. One that is part of what names a row is stored a second time
-as the bytes of its key encoding, which are the same exactly where SQL calls the values equal.
+A STRUCT or a LIST becomes the bytes of its value encoding. One that is part of the key of a row is stored a second time
+as the bytes of its key encoding, which are equal exactly where SQL considers the values equal.
 """
 
 from __future__ import annotations

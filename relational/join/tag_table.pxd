@@ -1,24 +1,24 @@
-"""TagTable: row numbers by a tag, which several may share.
+"""TagTable: row numbers by a tag, which several rows may share.
 
-    slot   the front of the tag, or the next free one behind it
+    slot   the front of the tag, or the next free one after it
 
-Whoever looks for a row compares what the tag stands for.
+A lookup has to compare the rows themselves, since tags collide.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, uint32_t
 
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef struct TagSlot:
     uint32_t tag
-    int32_t row             # negative where no row lies here
+    int32_t row             # negative if the slot is empty
 
 
 @cython.final
 cdef class TagTable:
     cdef readonly Py_ssize_t count
-    cdef RecordBuffer slots                 # TagSlot[mask + 1], a power of two of them, at most 5/8 taken; or nothing
+    cdef RecordArena slots                 # TagSlot[mask + 1], a power of two of them, at most 5/8 taken; or nothing
     cdef uint32_t mask
     cdef int shift                          # a tag shifted right by it is its slot
 

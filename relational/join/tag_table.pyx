@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int32_t, uint32_t
 from libc.string cimport memset
 
-from relational.hash.record_arena cimport RecordBuffer
+from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
     FIRST_EXPONENT = 10     # of two: slots of a table with one row
@@ -15,7 +15,7 @@ cdef class TagTable:
     """A row is there at most once."""
 
     def __init__(self):
-        self.slots = RecordBuffer()
+        self.slots = RecordArena()
 
     cdef int put(self, uint32_t tag, int32_t row) except -1 nogil:
         cdef uint32_t at
@@ -43,12 +43,12 @@ cdef class TagTable:
         self.count -= 1
 
     cdef int grow(self) except -1:
-        cdef RecordBuffer before = self.slots
+        cdef RecordArena before = self.slots
         cdef const TagSlot* slots = <const TagSlot*>before.data
         cdef Py_ssize_t count = before.size // <Py_ssize_t>sizeof(TagSlot), i
         cdef Py_ssize_t wanted = max(2 * count, <Py_ssize_t>1 << FIRST_EXPONENT)
         cdef uint32_t at
-        self.slots = RecordBuffer()
+        self.slots = RecordArena()
         self.slots.reserve(wanted * sizeof(TagSlot))
         self.slots.size = wanted * sizeof(TagSlot)
         self.mask = <uint32_t>(wanted - 1)

@@ -1,8 +1,8 @@
-"""What a batch of changes does to the rows [offset, offset + limit) of an order, or of each group of it.
+"""The effect of a batch of changes on the rows [offset, offset + limit) of an order, or of each group of it.
 
-Top-n keeps such a window before its readers: after a batch it tells which rows left it and which entered. Groups are
-keys that begin with the same bytes. The window is read before and after, so a batch costs what its groups' windows
-hold, not what the order holds.
+Top-n maintains such a window: after a batch it emits the rows that left it and the rows that entered. Groups are keys
+with a common prefix. The window is read before and after, so a batch costs the size of its groups' windows, not the
+size of the order.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,9 +10,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from hummock.base.key cimport Slice, begins_with, compare_bytes
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.hash.bytes_interner cimport KeyIndex
-from relational.order.key_leaves cimport KeyPlace, Spot
+from relational.hash.bytes_interner cimport BytesInterner
 from relational.order.ordered_index cimport OrderedIndex
+from relational.order.sorted_leaves cimport KeyPosition, KeySlot
 
 
 def update_window(OrderedIndex index not None, BinaryColumn keys not None, BinaryColumn values,
@@ -23,7 +23,7 @@ def update_window(OrderedIndex index not None, BinaryColumn keys not None, Binar
     answers ascend. REQUIRES that the windows lie before the index's bound. ValueError for a window or a prefix
     that cannot be, ConsistencyError as `update`.
     """
-    cdef KeyIndex groups = KeyIndex()
+    cdef BytesInterner groups = BytesInterner()
     cdef BinaryColumnBuilder prefixes = BinaryColumnBuilder()
     cdef BinaryColumnBuilder left_keys = BinaryColumnBuilder(), left_values = BinaryColumnBuilder()
     cdef BinaryColumnBuilder new_keys = BinaryColumnBuilder(), new_values = BinaryColumnBuilder()
@@ -56,28 +56,29 @@ def update_window(OrderedIndex index not None, BinaryColumn keys not None, Binar
     return (left_keys.finish(), left_values.finish()), (new_keys.finish(), new_values.finish())
 
 
-cdef int collect(OrderedIndex index, Slice prefix, int64_t offset, int64_t limit, ByteBuffer places) except -1 nogil:
-    cdef Spot spot
-    cdef const KeyPlace* place
+cdef int collect(OrderedIndex index, Slice prefix, int64_t offset, int64_t limit, ByteBuffer slots) except -1 nogil:
+    """Appends a KeySlot for each copy in the window of the keys that begin with `prefix`."""
+    cdef KeyPosition position
+    cdef const KeySlot* slot
     cdef int64_t rank = index.rank_of(prefix) + offset, taken = 0
-    cdef bint is_there = index.seek(rank, &spot)
+    cdef bint is_there = index.seek(rank, &position)
     while is_there and taken < limit:
-        place = &index.leaf_at(spot.leaf).leaf.places[spot.place]
-        if not begins_with(index.key_at(place), prefix):
+        slot = &index.leaf_at(position.leaf).leaf.slots[position.slot]
+        if not begins_with(index.key_at(slot), prefix):
             break
-        places.append(<const uint8_t*>place, sizeof(KeyPlace))
+        slots.append(<const uint8_t*>slot, sizeof(KeySlot))
         taken += 1
-        is_there = index.step(&spot, False)
+        is_there = index.step(&position, False)
     return 0
 
 
 cdef int compare(OrderedIndex index, const uint8_t* before, Py_ssize_t before_bytes, ByteBuffer after,
                  BinaryColumnBuilder left_keys, BinaryColumnBuilder left_values, BinaryColumnBuilder new_keys,
                  BinaryColumnBuilder new_values) except -1 nogil:
-    """Both windows ascend: tells what is in one of them only. The bytes of keys that are gone are still there."""
-    cdef const KeyPlace* old = <const KeyPlace*>before
-    cdef const KeyPlace* new = <const KeyPlace*>after.data
-    cdef Py_ssize_t olds = before_bytes // sizeof(KeyPlace), news = after.size // sizeof(KeyPlace), i = 0, j = 0
+    """Appends what is in one of two ascending windows only. The bytes of removed keys are still in the arena."""
+    cdef const KeySlot* old = <const KeySlot*>before
+    cdef const KeySlot* new = <const KeySlot*>after.data
+    cdef Py_ssize_t olds = before_bytes // sizeof(KeySlot), news = after.size // sizeof(KeySlot), i = 0, j = 0
     cdef int order
     while i < olds or j < news:
         order = -1 if j == news else 1 if i == olds else compare_bytes(index.key_at(&old[i]), index.key_at(&new[j]))

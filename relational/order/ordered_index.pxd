@@ -1,7 +1,7 @@
-"""OrderedIndex: an order of encoded keys of which the far end may be missing.
+"""OrderedIndex: an order of encoded keys of which the far end may be evicted.
 
-What lies at `bound` or behind it is not held: the far end of an order is what a window at its near end can spare. An
-owner with a budget lets the index forget it, and loads it again when a window reaches it.
+Keys from `bound` on are not held: a window at the near end does not need the far end. An owner with a budget lets the
+index evict it, and loads it again when a window reaches it.
 """
 
 cimport cython
@@ -9,11 +9,11 @@ from libc.stdint cimport int64_t, uint8_t
 
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn
-from relational.order.key_leaves cimport KeyLeaves
+from relational.order.sorted_leaves cimport SortedLeaves
 
 
 @cython.final
-cdef class OrderedIndex(KeyLeaves):
+cdef class OrderedIndex(SortedLeaves):
     cdef readonly object capacity_bytes # None: no budget
     cdef readonly bytes bound           # first key that is not held; None: everything is
     cdef Slice bound_slice              # of `bound`

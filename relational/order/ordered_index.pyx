@@ -1,10 +1,10 @@
 """OrderedIndex: an ordered multiset of encoded keys in memory, by key and by rank. One writer, no locks.
 
-    index.update(keys, values, ops)                 # BinaryColumns; a copy comes or goes with each row
-    index.rank(keys)                                # how many copies lie before each
+    index.update(keys, values, ops)                 # BinaryColumns; each row inserts or deletes a copy
+    index.rank(keys)                                # the number of copies before each key
     index.slice(start, stop, reverse=False)         # (keys, values) by rank: the first, the last, a page
     index.slice(*index.span(b"from", b"to"))        # ... or between two keys
-    index.end_epoch()                               # keeps the budget
+    index.end_epoch()                               # enforces the budget
 """
 
 import numpy as np
@@ -15,18 +15,18 @@ from libc.stdint cimport int64_t, uint8_t
 from hummock.base.key cimport Slice, compare_bytes, slice_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.order.key_leaves cimport ASKED, KeyLeaves, KeyPlace, Leaf, Spot
+from relational.order.sorted_leaves cimport PREFETCHED, KeyPosition, KeySlot, Leaf, SortedLeaves
 
 from relational.errors import ConsistencyError
 
 cdef enum:
     WASTE_BYTES = 1 << 16       # left behind in the arena before packing is worth it
 
-cdef double EVICTION_SHARE = 0.75   # of the capacity is left filled when the far end is forgotten
+cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled when the far end is evicted
 
 
 @cython.final
-cdef class OrderedIndex(KeyLeaves):
+cdef class OrderedIndex(SortedLeaves):
     """Keys ascend up to the bound."""
 
     def __init__(self, *, capacity_bytes=None):
@@ -35,11 +35,11 @@ cdef class OrderedIndex(KeyLeaves):
 
     @property
     def is_complete(self):
-        """Nothing was forgotten, or all of it was loaded again."""
+        """Nothing was evicted, or all of it was loaded again."""
         return self.bound is None
 
     def update(self, BinaryColumn keys not None, BinaryColumn values=None, const uint8_t[::1] ops=None):
-        """Row by row a copy of the key comes or, where bit 0 of its op (uint8[rows]) is set, goes. Rows at the bound
+        """Inserts a copy of each key, or deletes one where bit 0 of its op (uint8[rows]) is set. Rows at the bound
         or behind it are passed over. `values` of rows that go are not looked at.
 
         ConsistencyError for a copy that goes and is not there, or comes with another value than those that are; the
@@ -71,14 +71,14 @@ cdef class OrderedIndex(KeyLeaves):
         return 0
 
     def rank(self, BinaryColumn keys not None):
-        """How many copies lie before each key: int64[rows]. Of a key behind the bound: all that are held."""
+        """The number of copies before each key: int64[rows]. For a key after the bound: all that are held."""
         out = np.empty(keys.rows, np.int64)
         cdef int64_t[::1] ranks = out
         cdef Py_ssize_t row
         with nogil:
             for row in range(keys.rows):
-                if row % ASKED == 0:
-                    self.ask(keys, row)
+                if row % PREFETCHED == 0:
+                    self.prefetch(keys, row)
                 ranks[row] = self.rank_of(keys.at(row))
         return out
 
@@ -91,16 +91,16 @@ cdef class OrderedIndex(KeyLeaves):
     def slice(self, int64_t start, int64_t stop, *, bint reverse=False):
         """(keys, values) of ranks [start, stop), as far as there are; descending where `reverse`."""
         cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
-        cdef Spot spot
+        cdef KeyPosition position
         start, stop = max(<int64_t>0, start), min(stop, self.copies)
         if start < stop:
             with nogil:
-                self.seek(stop - 1 if reverse else start, &spot)
-                walk(self, &spot, stop - start, reverse, keys, values)
+                self.seek(stop - 1 if reverse else start, &position)
+                walk(self, &position, stop - start, reverse, keys, values)
         return keys.finish(), values.finish()
 
     def load(self, BinaryColumn keys not None, BinaryColumn values not None, bytes bound=None):
-        """Takes in what lies from the present bound up to `bound` (None: to the end), ascending, which becomes the
+        """Inserts the entries from the current bound up to `bound` (None: to the end), ascending, which becomes the
         new one. ValueError for a key outside.
         """
         cdef bytes before = self.bound
@@ -112,7 +112,7 @@ cdef class OrderedIndex(KeyLeaves):
         self.update(keys, values)
 
     def end_epoch(self) -> int:
-        """A barrier passed: above the budget the far end is forgotten. Returns how many copies were."""
+        """At a barrier: evicts the far end if above the budget. Returns the number of evicted copies."""
         cdef int64_t before = self.copies
         share = EVICTION_SHARE
         while self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes and self.copies:
@@ -121,7 +121,7 @@ cdef class OrderedIndex(KeyLeaves):
         return before - self.copies
 
     def set_bound(self, bytes bound):
-        """What lies at `bound` or behind it is not held from now on; None: everything is."""
+        """Keys from `bound` on are not held from now on; None: all keys are."""
         self.bound, self.bound_slice.data = bound, NULL
         if bound is not None:
             self.bound_slice = slice_of(self.bound)
@@ -132,8 +132,8 @@ cdef class OrderedIndex(KeyLeaves):
         cdef int failed
         value.data, value.size = keys.data, 0
         for row in range(keys.rows):
-            if row % ASKED == 0:
-                self.ask(keys, row)
+            if row % PREFETCHED == 0:
+                self.prefetch(keys, row)
             if self.bound_slice.data != NULL and compare_bytes(keys.at(row), self.bound_slice) >= 0:
                 continue
             if ops != NULL and ops[row] & 1:
@@ -147,20 +147,20 @@ cdef class OrderedIndex(KeyLeaves):
         return -1
 
     cdef int drop_behind(self, int64_t rank) except -1:
-        cdef Spot spot
+        cdef KeyPosition position
         cdef Slice first
         cdef Leaf* leaf
-        if not self.seek(rank, &spot):
+        if not self.seek(rank, &position):
             return 0
-        leaf = self.leaf_at(spot.leaf).leaf
-        first = self.key_at(&leaf.places[spot.place])
+        leaf = self.leaf_at(position.leaf).leaf
+        first = self.key_at(&leaf.slots[position.slot])
         self.set_bound((<const char*>first.data)[:first.size])
-        while self.leaves > spot.leaf + 1:
+        while self.leaves > position.leaf + 1:
             self.drop_keys(self.leaves - 1, 0)
             self.drop_leaf(self.leaves - 1)
-        self.drop_keys(spot.leaf, spot.place)
+        self.drop_keys(position.leaf, position.slot)
         if leaf.count == 0:
-            self.drop_leaf(spot.leaf)
+            self.drop_leaf(position.leaf)
         self.has_ranks = False
         self.directory, self.ranks = shrunk(self.directory), ByteBuffer()
         return self.pack()
@@ -173,16 +173,16 @@ cdef ByteBuffer shrunk(ByteBuffer buffer):
     return out
 
 
-cdef int walk(OrderedIndex index, Spot* spot, int64_t copies, bint reverse, BinaryColumnBuilder keys,
+cdef int walk(OrderedIndex index, KeyPosition* position, int64_t copies, bint reverse, BinaryColumnBuilder keys,
               BinaryColumnBuilder values) except -1 nogil:
-    """Appends that many copies from a spot on, one way or the other; REQUIRES that they are there."""
-    cdef const KeyPlace* place
+    """Appends that many copies from a position on, one way or the other; REQUIRES that they are there."""
+    cdef const KeySlot* slot
     cdef int64_t copy
     keys.reserve(copies, 0)
     values.reserve(copies, 0)
     for copy in range(copies):
-        place = &index.leaf_at(spot.leaf).leaf.places[spot.place]
-        keys.append(index.key_at(place))
-        values.append(index.value_at(place))
-        index.step(spot, reverse)
+        slot = &index.leaf_at(position.leaf).leaf.slots[position.slot]
+        keys.append(index.key_at(slot))
+        values.append(index.value_at(slot))
+        index.step(position, reverse)
     return 0

@@ -1,1 +1,1 @@
-"""What a query or a view means: relational algebra, built, bound, rewritten and stored."""
+"""Logical plans of queries and views: relational algebra, built, bound, rewritten and stored."""

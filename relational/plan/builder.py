@@ -1,6 +1,4 @@
-"""Builds logical plans from written terms. SQL and the fluent face both end here, so both make the same
-plan.
-"""
+"""Builds logical plans from unbound expressions. SQL and the fluent API both use it, so both build the same plan."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.errors import BindError
-from relational.expr.bind import Scope, TermBinder, place_of, span, unknown
+from relational.expr.bind import ExprBinder, Scope, error_span, span_of, unknown
 from relational.expr.expression import Expression
-from relational.expr.unbound import Constant, Name, Named, Ordered, Place, Term, has_summary, renamed
+from relational.expr.unbound import Name, Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral, has_aggregate, renamed
 from relational.plan.grouping import GroupBinder
 from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Project, Sort
 from relational.types.ordering import OrderType, SortKey
@@ -21,7 +19,7 @@ class Star:
     """Every visible column, of the relation `qualifier` where one is written."""
 
     qualifier: str | None = None
-    place: Place | None = None
+    span: TextSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +27,9 @@ class Selection:
     """One SELECT without its FROM, clause by clause."""
 
     items: tuple[Named | Star, ...]
-    where: Term | None = None
-    groups: tuple[Term, ...] = ()
-    having: Term | None = None
+    where: UnboundExpr | None = None
+    groups: tuple[UnboundExpr, ...] = ()
+    having: UnboundExpr | None = None
     distinct: bool = False
     order: tuple[Ordered, ...] = ()
     limit: int | None = None
@@ -43,9 +41,9 @@ def scope_of(plan: LogicalPlan, qualifier: str | None = None) -> Scope:
     return Scope(plan.schema, plan.hidden, qualifier)
 
 
-def keep(plan: LogicalPlan, condition: Term, qualifier: str | None = None) -> LogicalPlan:
+def keep(plan: LogicalPlan, condition: UnboundExpr, qualifier: str | None = None) -> LogicalPlan:
     """The rows for which `condition` is true."""
-    return Filter(plan, TermBinder(scope_of(plan, qualifier)).condition(condition, "WHERE"))
+    return Filter(plan, ExprBinder(scope_of(plan, qualifier)).condition(condition, "WHERE"))
 
 
 def sort(plan: LogicalPlan, keys: Sequence[Ordered]) -> LogicalPlan:
@@ -62,8 +60,8 @@ def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None
     items = _expanded(selection.items, scope)
     order = tuple(Ordered(_order_term(key.term, items, scope), key.order) for key in selection.order)
     terms = [*(item.term for item in items), *(key.term for key in order)]
-    binder: TermBinder
-    if selection.groups or selection.having is not None or any(map(has_summary, terms)):
+    binder: ExprBinder
+    if selection.groups or selection.having is not None or any(map(has_aggregate, terms)):
         groups = [_group_term(term, items, scope) for term in selection.groups]
         binder = GroupBinder(scope, groups)
         bound = [binder.bind(term) for term in terms]
@@ -72,7 +70,7 @@ def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None
         plan = binder.aggregated(plan)
         plan = plan if having is None else Filter(plan, having)
     else:
-        binder = TermBinder(scope)
+        binder = ExprBinder(scope)
         bound = [binder.bind(term) for term in terms]
     return _output(plan, items, bound, order, selection)
 
@@ -92,7 +90,7 @@ def _output(
         if expression not in expressions:
             if selection.distinct:
                 raise BindError(
-                    "ORDER BY of SELECT DISTINCT must name selected columns", **span(place_of(key.term))
+                    "ORDER BY of SELECT DISTINCT must name selected columns", **error_span(span_of(key.term))
                 )
             expressions.append(expression)
             names.append(f"_order_{len(expressions)}")
@@ -116,24 +114,24 @@ def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
             found.append(item)
             continue
         if item.qualifier is not None and item.qualifier != scope.qualifier:
-            raise BindError(unknown("relation", item.qualifier, [scope.qualifier or ""]), **span(item.place))
-        visible = (name for place, name in enumerate(scope.schema.names) if place not in scope.hidden)
-        found += (Named(Name(name, place=item.place), name) for name in visible)
+            raise BindError(unknown("relation", item.qualifier, [scope.qualifier or ""]), **error_span(item.span))
+        visible = (name for position, name in enumerate(scope.schema.names) if position not in scope.hidden)
+        found += (Named(Name(name, span=item.span), name) for name in visible)
     if not found:
         raise BindError("a SELECT needs at least one column")
     return tuple(found)
 
 
-def _by_position(term: Term, items: Sequence[Named], clause: str) -> Term | None:
-    """The item that a whole number stands for, None where the term is no number."""
-    if not isinstance(term, Constant) or isinstance(term.value, bool) or not isinstance(term.value, int):
+def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> UnboundExpr | None:
+    """The item that a whole number refers to, None where the expression is not a number."""
+    if not isinstance(term, UnboundLiteral) or isinstance(term.value, bool) or not isinstance(term.value, int):
         return None
     if not 1 <= term.value <= len(items):
-        raise BindError(f"{clause} {term.value}: there are {len(items)} columns", **span(term.place))
+        raise BindError(f"{clause} {term.value}: there are {len(items)} columns", **error_span(term.span))
     return items[term.value - 1].term
 
 
-def _order_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
+def _order_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
     """What a sort key means: an item by position, an item by its name, else an expression over the input."""
     found = _by_position(term, items, "ORDER BY")
     if found is not None:
@@ -143,7 +141,7 @@ def _order_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
     return term
 
 
-def _group_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
+def _group_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
     """What a group means: an item by position, a column of the input by its name, else an item by its
     name.
     """
@@ -155,14 +153,14 @@ def _group_term(term: Term, items: Sequence[Named], scope: Scope) -> Term:
     return term if found is None else found
 
 
-def _having(term: Term, items: Sequence[Named], scope: Scope) -> Term:
+def _having(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
     """HAVING with the names of items, where the input has no such column, replaced by the items' terms."""
     aliased = {item.name: item.term for item in items if item.name not in scope.schema.names}
     return renamed(term, aliased) if aliased else term
 
 
-def ordered(value: Term | str | Ordered) -> Ordered:
-    """A sort key of the fluent face: a column's name, a term, or either with its order."""
+def ordered(value: UnboundExpr | str | Ordered) -> Ordered:
+    """A sort key of the fluent API: a column's name, a term, or either with its order."""
     if isinstance(value, Ordered):
         return value
     return Ordered(Name(value) if isinstance(value, str) else value, OrderType())

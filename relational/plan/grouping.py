@@ -1,4 +1,4 @@
-"""Binds the terms of a grouped SELECT: each is made of group expressions, aggregates and constants only."""
+"""Binds the expressions of a grouped SELECT: only group expressions, aggregates and constants may occur in them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from relational.errors import BindError
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.expr.bind import AGGREGATES, Scope, TermBinder, is_unknown, place_of, span, unknown
+from relational.expr.bind import AGGREGATES, ExprBinder, Scope, error_span, is_unknown, span_of, unknown
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.unbound import Name, Summary, Term, has_summary
+from relational.expr.unbound import Name, UnboundAggregate, UnboundExpr, has_aggregate
 from relational.plan.logical import Aggregate, LogicalPlan, Project
 from relational.types.data_type import DataType
 
@@ -24,12 +24,12 @@ class _Call:
     data_type: DataType
 
 
-class GroupBinder(TermBinder):
+class GroupBinder(ExprBinder):
     """Binds terms to the output of an Aggregate that it collects on the way: groups first, then calls."""
 
-    def __init__(self, scope: Scope, groups: Sequence[Term]):
+    def __init__(self, scope: Scope, groups: Sequence[UnboundExpr]):
         super().__init__(scope)
-        self._input = TermBinder(scope)
+        self._input = ExprBinder(scope)
         self._groups: list[Expression] = []
         for term in groups:
             bound = self._input.bind(term)
@@ -37,13 +37,13 @@ class GroupBinder(TermBinder):
                 self._groups.append(bound)
         self._calls: list[_Call] = []
 
-    def bind(self, term: Term) -> Expression:
+    def bind(self, term: UnboundExpr) -> Expression:
         """The term over groups and aggregates. BindError for a column that is neither grouped nor
         aggregated.
         """
-        if isinstance(term, Summary):
-            return self._summary(term)
-        if not has_summary(term):
+        if isinstance(term, UnboundAggregate):
+            return self._aggregate(term)
+        if not has_aggregate(term):
             bound = self._input.bind(term)
             if isinstance(bound, Literal):
                 return bound
@@ -51,7 +51,7 @@ class GroupBinder(TermBinder):
                 return InputRef(self._groups.index(bound), bound.data_type)
         if isinstance(term, Name):
             raise BindError(
-                f"column {term.name!r} must stand in GROUP BY or inside an aggregate", **span(term.place)
+                f"column {term.name!r} must stand in GROUP BY or inside an aggregate", **error_span(term.span)
             )
         return super().bind(term)
 
@@ -84,24 +84,24 @@ class GroupBinder(TermBinder):
         called = tuple(call.describe(plan.schema.names) for call in calls)
         return Aggregate(plan, tuple(map(position, self._groups)), tuple(calls), called)
 
-    def _summary(self, term: Summary) -> Expression:
+    def _aggregate(self, term: UnboundAggregate) -> Expression:
         call = self._call(term)
         if call not in self._calls:
             self._calls.append(call)
         return InputRef(len(self._groups) + self._calls.index(call), call.data_type)
 
-    def _call(self, term: Summary) -> _Call:
+    def _call(self, term: UnboundAggregate) -> _Call:
         if term.function not in AGGREGATES:
-            raise BindError(unknown("aggregate", term.function, AGGREGATES), **span(term.place))
+            raise BindError(unknown("aggregate", term.function, AGGREGATES), **error_span(term.span))
         kind = AggKind(term.function)
         if term.distinct and kind not in (AggKind.MIN, AggKind.MAX):
-            raise BindError(f"{term.function}(DISTINCT …) is not supported", **span(term.place))
+            raise BindError(f"{term.function}(DISTINCT …) is not supported", **error_span(term.span))
         argument = None if term.argument is None else self._input.bind(term.argument)
         if argument is not None and is_unknown(argument) and kind is not AggKind.COUNT:
-            raise BindError(f"{term.function} of a constant text", **span(place_of(term)))
+            raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
         data_type = aggregate_type(kind, None if argument is None else argument.data_type)
         if data_type is None:
             what = "*" if argument is None else argument.data_type
-            raise BindError(f"{term.function} is not defined for ({what})", **span(term.place))
+            raise BindError(f"{term.function} is not defined for ({what})", **error_span(term.span))
         condition = None if term.condition is None else self._input.condition(term.condition, "FILTER")
         return _Call(kind, argument, condition, data_type)

@@ -1,4 +1,4 @@
-"""Which expressions of a stored plan today's kernels may compute otherwise than those that made its rows."""
+"""Expressions of a stored plan that the current kernels may evaluate differently from those that computed its rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Relational algebra as a tree of immutable nodes: what a query or a view means, whoever runs it.
+"""Relational algebra as a tree of immutable nodes: the meaning of a query or a view, independent of its execution.
 
-Every node knows its schema, its stream key and whether its change stream only ever inserts. The stream
-key is a set of output columns that identifies a row among all rows alive, and whose insertions and
-deletions alternate; None where the node does not carry all of its columns (the rule `add_stream_key`
-then adds them, hidden). Column numbers are positions.
+Every node knows its schema, its stream key and whether its change stream is append-only. The stream key is a set of
+output columns that identifies a row among all live rows, and whose insertions and deletions alternate; None where the
+node does not output all of its columns (the rule `add_stream_key` then adds them, hidden). Column numbers are
+positions.
 """
 
 from __future__ import annotations
@@ -311,10 +311,10 @@ def table_schema(table: TableCatalog, columns: tuple[int, ...]) -> Schema:
 
 def hidden_columns(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[int]:
     """Positions within `columns` of the table's hidden columns."""
-    return frozenset(place for place, index in enumerate(columns) if table.columns[index].is_hidden)
+    return frozenset(position for position, index in enumerate(columns) if table.columns[index].is_hidden)
 
 
 def positions_of(key: tuple[int, ...], columns: tuple[int, ...] | list[int]) -> tuple[int, ...] | None:
     """Where each column of `key` is found in `columns`; None if one is not there."""
-    places = {index: place for place, index in reversed(list(enumerate(columns)))}
-    return tuple(places[index] for index in key) if all(index in places for index in key) else None
+    positions = {index: position for position, index in reversed(list(enumerate(columns)))}
+    return tuple(positions[index] for index in key) if all(index in positions for index in key) else None

@@ -1,7 +1,7 @@
-"""Rewrites a logical plan by rules, in a visible order, into one that means the same.
+"""Rewrites a logical plan into an equivalent one, by rules in an explicit order.
 
-A rule is a function of a whole plan in a file of its own, with before/after pairs in `tests/rules`.
-Every rule keeps the visible columns of the root; `add_stream_key` may append hidden ones.
+A rule is a function of a whole plan in a file of its own, with before/after pairs in `tests/rules`. Every rule keeps
+the visible columns of the root; `add_stream_key` may append hidden ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Logical plans as JSON, so that a view is rebuilt after a restart from what was bound when it was made.
+"""Logical plans as JSON, so that after a restart a view is rebuilt from what was bound when it was created.
 
-Tables and their columns are written by id and read back from the catalog: ids never change their meaning, so the
-plan stays what it was when a table gets or loses other columns. Reading trusts nothing: an unknown node is a
-ValueError, the version of a newer release FormatTooNew.
+Tables and their columns are written by id and read back from the catalog: ids never change their meaning, so the plan
+is unaffected when a table gains or loses other columns. Input is not trusted: an unknown node is a ValueError, the
+version of a newer release FormatTooNew.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ TableOfId = Callable[[int], TableCatalog]
 
 
 def plan_to_text(plan: LogicalPlan) -> str:
-    """The plan of a view as JSON text. ValueError for a node that comes of optimizing alone."""
+    """The plan of a view as JSON text. ValueError for a node that only the optimizer makes."""
     return json.dumps({"version": FORMAT_VERSION, "root": _plan(plan)}, sort_keys=True)
 
 
 def plan_from_text(text: str, table_of_id: TableOfId) -> LogicalPlan:
-    """The plan written by `plan_to_text`, over the tables that `table_of_id` gives."""
+    """The plan written by `plan_to_text`, over the tables that `table_of_id` returns."""
     record = json.loads(text)
     check_format("the plan of a view", record["version"], FORMAT_VERSION)
     return _read_plan(record["root"], table_of_id)
 
 
 def plan_with_table_ids(text: str, ids: Mapping[int, int]) -> str:
-    """The plan over other tables with the same columns: `ids` says which comes in the place of which."""
+    """The plan over other tables with the same columns: `ids` maps each table to its replacement."""
     return json.dumps(_with_table_ids(json.loads(text), ids), sort_keys=True)
 
 
@@ -57,7 +57,7 @@ def _with_table_ids(record: Any, ids: Mapping[int, int]) -> Any:
 def _plan(plan: LogicalPlan) -> dict[str, Any]:
     if isinstance(plan, Scan):
         ids = plan.table.column_ids
-        return {"node": "scan", "table": plan.table.id, "columns": [ids[place] for place in plan.columns]}
+        return {"node": "scan", "table": plan.table.id, "columns": [ids[position] for position in plan.columns]}
     if isinstance(plan, Filter):
         return {"node": "filter", "input": _plan(plan.input), "predicate": _expression(plan.predicate)}
     if isinstance(plan, Project):
@@ -112,11 +112,11 @@ def _read_plan(record: Mapping[str, Any], table_of_id: TableOfId) -> LogicalPlan
 
 
 def _read_scan(record: Mapping[str, Any], table: TableCatalog) -> Scan:
-    places = {column_id: place for place, column_id in enumerate(table.column_ids)}
-    gone = [column_id for column_id in record["columns"] if column_id not in places]
+    positions = {column_id: position for position, column_id in enumerate(table.column_ids)}
+    gone = [column_id for column_id in record["columns"] if column_id not in positions]
     if gone:
         raise CatalogError(f"a column of table {table.name!r} was dropped meanwhile", name=table.name)
-    return Scan(table, tuple(places[column_id] for column_id in record["columns"]))
+    return Scan(table, tuple(positions[column_id] for column_id in record["columns"]))
 
 
 def _call(call: AggCall) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a view, a materialized view and an index are in the catalog: their columns and keys follow from a plan."""
+"""The catalog entries of views, materialized views and indexes: their columns and keys follow from a plan."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def _draft(
     views: Iterable[int],
 ) -> TableCatalog:
     columns = tuple(
-        ColumnCatalog(field.name, place, field.data_type, place in plan.hidden)
-        for place, field in enumerate(plan.schema)
+        ColumnCatalog(field.name, position, field.data_type, position in plan.hidden)
+        for position, field in enumerate(plan.schema)
     )
     scans = [node for node in nodes(plan) if isinstance(node, Scan)]
-    reads = {(scan.table.id, scan.table.columns[place].column_id) for scan in scans for place in scan.columns}
+    reads = {(scan.table.id, scan.table.columns[position].column_id) for scan in scans for position in scan.columns}
     return TableCatalog(
         id=0,
         name=name,
@@ -110,7 +110,7 @@ def _draft(
 
 def _check_names(what: str, query: LogicalPlan) -> None:
     """BindError where two visible columns have one name."""
-    names = [name for place, name in enumerate(query.schema.names) if place not in query.hidden]
+    names = [name for position, name in enumerate(query.schema.names) if position not in query.hidden]
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
         raise BindError(f"column {twice!r} appears twice in {what}: give it an alias")

@@ -1,1 +1,1 @@
-"""Tables and Spark: rows of DataFrames become files of a table, and tables, or what changed in them, DataFrames."""
+"""Tables and Spark: bulk load of DataFrames into a table, and scans and change feeds of tables as DataFrames."""

@@ -1,8 +1,8 @@
-"""Bulk load: the rows of a DataFrame become files of a table, ready to enter a commit.
+"""Bulk load: turns the rows of a DataFrame into files of a table, ready to enter a commit.
 
-Two Python stages with one shuffle between: rows are encoded where they are, go to the partition of their vnode, and
-are sorted and written there. What counts is what the driver received: one answer for each partition, of whichever
-attempt was first, and each of them accounts for every row that was sent to it.
+Two Python stages with one shuffle between: rows are encoded in their tasks, shuffled to the partition of their vnode,
+and sorted and written there. Only what the driver received counts: one answer per partition, from whichever attempt was
+first, each of which accounts for every row that was sent to it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _estimated_bytes(frame: DataFrame) -> int:
     try:
         plan = frame._jdf.queryExecution().optimizedPlan()
         estimate = int(str(plan.stats().sizeInBytes()))
-    except Exception:       # whatever a plan, or a session elsewhere, answers in place of a number
+    except Exception:       # a plan, or a remote session, may return anything instead of a number
         return 0
     return estimate if estimate < UNLIKELY_BYTES else 0
 
@@ -98,9 +98,9 @@ def joined(parts: Sequence[LoadPart], spec: LoadSpec, name: str) -> WrittenRows:
     if not parts:                   # a frame without partitions
         return WrittenRows()
     parts = sorted(parts, key=lambda part: part.partition)
-    places = [part.partition for part in parts]
-    if places != list(range(spec.partitions)) or len({part.senders for part in parts}) > 1:
-        raise SparkJobFailed(name, f"answers came from partitions {places} of {spec.partitions}, which heard of "
+    partitions = [part.partition for part in parts]
+    if partitions != list(range(spec.partitions)) or len({part.senders for part in parts}) > 1:
+        raise SparkJobFailed(name, f"answers came from partitions {partitions} of {spec.partitions}, which heard of "
                                    f"{sorted({part.senders for part in parts})} tasks")
     seconds: dict[str, float] = {}
     for part in parts:

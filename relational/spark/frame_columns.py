@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame become which of a table's, and what stands in the way: all of it, before any work."""
+"""Maps the columns of a DataFrame to those of a table, and reports everything that does not match, before any work."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SPARK_NAMES = {TypeKind.INT: "int", TypeKind.BIGINT: "bigint", TypeKind.DOUBLE: 
 
 @dataclass(frozen=True, slots=True)
 class FrameColumns:
-    """`selected` of the frame are sent; `places`: for each column of the table its place among those, or -1."""
+    """`selected` of the frame are sent; `column_indices`: for each column of the table its index among those, or -1."""
 
     selected: tuple[Column, ...]
-    places: tuple[int, ...]
+    column_indices: tuple[int, ...]
 
 
 def frame_types(frame: DataFrame) -> dict[str, DataType]:
@@ -45,8 +45,8 @@ def frame_types(frame: DataFrame) -> dict[str, DataType]:
     return types
 
 
-def placed_columns(frame: DataFrame, table: TableCatalog) -> FrameColumns:
-    """The frame's columns as `table` takes them, cast where nothing is lost. ValueError that names every fault."""
+def matched_columns(frame: DataFrame, table: TableCatalog) -> FrameColumns:
+    """The frame's columns as `table` needs them, cast where lossless. ValueError that names every fault."""
     types = frame_types(frame)
     visible = {column.name: column.data_type for column in table.columns if not column.is_hidden}
     faults = [f"column {name!r} is none of the table's: {', '.join(visible)}" for name in types if name not in visible]
@@ -62,7 +62,7 @@ def placed_columns(frame: DataFrame, table: TableCatalog) -> FrameColumns:
             selected.append(frame[_quoted(name)].cast(cast).alias(name) if cast else frame[_quoted(name)])
     if faults:
         raise ValueError("; ".join(faults))
-    return FrameColumns(tuple(selected), _places(table, names))
+    return FrameColumns(tuple(selected), _column_indices(table, names))
 
 
 def cast_of(given: DataType, wanted: DataType) -> str | None:
@@ -84,7 +84,7 @@ def cast_of(given: DataType, wanted: DataType) -> str | None:
     return None
 
 
-def _places(table: TableCatalog, names: Sequence[str]) -> tuple[int, ...]:
+def _column_indices(table: TableCatalog, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(names.index(column.name) if column.name in names else -1 for column in table.columns)
 
 

@@ -1,8 +1,8 @@
-"""Which rows a read gives: a condition as ranges of user keys, outside which nothing is read, and what the tasks check.
+"""Key filters of a read: a condition as ranges of user keys to read, and the remainder that the tasks evaluate.
 
 Equality on the leading key columns and a range on the next one become a range of keys; equality on all distribution
-columns leaves one vnode. What is not so is evaluated row by row, and so is a condition whose value is none of the
-column's.
+columns selects one vnode. Anything else is evaluated row by row, and so is a condition whose value is not of the
+column's type.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class KeyFilter:
 def key_filter(table: TableCatalog, conditions: Iterable[Condition]) -> KeyFilter:
     """What the conditions leave of the table's keys."""
     serde, given = RowSerde(table), tuple(conditions)
-    places = {column.name: place for place, column in enumerate(table.columns)}
-    fitting = [each for each in given if each.column in places and fits(table, places[each.column], each.value)]
-    equal = {places[each.column]: each for each in fitting if each.operator == "="}
+    indices = {column.name: index for index, column in enumerate(table.columns)}
+    fitting = [each for each in given if each.column in indices and fits(table, indices[each.column], each.value)]
+    equal = {indices[each.column]: each for each in fitting if each.operator == "="}
     used: list[Condition] = []
     prefix: list[object] = []
     for column in table.pk_indices:
@@ -61,7 +61,7 @@ def key_filter(table: TableCatalog, conditions: Iterable[Condition]) -> KeyFilte
     bounds = None
     if len(prefix) < len(table.pk_indices):
         column = table.pk_indices[len(prefix)]
-        bounds = _bounds([each for each in fitting if places[each.column] == column], used)
+        bounds = _bounds([each for each in fitting if indices[each.column] == column], used)
     distribution = table.distribution_key
     vnodes = None
     if distribution and all(column in equal for column in distribution):

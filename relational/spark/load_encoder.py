@@ -1,7 +1,7 @@
-"""The first half of a bulk load, in tasks: rows of a frame become keys and values, each on its way to a partition.
+"""The first half of a bulk load, in tasks: rows of a frame become keys and values, each with its target partition.
 
-The encoders are those of the table's own writer. Behind its rows each task sends an account of them to every
-partition, which is how the partitions know that nothing was lost between.
+The encoders are those of the table's own writer. After its rows each task sends an account of them to every partition,
+by which the partitions detect lost rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITION = "part"
 MESSAGES = f"{PARTITION} int, message binary"
 MESSAGE_BYTES = 512 << 10       # to one partition, about
 WAITING_BYTES = 16 << 20        # in one task, where that makes them smaller
-RANK_BITS = 36          # of a rank count the rows of a task; the others its place
+RANK_BITS = 36          # of a rank count the rows of a task; the others the index of its partition
 
 
 def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,27 +87,27 @@ class RowEncoder:
     def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
         table, rows = self._spec.table, batch.num_rows
         try:
-            columns = [self._column(batch, column, place)
-                       for column, place in zip(table.columns, self._spec.columns, strict=True)]
+            columns = [self._column(batch, column, index)
+                       for column, index in zip(table.columns, self._spec.columns, strict=True)]
             chunk = DataChunk(columns, capacity=rows)
             check_rows(table, chunk)
         except InvalidValue as error:
             row = None if error.row is None else self._rows + error.row
-            reason = f"{error.reason} (row of partition {_task_place()} of the frame)"
+            reason = f"{error.reason} (row of partition {_task_partition()} of the frame)"
             raise InvalidValue(reason, column_name=error.column_name, row=row) from error
         return chunk
 
-    def _column(self, batch: pa.RecordBatch, column: ColumnCatalog, place: int) -> Column:
-        if place < 0:
+    def _column(self, batch: pa.RecordBatch, column: ColumnCatalog, index: int) -> Column:
+        if index < 0:
             return constant(column, batch.num_rows)
-        return Column(imported(batch.column(place), column.data_type, column.name), column.data_type)
+        return Column(imported(batch.column(index), column.data_type, column.name), column.data_type)
 
     def _ranks(self, rows: int) -> np.ndarray | None:
-        places = np.arange(self._rows, self._rows + rows, dtype=np.int64)
+        positions = np.arange(self._rows, self._rows + rows, dtype=np.int64)
         self._rows += rows
         if not self._spec.needs_ranks:
             return None
-        ranks = (np.int64(_task_place()) << RANK_BITS) + places + 1
+        ranks = (np.int64(_task_partition()) << RANK_BITS) + positions + 1
         return ranks if self._spec.on_duplicate == "last" else np.iinfo(np.int64).max - ranks
 
 
@@ -124,8 +124,8 @@ def constant(column: ColumnCatalog, rows: int) -> Column:
     return DataChunk([one], capacity=1).take(np.zeros(rows, np.int32)).columns[0]
 
 
-def _task_place() -> int:
-    """The place of this task's partition in the frame."""
+def _task_partition() -> int:
+    """The index of this task's partition in the frame."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,6 +1,7 @@
-"""LoadSpec: what every task of a bulk load is told, and LoadPart: what the one that wrote a partition answers.
+"""LoadSpec: the input of every task of a bulk load; LoadPart: the answer of the task that wrote a partition.
 
-Small versioned records of JSON values, never pickled classes: tasks do what the package installed there does.
+Small versioned records of JSON values, never pickled classes: the behavior of a task is that of the package installed
+on its executor.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class LoadSpec:
 
     @property
     def needs_ranks(self) -> bool:
-        """Whether rows are told apart by where they stood in the frame."""
+        """Whether rows of one key are ranked by their position in the frame."""
         return self.on_duplicate != "error"
 
     @property

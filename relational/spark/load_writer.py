@@ -1,8 +1,8 @@
 """The second half of a bulk load, in tasks: the rows of one partition become sorted, durable files.
 
-Rows are sorted where they stand. Where they are more than the task may hold, sorted runs go to the local disk and are
-merged, by the same iterators as those of a compaction. What the table holds already is read beside, from the files that
-the driver named, and never asked of the meta store.
+Rows are sorted in the messages that hold them. Where they exceed the memory of a task, sorted runs are spilled to the
+local disk and merged, by the same iterators as those of a compaction. The existing rows of the table are read from the
+files that the driver named, never through the meta store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import StorageOptions
 from hummock.pipeline.retention import RetentionIterator
-from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.thread_group import ThreadGroup
 from hummock.shared_buffer.ingest_writer import write_load
 from hummock.spark.worker import deadline, local_directory, task_memory, task_store
 from hummock.sstable.info import SstableInfo
@@ -72,7 +72,7 @@ class PartitionWriter:
 
     @contextmanager
     def open(self) -> Iterator[PartitionWriter]:
-        """Local files are gone when the block ends."""
+        """Local files are removed when the block ends."""
         with tempfile.TemporaryDirectory(prefix="hummock-load-", dir=local_directory()) as directory:
             self._directory = directory
             yield self
@@ -143,12 +143,12 @@ class PartitionWriter:
     def _merge(self, store: ObjectStore, runs: Iterable[tuple[SstableInfo, ...]], opened: ExitStack) -> HummockIterator:
         """The entries of `runs` in the partition's range; its reader threads end with the block."""
         start, end = self._key_range()
-        ahead, crew = ReadAhead(store, list(map(list, runs)), start, end, MERGE_BYTES), Crew("load")
+        ahead, threads = ReadAhead(store, list(map(list, runs)), start, end, MERGE_BYTES), ThreadGroup("load")
         opened.callback(ahead.close)
-        opened.callback(crew.join)
+        opened.callback(threads.join)
         opened.callback(ahead.stop)
         for _ in range(ahead.readers):
-            crew.start(ahead.serve)
+            threads.start(ahead.serve)
         return MergeIterator(run_iterators(ahead))
 
     def _key_range(self) -> tuple[bytes, bytes | None]:

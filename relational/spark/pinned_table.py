@@ -1,7 +1,7 @@
-"""PinnedTable: one table of a store at one moment, held by a driver while Spark jobs read it.
+"""PinnedTable: one table of a store at one version, pinned by a driver while Spark jobs read it.
 
-Tasks ask no meta store: they are given files by name. That these files stay is the driver's business, which has the
-version pinned under a lease that a thread of it renews.
+Tasks do not access the meta store: they are given files by name. The driver keeps these files alive: it has pinned the
+version under a lease that one of its threads renews.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class PinnedTable:
         """The columns of these names; None: all that `SELECT *` shows. CatalogError naming one that is not there."""
         if names is None:
             return self.catalog.visible_indices
-        known = {column.name: place for place, column in enumerate(self.catalog.columns)}
+        known = {column.name: index for index, column in enumerate(self.catalog.columns)}
         wanted = tuple(names)
         if missing := [name for name in wanted if name not in known]:
             raise CatalogError(f"{self.name!r} has no column {missing[0]!r}: {', '.join(known)}", name=missing[0])

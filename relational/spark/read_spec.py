@@ -1,7 +1,7 @@
-"""ReadSpec: what one task of a read is told, and the task: rows of some key ranges of a table, as record batches.
+"""ReadSpec: the input of one task of a read, and the task: rows of some key ranges of a table, as record batches.
 
 A small versioned record of JSON values: the files that the ranges touch, the rules of their tables, the table and its
-columns. No task asks a meta store.
+columns. Tasks do not access a meta store.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class ReadSpec:
 
 
 def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of the specs whose places come in. Raises what reads raise, and ExecutorUnfit."""
+    """In a task: the rows of the specs whose indices arrive. Raises what reads raise, and ExecutorUnfit."""
     begin_task(version)
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            yield from read_batches(ReadSpec.from_bytes(specs[place]))
+        for index in batch.column(0).to_pylist():
+            yield from read_batches(ReadSpec.from_bytes(specs[index]))
 
 
 def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:
@@ -108,8 +108,8 @@ def read_chunks(spec: ReadSpec, files: SstableStore) -> Iterator[DataChunk]:
     """
     asked = frozenset[int]() if spec.where is None else input_columns(spec.where)
     columns = (*spec.columns, *sorted(asked - {*spec.columns}))
-    places = {column: place for place, column in enumerate(columns)}
-    where = None if spec.where is None else remap(spec.where, places)
+    indices = {column: index for index, column in enumerate(columns)}
+    where = None if spec.where is None else remap(spec.where, indices)
     with closing(SnapshotStore(spec.version, files, OPTIONS)) as store:
         table = StorageTable(spec.table, store, columns)
         for part in spec.ranges:
@@ -150,12 +150,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class KeptFiles(SstableStore):
-    """Keeps the readers that were asked for last, and with them what is cached of their files: the tasks of one read,
+    """Keeps the most recently used readers, and with them what is cached of their files: the tasks of one read,
     which follow each other in a worker, have mostly the same files."""
 
     def __init__(self, objects: ObjectStore, options: StorageOptions) -> None:
         super().__init__(objects, options)
-        self._kept: OrderedDict[SstableReader, None] = OrderedDict()    # the one that was asked for last stands last
+        self._kept: OrderedDict[SstableReader, None] = OrderedDict()    # in LRU order
 
     def reader(self, info: SstableInfo) -> SstableReader:
         found = super().reader(info)

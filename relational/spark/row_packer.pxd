@@ -1,9 +1,9 @@
-"""Rows on their way to partitions, many in one message.
+"""Batches of rows in transit to partitions, many rows in one message.
 
     message    u32 rows, u32 1 where rows have ranks else 0, then by row: u32 ends of keys, u32 ends of values,
-               i64 ranks if there are; then the keys and the values. All in this machine's order.
-    account    u32 0xFFFFFFFF, u32 0, u64 rows, u64 content: what a sender has sent to the partition in all
-    refusal    u32 0xFFFFFFFE, u32 0, UTF-8 text: why a sender does not go on
+               i64 ranks if there are; then the keys and the values. All in this machine's byte order.
+    account    u32 0xFFFFFFFF, u32 0, u64 rows, u64 content: what a sender has sent to the partition in total
+    refusal    u32 0xFFFFFFFE, u32 0, UTF-8 text: why a sender stopped
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -28,7 +28,7 @@ cdef struct Message:            # to one partition, in the making
     uint32_t rows
     Py_ssize_t key_bytes
     Py_ssize_t value_bytes
-    uint8_t* key_ends           # where the next goes
+    uint8_t* key_ends           # position of the next
     uint8_t* value_ends
     uint8_t* ranks
     uint8_t* keys

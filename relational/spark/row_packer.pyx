@@ -1,7 +1,7 @@
-"""RowPacker: encoded rows, parted by where they go, leave as few large messages.
+"""RowPacker: packs encoded rows, grouped by target partition, into few large messages.
 
-A row that crosses between Python and the JVM for itself costs about as much as all else that a load does with it; so
-the JVM sees messages of many rows, of which it knows the partition alone.
+Passing a single row between Python and the JVM costs about as much as everything else that a load does with it; so the
+JVM sees messages of many rows, of which it knows only the partition.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -46,19 +46,19 @@ cdef class RowPacker:
         messages = self.allocate()
         for batch in self.waiting:
             self.fill(batch)
-        partitions = [place for place in range(self.partitions) if self.messages[place].rows > 0]
+        partitions = [partition for partition in range(self.partitions) if self.messages[partition].rows > 0]
         memset(self.messages, 0, <size_t>self.partitions * sizeof(Message))
         self.waiting, self.nbytes = [], 0
         return partitions, messages
 
     def accounts(self) -> list:
-        """For each partition the message that tells what was sent to it."""
+        """For each partition its account: the message that reports what was sent to it."""
         cdef uint64_t numbers[3]
-        cdef int place
+        cdef int partition
         found = []
         numbers[0] = ACCOUNT
-        for place in range(self.partitions):
-            numbers[1], numbers[2] = self.sent[2 * place], self.sent[2 * place + 1]
+        for partition in range(self.partitions):
+            numbers[1], numbers[2] = self.sent[2 * partition], self.sent[2 * partition + 1]
             found.append(PyBytes_FromStringAndSize(<const char*>numbers, ACCOUNT_BYTES))
         return found
 
@@ -69,19 +69,19 @@ cdef class RowPacker:
 
     cdef int measure(self, object batch) except -1:
         cdef BinaryColumn keys = batch[0], values = batch[1]
-        cdef const int32_t[::1] places = batch[2]
+        cdef const int32_t[::1] partitions = batch[2]
         cdef Message* message
         cdef Py_ssize_t row
         cdef Slice key, value
         with nogil:
             for row in range(keys.rows):
-                message = self.messages + places[row]
+                message = self.messages + partitions[row]
                 key, value = keys.at(row), values.at(row)
                 message.rows += 1
                 message.key_bytes += key.size
                 message.value_bytes += value.size
-                self.sent[2 * places[row]] += 1
-                self.sent[2 * places[row] + 1] += content_of(key, value)
+                self.sent[2 * partitions[row]] += 1
+                self.sent[2 * partitions[row] + 1] += content_of(key, value)
         return 0
 
     cdef list allocate(self):
@@ -89,10 +89,10 @@ cdef class RowPacker:
         cdef Message* message
         cdef Py_ssize_t by_row = 16 if self.has_ranks else 8
         cdef uint8_t* data
-        cdef int place
+        cdef int partition
         made = []
-        for place in range(self.partitions):
-            message = self.messages + place
+        for partition in range(self.partitions):
+            message = self.messages + partition
             if message.rows == 0:
                 continue
             whole = PyBytes_FromStringAndSize(
@@ -109,7 +109,7 @@ cdef class RowPacker:
 
     cdef int fill(self, object batch) except -1:
         cdef BinaryColumn keys = batch[0], values = batch[1]
-        cdef const int32_t[::1] places = batch[2]
+        cdef const int32_t[::1] partitions = batch[2]
         cdef const int64_t[::1] ranks
         cdef const int64_t* rank = NULL
         cdef Message* message
@@ -120,7 +120,7 @@ cdef class RowPacker:
             rank = &ranks[0]
         with nogil:
             for row in range(keys.rows):
-                message = self.messages + places[row]
+                message = self.messages + partitions[row]
                 key, value = keys.at(row), values.at(row)
                 memcpy(message.keys + message.key_end, key.data, <size_t>key.size)
                 memcpy(message.values + message.value_end, value.data, <size_t>value.size)

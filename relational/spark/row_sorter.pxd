@@ -1,4 +1,4 @@
-"""The rows of one partition, sorted where they stand."""
+"""The rows of one partition, sorted in the messages that hold them."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -9,8 +9,8 @@ from relational.table.key_sort cimport KeyItem
 cpdef enum:
     SHOWN_KEYS = 10             # of rows that meet others of their key
 
-cdef struct RowColumns:         # one message as it came; the sorter holds it
-    const uint32_t* key_ends    # the end of the row before stands at -1
+cdef struct RowColumns:         # one message as received; the sorter keeps it alive
+    const uint32_t* key_ends    # the end of the previous row is at -1
     const uint8_t* key_data
     const uint32_t* value_ends
     const uint8_t* value_data

@@ -1,8 +1,8 @@
-"""RowSorter: encoded rows of one partition in whatever order they come, given back by key, each key once.
+"""RowSorter: encoded rows of one partition, received in any order and returned by key, each key once.
 
-Rows stay in the messages in which they arrived: what is sorted are their numbers beside the first bytes of their keys.
-Of rows with one key the one of the highest rank stays. Senders tell how many rows of what content each of them has sent
-here, so that one that was lost or came twice on its way is noticed; or why they do not go on.
+Rows stay in the messages in which they arrived: only their numbers, with the first bytes of their keys, are sorted. Of
+the rows with one key the one of the highest rank is kept. Senders report how many rows of what content they have sent
+here, so rows that are lost or duplicated in transit are detected; or they report why they stopped.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -27,9 +27,9 @@ cdef extern from * nogil:
     void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
 cdef enum:
-    AHEAD = 12                  # rows whose bytes are fetched before they are asked for
+    AHEAD = 12                  # rows whose bytes are prefetched
 cdef int64_t ROW_MASK = 0xFFFFFFFF
-cdef uint64_t PLACE_HOLDER = PLACEHOLDER
+cdef uint64_t LOAD_EPOCH = PLACEHOLDER
 
 
 cdef Slice key_source(void* owner, int64_t row) noexcept nogil:
@@ -181,7 +181,7 @@ cdef class RowSorter:
 
     cdef uint64_t rank_of(self, int64_t row) noexcept nogil:
         cdef const uint64_t* ranks = self.batches[row >> 32].ranks
-        return PLACE_HOLDER if ranks == NULL else ranks[row & ROW_MASK]
+        return LOAD_EPOCH if ranks == NULL else ranks[row & ROW_MASK]
 
     cdef order_by_rank(self):
         """The highest first: rows of one key stay in that order."""
@@ -245,20 +245,20 @@ cdef class SortedRows(HummockIterator):
         return self.settle()
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
-        cdef Py_ssize_t count, place
+        cdef Py_ssize_t count, slot
         cdef int64_t row
         self.at += self.pulled
         count = min(most, self.sorter.rows - self.at)
-        for place in range(count):
-            if self.at + place + AHEAD < self.sorter.rows:
-                row = self.sorter.items[self.at + place + AHEAD].row
+        for slot in range(count):
+            if self.at + slot + AHEAD < self.sorter.rows:
+                row = self.sorter.items[self.at + slot + AHEAD].row
                 prefetch_row(self.sorter.key_of(row).data)
                 prefetch_row(self.sorter.value_of(row).data)
-            row = self.sorter.items[self.at + place].row
-            out[place].user_key, out[place].value = self.sorter.key_of(row), self.sorter.value_of(row)
-            out[place].epoch = self.sorter.rank_of(row) if self.by_rank else PLACE_HOLDER
-            out[place].high = head_of(out[place].user_key.data, out[place].user_key.size)
-            out[place].low = low_of(out[place].user_key.data, out[place].user_key.size)
+            row = self.sorter.items[self.at + slot].row
+            out[slot].user_key, out[slot].value = self.sorter.key_of(row), self.sorter.value_of(row)
+            out[slot].epoch = self.sorter.rank_of(row) if self.by_rank else LOAD_EPOCH
+            out[slot].high = head_of(out[slot].user_key.data, out[slot].user_key.size)
+            out[slot].low = low_of(out[slot].user_key.data, out[slot].user_key.size)
         self.pulled = count
         return count
 
@@ -268,6 +268,6 @@ cdef class SortedRows(HummockIterator):
         if self.valid:
             row = self.sorter.items[self.at].row
             self.user_key, self.value = self.sorter.key_of(row), self.sorter.value_of(row)
-            self.epoch = self.sorter.rank_of(row) if self.by_rank else PLACE_HOLDER
+            self.epoch = self.sorter.rank_of(row) if self.by_rank else LOAD_EPOCH
         return 0
 

@@ -1,4 +1,6 @@
-"""What stands behind a partition's merge: all entries under one epoch, and loaded rows compared with stored ones."""
+"""The last stages of a partition's merge: one epoch for all entries, and loaded rows compared with stored ones."""
+
+from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport Slice, compare_bytes
 from hummock.iterator.base cimport FORWARD, HummockIterator
@@ -7,6 +9,9 @@ from relational.spark.row_sorter cimport SHOWN_KEYS
 
 cdef class UnderOneEpoch(HummockIterator):
     """The child's entries, forward, under `epoch`. REQUIRES that each has another key."""
+
+    cdef HummockIterator child
+    cdef uint64_t epoch_of_all
 
     def __cinit__(self, HummockIterator child not None, epoch):
         self.child, self.epoch_of_all, self.direction = child, epoch, FORWARD
@@ -30,6 +35,12 @@ cdef class BesideStored(HummockIterator):
 
     Both walk user keys ascending, each once. Those that meet are counted; `keeps_stored`: of these the child's go.
     """
+
+    cdef HummockIterator child, stored
+    cdef bint keeps_stored
+    cdef readonly Py_ssize_t met            # rows whose key is stored
+    cdef readonly Py_ssize_t rows           # that were let through
+    cdef readonly list met_keys             # of the first of them
 
     def __cinit__(self, HummockIterator child not None, HummockIterator stored not None, bint keeps_stored):
         self.child, self.stored, self.keeps_stored, self.direction = child, stored, keeps_stored, FORWARD

@@ -1,7 +1,7 @@
-"""Scans and change feeds of a table as DataFrames: a task reads key ranges from the store, no row passes the driver.
+"""Scans and change feeds of a table as DataFrames: tasks read key ranges from the store, no row passes the driver.
 
-A partition is a few vnodes, or a part of one, of about as many bytes as the others. Compared with
-`spark.read.format("hummock")` a scan has no planning process, and the driver holds what it reads.
+A partition is a few vnodes, or a part of one, and partitions are of about equal size in bytes. Compared with
+`spark.read.format("hummock")` a scan has no planning process, and the driver pins the version that it reads.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
     part_bytes = min(max(total // (PARTS_OF_A_SLOT * at_once), LEAST_PART_BYTES), MOST_PART_BYTES)
     pieces = _cut(ranges, cuts_of(files, table.objects, part_bytes)) if files else list(ranges)
     count = min(len(pieces), max(1, round(total / part_bytes)))
-    bounds = [len(pieces) * place // count for place in range(count + 1)] if count else [0]
+    bounds = [len(pieces) * index // count for index in range(count + 1)] if count else [0]
     return [tuple(pieces[first:end]) for first, end in pairwise(bounds)]
 
 

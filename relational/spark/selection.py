@@ -1,7 +1,7 @@
-"""Which rows a read gives: a condition over a table, parted into what its keys answer and what tasks evaluate.
+"""The rows of a read: a condition over a table, split into key ranges and a remainder that tasks evaluate.
 
-A condition means what it means in WHERE of a query here: a row for which it is NULL is left out, and one for which it
-has no value (a division by zero) is an EvaluationError of the task. now() is refused.
+A condition has the meaning of WHERE in a query here: a row for which it is NULL is left out, and one for which it has
+no value (a division by zero) is an EvaluationError of the task. now() is rejected.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from decimal import Decimal
 from hummock.base.key import KeyRange
 from relational.catalog.objects import TableCatalog
 from relational.errors import ParseError, SourceTextError
-from relational.expr.bind import Scope, TermBinder
+from relational.expr.bind import ExprBinder, Scope
 from relational.expr.coercion import WIDE, digits
 from relational.expr.expression import Call, Cast, Expression, InputRef, Literal, conjunction, conjuncts
-from relational.expr.unbound import Apply, Constant, Name, Term
+from relational.expr.unbound import Name, UnboundCall, UnboundExpr, UnboundLiteral
 from relational.plan.logical import Scan
 from relational.spark.key_filters import Condition, key_filter
 from relational.sql.expressions import Translator
@@ -40,7 +40,7 @@ class Selection:
 
 def selection(table: TableCatalog, where: Where | None) -> Selection:
     """The rows that meet `where`: a condition in SQL over the table's columns, or all of (column, one of = < <= > >=,
-    value); None: all rows. ParseError and BindError pointing at the place, ValueError for another operator.
+    value); None: all rows. ParseError and BindError with the span in the text, ValueError for another operator.
     """
     terms = conjuncts_of(table, where)
     conditions = [_key_condition(table, term) for term in terms]
@@ -52,7 +52,7 @@ def selection(table: TableCatalog, where: Where | None) -> Selection:
 
 def conjuncts_of(table: TableCatalog, where: Where | None) -> tuple[Expression, ...]:
     """The terms of `where`, bound to the table; all of them must be true."""
-    binder = TermBinder(Scope(table.schema, Scan(table).hidden, table.name))
+    binder = ExprBinder(Scope(table.schema, Scan(table).hidden, table.name))
     if where is None:
         return ()
     if isinstance(where, str):
@@ -60,7 +60,7 @@ def conjuncts_of(table: TableCatalog, where: Where | None) -> tuple[Expression, 
     return tuple(binder.condition(_compared(Condition(*each)), "WHERE") for each in where)
 
 
-def _bound_text(text: str, binder: TermBinder) -> Expression:
+def _bound_text(text: str, binder: ExprBinder) -> Expression:
     try:
         pieces = list(statements(text))
         if len(pieces) != 1:
@@ -72,9 +72,9 @@ def _bound_text(text: str, binder: TermBinder) -> Expression:
         raise
 
 
-def _compared(condition: Condition) -> Term:
-    value = Constant(condition.value)
-    return Apply(FUNCTIONS[condition.operator], (Name(condition.column), value))
+def _compared(condition: Condition) -> UnboundExpr:
+    value = UnboundLiteral(condition.value)
+    return UnboundCall(FUNCTIONS[condition.operator], (Name(condition.column), value))
 
 
 def _key_condition(table: TableCatalog, term: Expression) -> Condition | None:

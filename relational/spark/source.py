@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HELD_MS = 3_600_000
-PLANNED_SLOTS = 8               # the process that plans cannot ask how many there are
+PLANNED_SLOTS = 8               # the planning process cannot find out how many there are
 IDLE_MS = 60_000                # an offset moves that often where nothing is written, so that it does not grow old
 START_SNAPSHOT, START_LATEST = "snapshot", "latest"
 
@@ -61,24 +61,24 @@ class HummockSource(DataSource):
         return "hummock"
 
     def schema(self) -> StructType:
-        told = Told(self.options)
-        with told.table() as table:
-            has_ops = told.since is not None or told.start is not None
-            selection(table.catalog, told.where)        # what is wrong with the condition is said before a query
-            return spark_schema(table, table.columns_of(told.columns), has_ops)
+        options = ReaderOptions(self.options)
+        with options.table() as table:
+            has_ops = options.since is not None or options.start is not None
+            selection(table.catalog, options.where)        # what is wrong with the condition is said before a query
+            return spark_schema(table, table.columns_of(options.columns), has_ops)
 
     def reader(self, schema: StructType) -> TableReader:
-        return TableReader(Told(self.options))
+        return TableReader(ReaderOptions(self.options))
 
     def streamReader(self, schema: StructType) -> TableStream:
-        told = Told(self.options)
-        if told.start is None:
+        options = ReaderOptions(self.options)
+        if options.start is None:
             raise InvalidOption("start", "", "snapshot, latest or an epoch, for a stream: by it the schema has `_op`")
-        return TableStream(told)
+        return TableStream(options)
 
 
-class Told:
-    """The options. InvalidOption naming what is missing or is no number."""
+class ReaderOptions:
+    """Options of a read, parsed. InvalidOption naming what is missing or not a number."""
 
     def __init__(self, options: Mapping[str, str]):
         self.url = options.get("url") or options.get("path") or _missing("url")
@@ -111,18 +111,18 @@ class TablePart(InputPartition):
 class TableReader(DataSourceReader):
     """A snapshot, or the changes since an epoch. What it holds between calls can be pickled."""
 
-    def __init__(self, told: Told):
-        self._told = told
+    def __init__(self, options: ReaderOptions):
+        self._options = options
 
     def partitions(self) -> Sequence[TablePart]:
-        told = self._told
-        table = told.table(held_ms=told.held_ms)
+        options = self._options
+        table = options.table(held_ms=options.held_ms)
         try:
-            columns = table.columns_of(told.columns)
-            if told.since is not None:
-                begins, ends = period(table, Epoch(told.since), None)
+            columns = table.columns_of(options.columns)
+            if options.since is not None:
+                begins, ends = period(table, Epoch(options.since), None)
                 return _parts(table, columns, Selection((table.key_range,)), ends, begins)
-            return _parts(table, columns, selection(table.catalog, told.where), table.epoch, None)
+            return _parts(table, columns, selection(table.catalog, options.where), table.epoch, None)
         finally:
             table.close()
 
@@ -133,16 +133,16 @@ class TableReader(DataSourceReader):
 class TableStream(DataSourceStreamReader):
     """The changes of a table, batch after batch. Runs in one process of Spark's as long as the query does."""
 
-    def __init__(self, told: Told):
-        self._told = told
+    def __init__(self, options: ReaderOptions):
+        self._options = options
         self._table: PinnedTable | None = None      # at the epoch that the next batch begins with
         self._planned: dict[int, PinnedTable] = {}  # by the epoch that a batch ends with; not committed yet
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_told": self._told, "_table": None, "_planned": {}}    # a task reads, and holds nothing
+        return {"_options": self._options, "_table": None, "_planned": {}}    # a task reads, and holds nothing
 
     def initialOffset(self) -> dict[str, int]:
-        start = self._told.start
+        start = self._options.start
         if start == START_SNAPSHOT:
             return {"epoch": NEVER}
         if start == START_LATEST:
@@ -150,7 +150,7 @@ class TableStream(DataSourceStreamReader):
         return {"epoch": pure_epoch(_number({"start": start or ""}, "start") or NEVER)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable() if self._told.max_bytes is None else ReadMaxBytes(self._told.max_bytes)
+        return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         begins = Epoch(start["epoch"])
@@ -162,11 +162,11 @@ class TableStream(DataSourceStreamReader):
         if start == end:
             return []
         self._at(Epoch(start["epoch"]))
-        table = self._told.table(end["epoch"])
+        table = self._options.table(end["epoch"])
         table.keep_history()
         self._planned[end["epoch"]] = table
         begins, ends = period(table, Epoch(start["epoch"]), Epoch(end["epoch"]))
-        return _parts(table, table.columns_of(self._told.columns), Selection((table.key_range,)), ends, begins)
+        return _parts(table, table.columns_of(self._options.columns), Selection((table.key_range,)), ends, begins)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -184,7 +184,7 @@ class TableStream(DataSourceStreamReader):
     def _at(self, epoch: Epoch | None) -> PinnedTable:
         """A table that keeps the epoch readable: the one at hand, where it is that of the query's last batch."""
         if self._table is None:
-            table = self._told.table(epoch or None)
+            table = self._options.table(epoch or None)
             table.keep_history()
             self._table = table
         return self._table

@@ -1,4 +1,4 @@
-"""SQL text: `bind_sql(text, catalog)` gives its statements, bound to a catalog."""
+"""SQL text: `bind_sql(text, catalog)` yields its statements, bound to a catalog."""
 
 from relational.sql.binder import bind_sql
 from relational.sql.introspect import describe, show

@@ -1,8 +1,7 @@
 """From SQL text to statements bound to a catalog.
 
-Statements are told apart by their first words and bound one after the other, so that each sees what the
-ones before it made. Every error carries the whole text and the place in it, and prints the line with a
-caret.
+Statements are classified by their first words and bound one after the other, so that each sees the effects of the ones
+before it. Every error has the whole text and a span in it, and prints the line with a caret.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from relational.sql.tree import parse
 
 
 def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> Iterator[Statement]:
-    """The statements of a text, each bound when it is asked for. ParseError or BindError at the place.
+    """The statements of a text, each bound lazily. ParseError or BindError at the span.
 
-    `now` is the time that now() stands for in queries and data changes; None refuses it.
+    `now` is the value of now() in queries and data changes; None rejects now().
     """
     context = BindContext(catalog, now)
     for piece in statements(text):
@@ -115,8 +114,8 @@ def _describe(piece: Piece, context: BindContext) -> Describe:
 
 def _named(reader: TokenReader, context: BindContext) -> TableCatalog:
     """The table or view whose name ends the statement."""
-    name, place = read_name(reader, "a table or view")
-    table = resolved(context.catalog, name, place)
+    name, span = read_name(reader, "a table or view")
+    table = resolved(context.catalog, name, span)
     reader.finish()
     return table
 

@@ -1,4 +1,4 @@
-"""What surrounds a statement while it is bound: the catalog, and the time that now() is."""
+"""BindContext: the environment in which a statement is bound: the catalog, and the value of now()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relational.catalog.snapshot import CatalogSnapshot
 
 
 class CatalogReader(Protocol):
-    """Names and what they stand for; `CatalogManager` is one. Text is one name of the schema `public`."""
+    """Resolution of names; `CatalogManager` is one. A plain string is a name in the schema `public`."""
 
     @property
     def snapshot(self) -> CatalogSnapshot:

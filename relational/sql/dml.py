@@ -1,6 +1,4 @@
-"""INSERT, UPDATE and DELETE bound to a table: values converted to the columns' types, conditions over
-its rows.
-"""
+"""INSERT, UPDATE and DELETE bound to a table: values converted to the columns' types, conditions over its rows."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, ParseError
-from relational.expr.bind import Scope, TermBinder, place_of, span
+from relational.expr.bind import ExprBinder, Scope, error_span, span_of
 from relational.expr.expression import Expression, InputRef, Literal
-from relational.expr.unbound import Place
+from relational.expr.unbound import TextSpan
 from relational.plan.changes import assigned, assigned_all, column_of, retractable, stored_row, updatable, writable
 from relational.plan.logical import LogicalPlan, Project, Scan, Values
 from relational.sql.context import BindContext
@@ -38,8 +36,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     reader = TokenReader(head)
     reader.expect("INSERT")
     reader.expect("INTO")
-    name, place = read_name(reader, "a table")
-    table = writable(resolved(context.catalog, name, place), place)
+    name, span = read_name(reader, "a table")
+    table = writable(resolved(context.catalog, name, span), span)
     columns = _target_columns(reader, table)
     if rows is not None:
         reader.finish()
@@ -52,7 +50,7 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
     if isinstance(node, exp.Values):
         return Insert(table, _values(binder, node, table, columns))
     query = binder.query(node)
-    shown = [place for place in range(len(query.schema)) if place not in query.hidden]
+    shown = [position for position in range(len(query.schema)) if position not in query.hidden]
     sources: dict[int, Expression] = {}
     for column, source in zip(columns.of(len(shown), (rest.start, rest.end)), shown, strict=True):
         value = InputRef(source, query.schema.types[source])
@@ -91,10 +89,10 @@ class TargetColumns:
     indices: tuple[int, ...]
     are_written: bool
 
-    def of(self, count: int, place: Place | None) -> tuple[int, ...]:
+    def of(self, count: int, span: TextSpan | None) -> tuple[int, ...]:
         """Those that `count` values are for; BindError where that is too many, or too few for columns by name."""
         if count > len(self.indices) or (self.are_written and count < len(self.indices)):
-            raise BindError(f"{count} values for {len(self.indices)} columns", **span(place))
+            raise BindError(f"{count} values for {len(self.indices)} columns", **error_span(span))
         return self.indices[:count]
 
 
@@ -106,10 +104,10 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
     reader.expect("(")
     columns: list[int] = []
     while True:
-        place = reader.place
-        column = column_of(table, reader.name("a column"), place)
+        span = reader.span
+        column = column_of(table, reader.name("a column"), span)
         if column in columns:
-            raise BindError(f"column {table.columns[column].name!r} appears twice", **span(place))
+            raise BindError(f"column {table.columns[column].name!r} appears twice", **error_span(span))
         columns.append(column)
         if not reader.accept(","):
             break
@@ -134,7 +132,7 @@ def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns:
 
 
 def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
-    """Row and place of each DEFAULT, in whose stead NULL is there now."""
+    """Row and position of each DEFAULT; its cell is NULL."""
     found = set()
     for number, row in enumerate(node.expressions):
         for at, part in enumerate(list(row.expressions) if isinstance(row, exp.Tuple) else []):
@@ -152,16 +150,16 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
     assignments: dict[int, Expression] = {}
     for each in node.expressions:
         if not isinstance(each, exp.EQ) or not isinstance(each.this, exp.Column):
-            raise ParseError("SET takes column = value, …", **span(translate.place(each)))
-        place = translate.place(each.this)
-        column = updatable(table, column_of(table, translate.identifier(each.this.this), place), place)
+            raise ParseError("SET takes column = value, …", **error_span(translate.span(each)))
+        span = translate.span(each.this)
+        column = updatable(table, column_of(table, translate.identifier(each.this.this), span), span)
         if column in assignments:
-            raise BindError(f"column {table.columns[column].name!r} is set twice", **span(place))
+            raise BindError(f"column {table.columns[column].name!r} is set twice", **error_span(span))
         if _is_default(each.expression):
             assignments[column] = Literal(table.columns[column].default, table.columns[column].data_type)
             continue
         value = translate.term(each.expression)
-        assignments[column] = assigned(binder.bind(value), table, column, place_of(value) or place)
+        assignments[column] = assigned(binder.bind(value), table, column, span_of(value) or span)
     return Update(table, tuple(assignments.items()), _condition(node, binder, translate))
 
 
@@ -182,18 +180,18 @@ def bind_delete(piece: Piece, context: BindContext) -> Delete:
 
 def _target(
     node: exp.Expr, context: BindContext, translate: Translator, statement: str
-) -> tuple[TableCatalog, TermBinder]:
+) -> tuple[TableCatalog, ExprBinder]:
     """The table of an UPDATE or DELETE and a binder over its rows."""
     target = node.this
     if not isinstance(target, exp.Table):
-        raise ParseError("a table's name is expected here", **span(translate.place(node)))
-    target_name, place = name_in_tree(target, translate)
-    table = retractable(resolved(context.catalog, target_name, place), statement, place)
+        raise ParseError("a table's name is expected here", **error_span(translate.span(node)))
+    target_name, span = name_in_tree(target, translate)
+    table = retractable(resolved(context.catalog, target_name, span), statement, span)
     alias = target.args.get("alias")
     name = table.name if alias is None else translate.identifier(alias.this)
-    return table, TermBinder(Scope(table.schema, Scan(table).hidden, name))
+    return table, ExprBinder(Scope(table.schema, Scan(table).hidden, name))
 
 
-def _condition(node: exp.Expr, binder: TermBinder, translate: Translator) -> Expression | None:
+def _condition(node: exp.Expr, binder: ExprBinder, translate: Translator) -> Expression | None:
     where = node.args.get("where")
     return None if where is None else binder.condition(translate.term(where.this), "WHERE")

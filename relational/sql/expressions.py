@@ -1,4 +1,4 @@
-"""Expressions of a checked tree become terms; what has no meaning as an expression is refused by name."""
+"""Translates the expressions of a checked tree to unbound expressions; unsupported nodes are rejected by name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from sqlglot import exp
 
 from relational.errors import BindError, ParseError, shortened
-from relational.expr.bind import AGGREGATES, span
+from relational.expr.bind import AGGREGATES, error_span
 from relational.expr.unbound import (
-    Apply,
-    Choose,
-    Constant,
-    Convert,
     Name,
-    Place,
-    Summary,
-    Term,
+    TextSpan,
+    UnboundAggregate,
+    UnboundCall,
+    UnboundCase,
+    UnboundCast,
+    UnboundExpr,
+    UnboundLiteral,
 )
 from relational.sql.grammar import Plus
 from relational.sql.nodes import CHAINS
@@ -64,7 +64,7 @@ class Translator:
     def __init__(self, tree: Tree, now: datetime | None = None):
         self.tree, self._now = tree, now
 
-    def term(self, node: exp.Expr | None) -> Term:
+    def term(self, node: exp.Expr | None) -> UnboundExpr:
         """The term of an expression. ParseError or BindError at what is not supported."""
         while isinstance(node, exp.Paren):
             node = node.this
@@ -80,136 +80,138 @@ class Translator:
             raise unsupported(node, self.tree)
         return handler(self, node)
 
-    def place(self, node: exp.Expr | None) -> Place | None:
+    def span(self, node: exp.Expr | None) -> TextSpan | None:
         """Where in the whole text a node is; None where that is not known."""
         return self.tree.location(node)
 
     def identifier(self, node: exp.Expr | None) -> str:
         """A name, folded to lower case unless it is quoted."""
         if not isinstance(node, exp.Identifier):
-            raise ParseError("a name is expected here", **span(self.place(node)))
+            raise ParseError("a name is expected here", **error_span(self.span(node)))
         return node.this if node.args.get("quoted") else node.this.lower()
 
-    def data_type(self, node: exp.Expr, whole: Place | None) -> DataType:
-        """The type that the text names; `whole` is the place of what has it."""
-        if not isinstance(node, exp.DataType) or self.place(node) is None:
-            raise ParseError("a type is expected here", **span(whole))
+    def data_type(self, node: exp.Expr, whole: TextSpan | None) -> DataType:
+        """The type that the text names; `whole` is the span of the expression that has the type."""
+        if not isinstance(node, exp.DataType) or self.span(node) is None:
+            raise ParseError("a type is expected here", **error_span(whole))
         try:
             return DataType.parse(self.tree.source(node))
         except BindError as error:
-            raise BindError(error.message, **span(self.place(node))) from error
+            raise BindError(error.message, **error_span(self.span(node))) from error
 
-    def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> Term:
-        return Apply(function, tuple(self.term(arg) for arg in args), self.place(node))
+    def _apply(self, function: str, args: list[exp.Expr], node: exp.Expr) -> UnboundExpr:
+        return UnboundCall(function, tuple(self.term(arg) for arg in args), self.span(node))
 
-    def _call(self, node: exp.Anonymous) -> Term:
+    def _call(self, node: exp.Anonymous) -> UnboundExpr:
         """A function by its name, an aggregate, or the time."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
-        place = self.place(node)
+        span = self.span(node)
         if name in AGGREGATES:
-            return self._summary(node, name)
+            return self._aggregate(node, name)
         if name in _VOLATILE:
             if node.expressions:
-                raise ParseError(f"{name} takes no arguments", **span(self.place(node.expressions[0]) or place))
-            return self._volatile(name, place)
+                raise ParseError(f"{name} takes no arguments", **error_span(self.span(node.expressions[0]) or span))
+            return self._volatile(name, span)
         if name == "concat":
-            texts = tuple(Convert(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
-            return Apply("concat_known", texts, place)
-        return Apply(name, tuple(self.term(arg) for arg in node.expressions), place)
+            texts = tuple(UnboundCast(self.term(arg), DataType.VARCHAR) for arg in node.expressions)
+            return UnboundCall("concat_known", texts, span)
+        return UnboundCall(name, tuple(self.term(arg) for arg in node.expressions), span)
 
-    def _summary(self, node: exp.Anonymous, function: str) -> Summary:
-        place = self.place(node)
+    def _aggregate(self, node: exp.Anonymous, function: str) -> UnboundAggregate:
+        span = self.span(node)
         if len(node.expressions) != 1:
-            raise ParseError(f"{function} needs one argument", **span(place))
+            raise ParseError(f"{function} needs one argument", **error_span(span))
         (argument,) = node.expressions
         if isinstance(argument, exp.Star):
-            return Summary(function, None, place=place)
+            return UnboundAggregate(function, None, span=span)
         if isinstance(argument, exp.Distinct):
             if len(argument.expressions) != 1:
-                raise ParseError(f"{function} of several columns is not supported", **span(place))
-            return Summary(function, self.term(argument.expressions[0]), distinct=True, place=place)
-        return Summary(function, self.term(argument), place=place)
+                raise ParseError(f"{function} of several columns is not supported", **error_span(span))
+            return UnboundAggregate(function, self.term(argument.expressions[0]), distinct=True, span=span)
+        return UnboundAggregate(function, self.term(argument), span=span)
 
-    def _volatile(self, function: str, place: Place | None) -> Term:
+    def _volatile(self, function: str, span: TextSpan | None) -> UnboundExpr:
         """now() and its kin as the constant that they are for one statement; random() stays what it is."""
         if self._now is None or function == "random":
-            return Apply(function, (), place)
-        moment, data_type = Constant(self._now, place=place), _MOMENTS[function]
-        return moment if data_type is None else Convert(moment, data_type, place)
+            return UnboundCall(function, (), span)
+        moment, data_type = UnboundLiteral(self._now, span=span), _MOMENTS[function]
+        return moment if data_type is None else UnboundCast(moment, data_type, span)
 
-    def _filter(self, node: exp.Filter) -> Term:
-        summary = self.term(node.this)
-        if not isinstance(summary, Summary):
-            raise ParseError("FILTER stands after an aggregate only", **span(self.place(node)))
+    def _filter(self, node: exp.Filter) -> UnboundExpr:
+        aggregate = self.term(node.this)
+        if not isinstance(aggregate, UnboundAggregate):
+            raise ParseError("FILTER stands after an aggregate only", **error_span(self.span(node)))
         condition = self.term(node.expression.this)
-        return Summary(summary.function, summary.argument, condition, summary.distinct, summary.place)
+        return UnboundAggregate(aggregate.function, aggregate.argument, condition, aggregate.distinct, aggregate.span)
 
-    def _column(self, node: exp.Column) -> Term:
+    def _column(self, node: exp.Column) -> UnboundExpr:
         if node.args.get("db") is not None:
-            raise ParseError("a column is named by its table or alias, without the schema", **span(self.place(node)))
+            raise ParseError(
+                "a column is named by its table or alias, without the schema", **error_span(self.span(node))
+            )
         if isinstance(node.this, exp.Star):
-            raise ParseError("* stands in the SELECT list only", **span(self.place(node)))
+            raise ParseError("* stands in the SELECT list only", **error_span(self.span(node)))
         table = node.args.get("table")
         qualifier = None if table is None else self.identifier(table)
-        return Name(self.identifier(node.this), qualifier, self.place(node))
+        return Name(self.identifier(node.this), qualifier, self.span(node))
 
-    def _literal(self, node: exp.Literal) -> Constant:
-        place = self.place(node)
+    def _literal(self, node: exp.Literal) -> UnboundLiteral:
+        span = self.span(node)
         if node.is_string:
             source = self.tree.source(node)
-            return Constant(source[1:-1].replace("''", "'") if source[:1] == "'" else node.this, place=place)
-        return Constant(number(self.tree.source(node), place), place=place)
+            return UnboundLiteral(source[1:-1].replace("''", "'") if source[:1] == "'" else node.this, span=span)
+        return UnboundLiteral(number(self.tree.source(node), span), span=span)
 
-    def _escaped(self, node: exp.ByteString) -> Constant:
+    def _escaped(self, node: exp.ByteString) -> UnboundLiteral:
         """E'…', as PostgreSQL reads it."""
-        place = self.place(node)
+        span = self.span(node)
         try:
-            return Constant(_ESCAPED.sub(_unescaped, self.tree.source(node)[2:-1]), place=place)
+            return UnboundLiteral(_ESCAPED.sub(_unescaped, self.tree.source(node)[2:-1]), span=span)
         except (ValueError, OverflowError):
-            raise ParseError("an escape in this text is no character", **span(place)) from None
+            raise ParseError("an escape in this text is no character", **error_span(span)) from None
 
-    def _negative(self, node: exp.Neg) -> Term:
+    def _negative(self, node: exp.Neg) -> UnboundExpr:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             value = self._literal(node.this)
-            return Constant(-value.value, place=self.place(node))
-        return Apply("negate", (self.term(node.this),), self.place(node))
+            return UnboundLiteral(-value.value, span=self.span(node))
+        return UnboundCall("negate", (self.term(node.this),), self.span(node))
 
-    def _is(self, node: exp.Is) -> Term:
-        value, place = self.term(node.this), self.place(node)
+    def _is(self, node: exp.Is) -> UnboundExpr:
+        value, span = self.term(node.this), self.span(node)
         if isinstance(node.expression, exp.Null):
-            return Apply("is_null", (value,), place)
+            return UnboundCall("is_null", (value,), span)
         if isinstance(node.expression, exp.Boolean):
-            return Apply("is_not_distinct", (value, Constant(node.expression.this)), place)
-        raise ParseError("IS is followed by NULL, TRUE or FALSE", **span(place))
+            return UnboundCall("is_not_distinct", (value, UnboundLiteral(node.expression.this)), span)
+        raise ParseError("IS is followed by NULL, TRUE or FALSE", **error_span(span))
 
-    def _like(self, node: exp.Expr) -> Term:
+    def _like(self, node: exp.Expr) -> UnboundExpr:
         function = "ilike" if isinstance(node, exp.ILike) else "like"
-        matched = Apply(function, (self.term(node.this), self.term(node.expression)), self.place(node))
-        return Apply("not", (matched,), self.place(node)) if node.args.get("negate") else matched
+        matched = UnboundCall(function, (self.term(node.this), self.term(node.expression)), self.span(node))
+        return UnboundCall("not", (matched,), self.span(node)) if node.args.get("negate") else matched
 
-    def _cast(self, node: exp.Cast) -> Term:
-        place = self.place(node)
-        return Convert(self.term(node.this), self.data_type(node.args["to"], place), place)
+    def _cast(self, node: exp.Cast) -> UnboundExpr:
+        span = self.span(node)
+        return UnboundCast(self.term(node.this), self.data_type(node.args["to"], span), span)
 
-    def _case(self, node: exp.Case) -> Term:
+    def _case(self, node: exp.Case) -> UnboundExpr:
         subject = None if node.this is None else self.term(node.this)
         branches = []
         for branch in node.args["ifs"]:
             condition = self.term(branch.this)
             if subject is not None:
-                condition = Apply("equal", (subject, condition), self.place(branch.this))
+                condition = UnboundCall("equal", (subject, condition), self.span(branch.this))
             branches.append((condition, self.term(branch.args["true"])))
         default = node.args.get("default")
-        return Choose(tuple(branches), None if default is None else self.term(default), self.place(node))
+        return UnboundCase(tuple(branches), None if default is None else self.term(default), self.span(node))
 
-    def _interval(self, node: exp.Interval) -> Term:
+    def _interval(self, node: exp.Interval) -> UnboundExpr:
         text, unit = self._literal(node.this).value, node.args.get("unit")
         whole = text if unit is None else f"{text} {unit.name.lower()}"
-        return Constant(whole, DataType.INTERVAL, self.place(node))
+        return UnboundLiteral(whole, DataType.INTERVAL, self.span(node))
 
 
 def _chain(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of one operator, in the order of the text, whatever parentheses part them."""
+    """The operands of a chain of one operator, in the order of the text, regardless of parentheses."""
     found: list[exp.Expr] = []
     todo = [node]
     while todo:
@@ -235,34 +237,34 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(value)
 
 
-def number(text: str, place: Place | None = None) -> int | Decimal | float:
-    """A number as written: whole, with a point (NUMERIC), or with an exponent (DOUBLE). ParseError at `place`."""
+def number(text: str, span: TextSpan | None = None) -> int | Decimal | float:
+    """A number as written: whole, with a point (NUMERIC), or with an exponent (DOUBLE). ParseError at `span`."""
     if not _NUMBER.fullmatch(text):
-        raise ParseError(f"{shortened(text, 80)} is no number", **span(place))
+        raise ParseError(f"{shortened(text, 80)} is no number", **error_span(span))
     if "e" in text.lower():
         value = float(text)
         if value in (float("inf"), float("-inf")):
-            raise ParseError(f"{shortened(text, 80)} is beyond the largest DOUBLE", **span(place))
+            raise ParseError(f"{shortened(text, 80)} is beyond the largest DOUBLE", **error_span(span))
         return value
     if len(text) > _MAX_DIGITS:
-        raise ParseError(f"NUMERIC holds 38 digits, this has {len(text)}", **span(place))
+        raise ParseError(f"NUMERIC holds 38 digits, this has {len(text)}", **error_span(span))
     return Decimal(text) if "." in text else int(text)
 
 
-def _several(function: str) -> Callable[[Translator, Any], Term]:
+def _several(function: str) -> Callable[[Translator, Any], UnboundExpr]:
     return lambda self, node: self._apply(function, [node.this, *node.expressions], node)
 
 
-def _moment(name: str) -> Callable[[Translator, Any], Term]:
-    return lambda self, node: self._volatile(name, self.place(node))
+def _moment(name: str) -> Callable[[Translator, Any], UnboundExpr]:
+    return lambda self, node: self._volatile(name, self.span(node))
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], Term]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Column: Translator._column,
     exp.Literal: Translator._literal,
     exp.ByteString: Translator._escaped,
-    exp.Null: lambda self, node: Constant(None, place=self.place(node)),
-    exp.Boolean: lambda self, node: Constant(bool(node.this), place=self.place(node)),
+    exp.Null: lambda self, node: UnboundLiteral(None, span=self.span(node)),
+    exp.Boolean: lambda self, node: UnboundLiteral(bool(node.this), span=self.span(node)),
     exp.Neg: Translator._negative,
     Plus: lambda self, node: self.term(node.this),
     exp.Not: lambda self, node: self._apply("not", [node.this], node),

@@ -1,9 +1,9 @@
-"""sqlglot's parser for PostgreSQL, cut down to what keeps the text as it is written.
+"""sqlglot's parser for PostgreSQL, reduced so that the tree keeps the text as written.
 
-sqlglot turns functions into nodes of their own, with arguments renamed, moved or left out, and normalises intervals and
+sqlglot turns functions into nodes of their own, with arguments renamed, moved or left out, and normalizes intervals and
 types, because it translates between dialects. Here every function is its name with its arguments in the order of the
-text; types and intervals keep the span of text that they were read from. Nothing here looks ahead further than a few
-tokens, so that the time is linear in the text.
+text; types and intervals keep the span of text that they were read from. Lookahead is limited to a few tokens, so
+parsing is linear in the text.
 """
 
 from __future__ import annotations

@@ -52,10 +52,10 @@ def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
 
 
 def describe(table: TableCatalog) -> pa.Table:
-    """One row per column, hidden ones too: name, type, its place in the primary key (from 1, else
+    """One row per column, hidden ones too: name, type, its position in the primary key (from 1, else
     NULL), hidden, default (NULL: none), whether it refuses NULL.
     """
-    key = {column: place + 1 for place, column in enumerate(table.pk_indices)}
+    key = {column: position + 1 for position, column in enumerate(table.pk_indices)}
     defaults = [
         None if column.default is None else default_text(column.default, column.data_type) for column in table.columns
     ]
@@ -63,7 +63,7 @@ def describe(table: TableCatalog) -> pa.Table:
         {
             "name": pa.array([column.name for column in table.columns], pa.string()),
             "type": pa.array([type_text(column) for column in table.columns], pa.string()),
-            "primary_key": pa.array([key.get(place) for place in range(len(table.columns))], pa.int32()),
+            "primary_key": pa.array([key.get(position) for position in range(len(table.columns))], pa.int32()),
             "is_hidden": pa.array([column.is_hidden for column in table.columns], pa.bool_()),
             "default": pa.array(defaults, pa.string()),
             "not_null": pa.array([column.not_null for column in table.columns], pa.bool_()),

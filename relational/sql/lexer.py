@@ -1,7 +1,7 @@
 """Pieces of SQL text before sqlglot parses them: statements, leading words, tokens with their positions.
 
-sqlglot's parser turns what it does not know into an opaque command. So statements are distinguished here, by their
-first words, and only the parts that sqlglot understands are handed on.
+sqlglot's parser turns statements that it does not know into an opaque command. So statements are classified here, by
+their first words, and only the parts that sqlglot understands are passed on.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Piece:
         return ParseError(message, start=at, end=match.end() if match else at + 1)
 
     def tokens(self) -> list[Token]:
-        """The tokens of the piece; their places are relative to its start."""
+        """The tokens of the piece; their offsets are relative to its start."""
         try:
             return DIALECT.tokenize(self.source)
         except TokenError:
@@ -81,7 +81,7 @@ class Piece:
 
 
 def after_blanks(text: str, start: int, end: int) -> int:
-    """Where the first character stands that is neither blank nor part of a comment."""
+    """The offset of the first character that is neither blank nor part of a comment."""
     while start < end:
         match = _BLANK.match(text, start, end)
         if match is not None:
@@ -140,15 +140,15 @@ class TokenReader:
         return self._at >= len(self._tokens)
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The current token's place in the whole text; the end of the piece after the last."""
+    def span(self) -> tuple[int, int]:
+        """The span of the current token in the whole text; after the last token, the end of the piece."""
         if self.is_done:
             return self._piece.end, self._piece.end + 1
         token = self._tokens[self._at]
         return self._piece.start + token.start, self._piece.start + token.end + 1
 
     def fail(self, message: str) -> ParseError:
-        start, end = self.place
+        start, end = self.span
         return ParseError(message, start=start, end=end)
 
     def peek(self) -> Token | None:
@@ -204,4 +204,4 @@ class TokenReader:
 
     def rest(self) -> Piece:
         """What has not been read yet."""
-        return Piece(self._piece.text, self.place[0], self._piece.end)
+        return Piece(self._piece.text, self.span[0], self._piece.end)

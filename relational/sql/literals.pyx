@@ -1,16 +1,38 @@
-"""Rows of literals in SQL text, read without a tree: what INSERT … VALUES of an application is made of.
+"""Rows of literals in SQL text, parsed without a tree: the usual INSERT … VALUES of an application.
 
     rows    = row { "," row }
     row     = "(" literal { "," literal } ")"
     literal = NULL | TRUE | FALSE | DEFAULT | [+-] number | '…'
 
-Blanks and comments may be anywhere between. Whatever is something else, a text with escapes or a number of more digits
-included, is no list of literals: the caller then reads it as any other SQL.
+Blanks and comments may be anywhere between. Any other text, including strings with escapes and numbers of more than 18
+digits, is not a list of literals: the caller then parses it as ordinary SQL. No cdef function here raises or acquires
+the GIL.
 """
 
 from libc.stdint cimport int64_t, uint8_t
 
 import numpy as np
+
+cdef enum Kind:
+    NULL_CELL = 0
+    BOOLEAN_CELL = 1
+    WHOLE_CELL = 2              # a whole number of at most 18 digits
+    DECIMAL_CELL = 3            # a number with a point, of at most 18 digits
+    DOUBLE_CELL = 4             # a number with an exponent
+    TEXT_CELL = 5
+    DEFAULT_CELL = 6
+
+cdef struct Cell:
+    int64_t value               # of a number, without its point; 0 or 1 of a BOOLEAN
+    int64_t begin               # first byte of a text inside its quotes, or of a number
+    int64_t end                 # past its last byte
+    uint8_t kind
+    uint8_t scale               # digits after the point
+
+cdef struct Cursor:
+    const uint8_t* text
+    int64_t at
+    int64_t size
 
 NULL_KIND, BOOLEAN_KIND, WHOLE_KIND, DECIMAL_KIND, DOUBLE_KIND, TEXT_KIND, DEFAULT_KIND = range(7)
 """What CELL's kind may be."""
@@ -60,6 +82,9 @@ def gather_texts(const uint8_t[::1] text, const int64_t[::1] begins, const int64
 
 
 cdef int64_t read_rows(Cursor* cursor, Cell* cells, int64_t capacity, int64_t* width) noexcept nogil:
+    """The number of cells up to the end of the text, in rows of `width`; -1 if the text is not a list of rows of
+    literals, -2 if there are more than `capacity`.
+    """
     cdef int64_t found = 0, begun
     while True:
         skip_blanks(cursor)
@@ -90,6 +115,7 @@ cdef int64_t read_rows(Cursor* cursor, Cell* cells, int64_t capacity, int64_t* w
 
 
 cdef bint read_cell(Cursor* cursor, Cell* cell) noexcept nogil:
+    """Reads one literal at the cursor and advances past it; false if there is none."""
     cdef uint8_t first
     if cursor.at >= cursor.size:
         return False
@@ -194,7 +220,7 @@ cdef inline bint is_of_word(uint8_t letter) noexcept nogil:
 
 
 cdef inline bint take(Cursor* cursor, uint8_t letter) noexcept nogil:
-    """Over `letter` if it comes next."""
+    """Consumes `letter` if it is next."""
     if cursor.at < cursor.size and cursor.text[cursor.at] == letter:
         cursor.at += 1
         return True

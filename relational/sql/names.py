@@ -1,4 +1,4 @@
-"""Names of objects in statements, and what they stand for; every complaint points at the name."""
+"""Names of objects in statements, and their resolution; every error points at the name."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from sqlglot import exp
 from relational.catalog.names import MAX_PARTS, ObjectName, SchemaCatalog
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, NotFound
-from relational.expr.bind import span
-from relational.expr.unbound import Place
+from relational.expr.bind import error_span
+from relational.expr.unbound import TextSpan
 from relational.sql.context import CatalogReader
 from relational.sql.expressions import Translator
 from relational.sql.lexer import TokenReader
 
 
-def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, Place]:
-    """`name`, `schema.name` or `database.schema.name`, and where it stands."""
-    start, end = reader.place
+def read_name(reader: TokenReader, what: str) -> tuple[ObjectName, TextSpan]:
+    """`name`, `schema.name` or `database.schema.name`, and its span."""
+    start, end = reader.span
     parts = [reader.name(what)]
     while reader.accept("."):
-        end = reader.place[1]
+        end = reader.span[1]
         parts.append(reader.name(what))
     if len(parts) > MAX_PARTS:
         raise BindError(f"a name is database.schema.name at most, this has {len(parts)} parts", start=start, end=end)
     return ObjectName.of(parts), (start, end)
 
 
-def read_schema_name(reader: TokenReader) -> tuple[str, str, Place]:
-    """The name of a schema and of its database, `schema` or `database.schema`, and where they stand."""
-    name, place = read_name(reader, "a schema")
+def read_schema_name(reader: TokenReader) -> tuple[str, str, TextSpan]:
+    """The name of a schema and of its database, `schema` or `database.schema`, and their span."""
+    name, span = read_name(reader, "a schema")
     if name.database != ObjectName("").database:
-        raise BindError("a schema's name is database.schema at most", **span(place))
+        raise BindError("a schema's name is database.schema at most", **error_span(span))
     database = name.schema if name.schema != ObjectName("").schema else name.database
-    return name.name, database, place
+    return name.name, database, span
 
 
-def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, Place | None]:
-    """The name of a table in sqlglot's tree, and where it stands."""
+def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, TextSpan | None]:
+    """The name of a table in sqlglot's tree, and its span."""
     parts = [node.args[part] for part in ("catalog", "db", "this") if node.args.get(part) is not None]
     if isinstance(node.this, exp.Dot):
-        raise BindError("a name is database.schema.name at most", **span(translate.place(node)))
-    first, last = translate.place(parts[0]), translate.place(parts[-1])
-    place = None if first is None or last is None else (first[0], last[1])
-    return ObjectName.of([translate.identifier(part) for part in parts]), place
+        raise BindError("a name is database.schema.name at most", **error_span(translate.span(node)))
+    first, last = translate.span(parts[0]), translate.span(parts[-1])
+    span = None if first is None or last is None else (first[0], last[1])
+    return ObjectName.of([translate.identifier(part) for part in parts]), span
 
 
-def resolved(catalog: CatalogReader, name: ObjectName, place: Place | None) -> TableCatalog:
-    """The table, view or index of a name; BindError at `place` with the nearest name where there is none."""
+def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
+    """The table, view or index of a name; BindError at `span` with the nearest name where there is none."""
     try:
         return catalog.resolve(name)
     except NotFound as error:
-        raise BindError(str(error), **span(place)) from error
+        raise BindError(str(error), **error_span(span)) from error
 
 
-def stored(catalog: CatalogReader, name: ObjectName, place: Place | None) -> TableCatalog:
+def stored(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
     """What has rows of its own under a name; BindError for a view too."""
-    table = resolved(catalog, name, place)
+    table = resolved(catalog, name, span)
     if table.kind is TableKind.VIEW:
-        raise BindError(f"{name.name!r} is a view, which has no rows of its own", **span(place))
+        raise BindError(f"{name.name!r} is a view, which has no rows of its own", **error_span(span))
     return table
 
 
-def schema_of(catalog: CatalogReader, name: str, database: str, place: Place | None) -> SchemaCatalog:
-    """The schema of a name; BindError at `place` with the nearest name where there is none."""
+def schema_of(catalog: CatalogReader, name: str, database: str, span: TextSpan | None) -> SchemaCatalog:
+    """The schema of a name; BindError at `span` with the nearest name where there is none."""
     try:
         return catalog.resolve_schema(name, database)
     except NotFound as error:
-        raise BindError(str(error), **span(place)) from error
+        raise BindError(str(error), **error_span(span)) from error

@@ -1,7 +1,7 @@
-"""Every node of sqlglot's tree that a statement may have: the arguments of it that we use, and the words of the text
-that it accounts for.
+"""The nodes of sqlglot's tree that a statement may have: the arguments that we use, and the words of the text that each
+accounts for.
 
-Whatever is not in this table is refused: a node, an argument that is set, a word that no node accounts for.
+Anything that is not in this table is rejected: a node, an argument that is set, a word that no node accounts for.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ SILENT = frozenset(
 """What changes nothing, or is there in the tree as its form: which names belong together, what is inside."""
 
 CHAINS = (exp.And, exp.Or, exp.DPipe)
-"""Operators of which any number may follow each other: they are a list, whatever parentheses part them."""
+"""Operators of which any number may follow each other: they are a list, regardless of parentheses."""
 
 UNWEIGHTED = (
     exp.Paren,

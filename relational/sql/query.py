@@ -6,9 +6,9 @@ from sqlglot import exp
 
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import ParseError
-from relational.expr.bind import TermBinder, literal, place_of, span, unify
+from relational.expr.bind import ExprBinder, error_span, literal, span_of, unify
 from relational.expr.expression import Expression, Literal
-from relational.expr.unbound import Constant, Named, Ordered, Place, Term
+from relational.expr.unbound import Named, Ordered, TextSpan, UnboundExpr, UnboundLiteral
 from relational.plan.builder import Scope, Selection, Star, select
 from relational.plan.logical import LogicalPlan, Scan, Values
 from relational.plan.serialize import plan_from_text
@@ -37,7 +37,7 @@ class QueryBinder:
     def __init__(self, catalog: CatalogReader, translator: Translator):
         self._catalog, self._translate = catalog, translator
         self.views: frozenset[int] = frozenset()
-        """Ids of the views that stand in what was bound; their queries stand in its plan."""
+        """Ids of the views that the bound query refers to; their queries are inlined in its plan."""
 
     def query(self, node: exp.Expr) -> LogicalPlan:
         """The plan of a SELECT or VALUES. ParseError, BindError or NotFound."""
@@ -46,14 +46,14 @@ class QueryBinder:
         if isinstance(node, exp.Values):
             return self.values(node)
         if not isinstance(node, exp.Select):
-            raise ParseError("a query is expected here", **span(self._translate.place(node)))
+            raise ParseError("a query is expected here", **error_span(self._translate.span(node)))
         plan, qualifier = self._source(node.args.get("from_"))
         return select(plan, self._selection(node), qualifier)
 
     def _selection(self, node: exp.Select) -> Selection:
         where, having, distinct = (node.args.get(name) for name in ("where", "having", "distinct"))
         if distinct is not None and distinct.expressions:
-            raise ParseError("DISTINCT of some columns is not supported", **span(self._translate.place(distinct)))
+            raise ParseError("DISTINCT of some columns is not supported", **error_span(self._translate.span(distinct)))
         order = node.args.get("order")
         return Selection(
             items=tuple(self._item(each) for each in node.expressions),
@@ -80,8 +80,8 @@ class QueryBinder:
         raise unsupported(relation, self._translate.tree)
 
     def _table(self, node: exp.Table) -> tuple[LogicalPlan, str]:
-        name, place = name_in_tree(node, self._translate)
-        table = resolved(self._catalog, name, place)
+        name, span = name_in_tree(node, self._translate)
+        table = resolved(self._catalog, name, span)
         if table.kind is TableKind.VIEW:
             self.views |= {table.id}
         return rows_of(table, self._catalog), self._alias(node) or name.name
@@ -91,11 +91,11 @@ class QueryBinder:
         return None if alias is None else self._translate.identifier(alias.this)
 
     def _item(self, node: exp.Expr) -> Named | Star:
-        place = self._translate.place(node)
+        span = self._translate.span(node)
         if isinstance(node, exp.Star):
-            return Star(None, place)
+            return Star(None, span)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            return Star(self._translate.identifier(node.args["table"]), place)
+            return Star(self._translate.identifier(node.args["table"]), span)
         if isinstance(node, exp.Alias):
             return Named(self._translate.term(node.this), self._translate.identifier(node.args["alias"]))
         return Named(self._translate.term(node), self._output_name(node))
@@ -112,7 +112,7 @@ class QueryBinder:
             return node.name.lower()
         return _NAMES.get(type(node), "?column?")
 
-    def _groups(self, node: exp.Group | None) -> tuple[Term, ...]:
+    def _groups(self, node: exp.Group | None) -> tuple[UnboundExpr, ...]:
         return () if node is None else tuple(self._translate.term(each) for each in node.expressions)
 
     def _ordered(self, node: exp.Ordered) -> Ordered:
@@ -127,37 +127,37 @@ class QueryBinder:
         if value is None or (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
             return None
         term = self._translate.term(value)
-        bound = literal(term) if isinstance(term, Constant) else None
+        bound = literal(term) if isinstance(term, UnboundLiteral) else None
         if (
             not isinstance(bound, Literal)
             or not isinstance(bound.value, int)
             or not 0 <= bound.value <= MAX_LIMIT
         ):
-            raise ParseError(f"{clause} takes a constant whole number", **span(self._translate.place(value)))
+            raise ParseError(f"{clause} takes a constant whole number", **error_span(self._translate.span(value)))
         return bound.value
 
     def values(self, node: exp.Values) -> LogicalPlan:
         """VALUES: rows of constants, each column of the type that its values have in common."""
         rows = self.cells(node)
-        columns = [unify(column, "the values of a column", place)[0] for column, place in _columns(rows)]
+        columns = [unify(column, "the values of a column", span)[0] for column, span in _columns(rows)]
         fields = Schema(Field(f"column{i + 1}", column[0].data_type) for i, column in enumerate(columns))
         return Values(fields, tuple(zip(*columns, strict=True)))
 
-    def cells(self, node: exp.Values) -> list[list[tuple[Expression, Place | None]]]:
-        """The bound cells of VALUES row by row, each with its place; all rows have one length."""
-        binder = TermBinder(Scope(Schema()))
-        rows: list[list[tuple[Expression, Place | None]]] = []
+    def cells(self, node: exp.Values) -> list[list[tuple[Expression, TextSpan | None]]]:
+        """The bound cells of VALUES row by row, each with its span; all rows have one length."""
+        binder = ExprBinder(Scope(Schema()))
+        rows: list[list[tuple[Expression, TextSpan | None]]] = []
         for row in node.expressions:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]
             terms = [self._translate.term(part) for part in parts]
             if not terms:
-                raise ParseError("a row has one value at least", **span(self._translate.place(node)))
+                raise ParseError("a row has one value at least", **error_span(self._translate.span(node)))
             if rows and len(terms) != len(rows[0]):
                 raise ParseError(
                     f"this row has {len(terms)} values, the first has {len(rows[0])}",
-                    **span(self._translate.place(row)),
+                    **error_span(self._translate.span(row)),
                 )
-            rows.append([(binder.bind(term), place_of(term)) for term in terms])
+            rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
 
 
@@ -166,7 +166,7 @@ def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:
     return plan_from_text(table.plan, catalog.get) if table.kind is TableKind.VIEW else Scan(table)
 
 
-def _columns(rows: list[list[tuple[Expression, Place | None]]]):
-    """Rows of placed cells as columns of cells, each with the place of its first."""
+def _columns(rows: list[list[tuple[Expression, TextSpan | None]]]):
+    """Rows of cells with spans, as columns of cells; each column with the span of its first cell."""
     for column in zip(*rows, strict=True):
         yield [cell for cell, _ in column], column[0][1]

@@ -1,4 +1,4 @@
-"""What a SQL text asks for, bound to the catalog: everything a session needs, nothing of the text's form."""
+"""Statements of an SQL text, bound to the catalog: everything that a session needs, independent of the syntax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relational.types.data_type import DataType
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`table` is a draft of id 0; a table with a `connector` is fed by it and takes no statements."""
+    """`table` is a draft of id 0; a table with a `connector` is written by it and accepts no statements."""
 
     table: TableCatalog
     if_not_exists: bool = False
@@ -86,7 +86,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column of `table` goes, with `cascade` what reads it too."""
+    """Drops a column of `table`, with `cascade` what reads it too."""
 
     table: TableCatalog
     name: str
@@ -95,7 +95,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A job that was set aside after failures goes on; its source leaves out `skip` rows at the place where it failed
+    """A job that was suspended after failures resumes; its source skips `skip` rows at the offset where it failed
     (0: none).
     """
 
@@ -214,7 +214,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class DropSchema:
-    """A schema goes, with `cascade` all that stands in it and all that reads that."""
+    """Drops a schema, with `cascade` everything in it and everything that reads it."""
 
     name: str
     database: str = DEFAULT_DATABASE
@@ -224,7 +224,7 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase:
-    """A database goes whose schemas are empty."""
+    """Drops a database whose schemas are empty."""
 
     name: str
     if_exists: bool = False

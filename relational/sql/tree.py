@@ -1,8 +1,8 @@
 """A piece of SQL text as sqlglot's tree, checked against its text.
 
-Before sqlglot sees the tokens their nesting is bounded, so that its recursion is. After it every node and argument
-must be one that we use, and every word of the text must be accounted for by a node: what the parser dropped, added or
-changed is refused at its position. All passes are linear, and none of them recurses.
+The nesting of the tokens is bounded before sqlglot parses them, which bounds its recursion. Afterwards every node and
+argument must be one that we use, and every word of the text must be accounted for by a node: whatever the parser
+dropped, added or changed is rejected at its position. All passes are linear, and none of them recurses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType
 
 from relational.errors import ParseError, shortened
-from relational.expr.unbound import Place
+from relational.expr.unbound import TextSpan
 from relational.sql.grammar import DIALECT, OWN
 from relational.sql.lexer import Piece
 from relational.sql.nodes import CHAINS, CLAUSES, KNOWN, NAMES, SILENT, SYNONYMS, UNWEIGHTED, Key
@@ -58,7 +58,7 @@ class Tree:
     def __init__(self, node: exp.Expr, piece: Piece, spans: dict[int, tuple[int, int]]):
         self.node, self.piece, self._spans = node, piece, spans
 
-    def location(self, node: exp.Expr | None) -> Place | None:
+    def location(self, node: exp.Expr | None) -> TextSpan | None:
         """Where in the whole text a node is: its own words, else its parts together; None where unknown."""
         found = None if node is None else self._spans.get(id(node))
         return None if found is None else (found[0] + self.piece.start, found[1] + 1 + self.piece.start)
@@ -197,10 +197,10 @@ def unsupported(node: exp.Expr, tree: Tree) -> ParseError:
 
 def _unsupported_part(node: exp.Expr, name: str, part: object, tree: Tree) -> ParseError:
     first = part[0] if isinstance(part, list) else part
-    place = tree.location(first) if isinstance(first, exp.Expr) else None
+    span = tree.location(first) if isinstance(first, exp.Expr) else None
     clause = CLAUSES.get(name, name.strip("_").upper())
     whole = clause if isinstance(node, exp.Select) else f"{clause} of {_called(node, tree)}"
-    return _error(f"{whole} is not supported", place or tree.location(node), tree)
+    return _error(f"{whole} is not supported", span or tree.location(node), tree)
 
 
 def _called(node: exp.Expr, tree: Tree) -> str:
@@ -285,10 +285,10 @@ def _at(message: str, token: Token, piece: Piece) -> ParseError:
     return ParseError(message, start=piece.start + token.start, end=piece.start + token.end + 1)
 
 
-def _error(message: str, place: Place | None, tree: Tree) -> ParseError:
-    if place is None:
+def _error(message: str, span: TextSpan | None, tree: Tree) -> ParseError:
+    if span is None:
         return tree.piece.error(message)
-    return ParseError(message, start=place[0], end=place[1])
+    return ParseError(message, start=span[0], end=span[1])
 
 
 def _located(error: SqlglotParseError, piece: Piece) -> ParseError:

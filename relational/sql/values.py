@@ -1,7 +1,7 @@
-"""INSERT … VALUES of literals alone, as columns: what an application sends by the thousand rows.
+"""INSERT … VALUES of literals only, as columns: the bulk inserts of applications.
 
-It gives the values that the tree of the same text gives, or nothing: then the tree is made, and finds out what is
-special about the text, or wrong with it and where.
+It returns the values that the tree of the same text would give, or nothing: then the caller builds the tree, which
+handles special cases and reports errors with their span.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from relational.catalog.objects import TableCatalog
 from relational.errors import BindError, EvaluationError
 from relational.expr.coercion import can_assign
 from relational.expr.eval import evaluate_array
-from relational.expr.eval_context import Evaluation, from_numbers
+from relational.expr.eval_context import EvalContext, from_numbers
 from relational.expr.expression import Cast, InputRef, Literal
 from relational.plan.logical import ColumnValues
 from relational.sql.literals import (
@@ -55,7 +55,7 @@ def literal_values(
     for index, column in enumerate(table.columns):
         default = Literal(column.default, column.data_type)
         if index not in cell_of:
-            columns.append(evaluate_array(default, Evaluation((), len(cells), strict=True)))
+            columns.append(evaluate_array(default, EvalContext((), len(cells), strict=True)))
             continue
         try:
             array = _column(text, np.ascontiguousarray(cells[:, cell_of[index]]), default)
@@ -74,7 +74,7 @@ def _column(text: bytes, cells: np.ndarray, default: Literal) -> pa.Array | None
     valid = kinds != NULL_KIND
     groups = [int(group) for group in np.unique(_group(cells)[valid])]
     if not groups:
-        return evaluate_array(Literal(None, target), Evaluation((), len(cells), strict=True))
+        return evaluate_array(Literal(None, target), EvalContext((), len(cells), strict=True))
     if len(groups) == 1:
         return _cast(text, cells, groups[0], valid, default)
     if _is_special(target):
@@ -107,14 +107,14 @@ def _cast(text: bytes, cells: np.ndarray, group: int, valid: np.ndarray, default
     kind, scale = group >> 8, group & 0xFF
     target = default.data_type
     if kind == DEFAULT_KIND:
-        return evaluate_array(default, Evaluation((), len(cells), strict=True)) if valid.all() else None
+        return evaluate_array(default, EvalContext((), len(cells), strict=True)) if valid.all() else None
     source = DataType.numeric(max(_DIGITS, scale), scale) if kind == DECIMAL_KIND else _TYPES[kind]
     if kind != TEXT_KIND and not can_assign(source, target):
         return None
     values = _typed(text, cells, kind, source, valid)
     if source == target:
         return values
-    return evaluate_array(Cast(InputRef(0, source), target), Evaluation([values], len(cells), strict=True))
+    return evaluate_array(Cast(InputRef(0, source), target), EvalContext([values], len(cells), strict=True))
 
 
 def _typed(text: bytes, cells: np.ndarray, kind: int, source: DataType, valid: np.ndarray) -> pa.Array:

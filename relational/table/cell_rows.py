@@ -1,4 +1,4 @@
-"""Rows that lie in the store as one entry per value."""
+"""Rows that are stored as one entry per value."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CellRows(RowStore):
 
     def get_many(self, keys: BinaryColumn, epoch: Epoch) -> BinaryColumn:
         owners, rows = self.scan_prefixes(keys, epoch)
-        places = np.full(len(keys), -1, np.int64)
-        places[owners] = np.arange(len(owners))
-        taken = rows.values.to_arrow().take(pa.array(places, mask=places < 0))
+        positions = np.full(len(keys), -1, np.int64)
+        positions[owners] = np.arange(len(owners))
+        taken = rows.values.to_arrow().take(pa.array(positions, mask=positions < 0))
         return BinaryColumn.from_arrow(taken)
 
     def scan(
@@ -43,7 +43,7 @@ class CellRows(RowStore):
     def scan_prefixes(
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
-        """Where a prefix's entries may have been cut off before its rows were enough, they are asked for again."""
+        """Entries of a prefix that the limit may have truncated before its rows were complete are read again."""
         if limit is None:
             owners, entries = self._store.scan_prefixes(prefixes, epoch)
             return self._joined(owners, entries)
@@ -109,7 +109,7 @@ class CellScan(StateStoreIterator):
         self._entries.close()
 
     def _fill(self, most: int | None) -> bool:
-        """Whether there is a row in hand."""
+        """Whether there is a current row."""
         while self._ready is None and not self._is_done:
             entries = self._entries.next_batch(None if most is None else most * self._width + 1)
             self._is_done = entries is None
@@ -121,7 +121,7 @@ class CellScan(StateStoreIterator):
 
 
 class CellChanges(StateStoreChanges):
-    """The rows of which an entry changed, each asked for at both epochs."""
+    """The rows of which an entry changed, each read at both epochs."""
 
     def __init__(self, rows: CellRows, entries: StateStoreChanges, since: Epoch, until: Epoch):
         self._rows, self._entries, self._since, self._until = rows, entries, since, until

@@ -1,7 +1,7 @@
 """ColumnCache: decoded columns of whole tables, at committed epochs, under a byte budget.
 
-What a committed epoch holds never changes, and neither does a column under its id, so an entry is right for as long as
-it is there; the one that was asked for least lately goes first. Any thread.
+The contents of a committed epoch never change, and neither does a column under its id, so entries are never
+invalidated; eviction is LRU. Any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHARE = 2  # the columns of one scan may take the budget divided by this
 
 @dataclass(frozen=True, slots=True)
 class ColumnCacheCounts:
-    """Where a column cache stands; `Metrics.watch` takes it."""
+    """Statistics of a column cache, for `Metrics.watch`."""
 
     column_cache_columns: int
     column_cache_bytes: int
@@ -52,7 +52,7 @@ class ColumnCache:
         """
         found = self._found(names)
         if found is not None:
-            batches = pa.Table.from_arrays(found, names=[str(place) for place in range(len(found))]).to_batches()
+            batches = pa.Table.from_arrays(found, names=[str(index) for index in range(len(found))]).to_batches()
             return (DataChunk(batch.columns) for batch in batches)
         return self._keeping(names, chunks)
 

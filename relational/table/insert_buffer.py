@@ -1,8 +1,8 @@
-"""InsertBuffer: what one epoch inserts into a table that began with nothing.
+"""InsertBuffer: the inserts of one epoch into a table that was empty before.
 
-What a MemTable is for any change, this is for the history of a new table: the net change of its first epoch is inserts,
-each key once. So there is nothing to fold and nothing to look up: columns wait as they came and are sorted once, when
-they leave. One writer, no locks.
+A MemTable handles any change; this handles the backfill of a new table, whose first epoch is a net change of inserts,
+each key once. So there is nothing to fold and nothing to look up: columns are buffered as they arrive and sorted once,
+when they are written. One writer, no locks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hummock.errors import InvalidWriteBatch
 from relational.errors import ConsistencyError
 from relational.table.overlay import merged
 
-SORT_BYTES = 48  # that sorting takes, a row
+SORT_BYTES = 48  # that sorting needs per row
 DRAIN_BYTES = 1 << 30  # keys and values of one drained batch, about; Arrow's offsets end at 2 GiB
 
 
@@ -40,7 +40,7 @@ class InsertBuffer:
         return self._held_bytes + self._rows * SORT_BYTES
 
     waiting_bytes = size_bytes
-    """Of those, what a drain gives free."""
+    """Of those, what a drain releases."""
 
     def write(self, keys: BinaryColumn, values: BinaryColumn, ops: np.ndarray) -> None:
         """Takes in rows with `ops`, uint8[rows], all inserts: ConsistencyError names the key of one that is none, and

@@ -12,7 +12,7 @@ from relational.table.row_serde import Row, RowSerde
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Bounds on the pk column that follows a prefix; None is open. NULL lies within no bounds."""
+    """Bounds on the pk column that follows a prefix; None is open. NULL is within no bounds."""
 
     lower: object = None
     upper: object = None

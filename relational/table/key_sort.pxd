@@ -16,7 +16,7 @@ cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose 
 ctypedef Slice (*KeySource)(void* owner, int64_t row) noexcept nogil
 
 cdef enum:
-    ITEM_BYTES = 16         # of a key stand in its item
+    ITEM_BYTES = 16         # of a key that are in its item
 
 cdef inline void write_bytes(const KeyItem* item, uint8_t* out) noexcept nogil:
     """The ITEM_BYTES bytes of the key behind the skipped ones, zeros where it ended before."""

@@ -1,8 +1,8 @@
 """Sorting row numbers by their keys.
 
-Keys that are sorted together begin alike (one table, few vnodes, small numbers), so most of their leading
-bytes say nothing. The first 16 bytes of each key stand beside its row; a radix sort passes only over the byte
-positions in which some key differs, and the keys themselves are read only where those 16 bytes are equal.
+Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
+equal. The first 16 bytes of each key are kept with its row; a radix sort passes only over the byte positions in which
+some keys differ, and the keys themselves are read only where those 16 bytes are equal.
 """
 
 from libc.stdint cimport uint8_t

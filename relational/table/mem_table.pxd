@@ -6,11 +6,42 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.hash.bytes_interner cimport KeyIndex
+from relational.hash.bytes_interner cimport BytesInterner
 from relational.table.key_sort cimport KeyItem
-from relational.table.overlay cimport BatchWriter
+from relational.table.batch_writer cimport BatchWriter
 
-cdef struct Old:                    # the row that the first update of a key took away
+cdef enum Operation:
+    INSERT = 0              # the first four are relational.chunk's Op
+    DELETE = 1
+    UPDATE_INSERT = 2
+    UPDATE_DELETE = 3
+    UPDATE = 4              # both halves of an update of one key
+    UPSERT = 5              # U+ alone: insert or update, whichever it is
+
+cdef enum EntryState:       # what the operations of this epoch so far amount to
+    UNTOUCHED = 0           # no operation: its only one followed one that was refused
+    INSERTED = 1            # absent in the store before, present now
+    UPDATED = 2             # present in the store before (or unknown, after a U+ alone), present now
+    DELETED = 3             # present in the store before, absent now
+    VANISHED = 4            # inserted and deleted within the epoch: nothing to write
+
+
+cdef inline int fold(int state, int operation) noexcept nogil:
+    """The state after `operation`, or -1 where the two contradict each other."""
+    if operation == UPSERT:
+        return INSERTED if state == INSERTED or state == VANISHED else UPDATED
+    if operation == INSERT:
+        if state == UNTOUCHED or state == VANISHED:
+            return INSERTED
+        return UPDATED if state == DELETED else -1
+    if state == DELETED or state == VANISHED:
+        return -1
+    if operation == DELETE:
+        return VANISHED if state == INSERTED else DELETED
+    return INSERTED if state == INSERTED else UPDATED
+
+
+cdef struct Old:                    # the row that the first update of a key replaced
     int64_t start           # in `values`
     int64_t size            # -1: its first operation was no update
 
@@ -27,12 +58,12 @@ cdef class MemTable:
     cdef bint is_lenient                # contradictions are logged
     cdef readonly bint keeps_old        # `olds` is there
     cdef readonly Py_ssize_t operations # rows written since the last drain
-    cdef KeyIndex index                 # user key -> entry number
+    cdef BytesInterner index                 # user key -> entry number
     cdef ByteBuffer entries             # Entry[index.count]
-    cdef ByteBuffer values              # value bytes one after the other; replaced ones are left behind
+    cdef ByteBuffer values              # value bytes, concatenated; replaced ones remain until `clear`
     cdef ByteBuffer olds                # Old[index.count]
     cdef ByteBuffer order               # KeyItem[sorted_rows]: entry numbers in key order
-    cdef Py_ssize_t sorted_rows         # entries in `order`; the ones after them wait to be sorted
+    cdef Py_ssize_t sorted_rows         # entries in `order`; those after them are unsorted
 
     cdef int add_entries(self) except -1
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation)
@@ -43,15 +74,15 @@ cdef class MemTable:
     # folds in from `row` on; the first that contradicts its entry, with `operation` set; -1 when none does
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef int store_old(self, int32_t entry, Slice value) except -1 nogil
-    cdef int put_olds(self, Py_ssize_t place, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil
-    # of what copy_block gives without the vanished
+    cdef int put_olds(self, Py_ssize_t position, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil
+    # for the rows that copy_block returns without the vanished
     cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
     cdef int sort_all(self) except -1                                   # brings every entry into `order`
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
-    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first place >= key; REQUIRES all sorted
-    cdef Slice key_at(self, Py_ssize_t place) noexcept nogil
+    cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first position >= key; REQUIRES all sorted
+    cdef Slice key_at(self, Py_ssize_t position) noexcept nogil
     cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil
     # a sorted key, in `room` (TABLE_ID_BYTES + ITEM_BYTES of them) where its item holds all of it: no read of the arena
-    cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil
-    cdef int copy_block(self, Py_ssize_t place, Py_ssize_t rows, bint with_vanished,
-                        BatchWriter out) except -1 nogil                # at most BLOCK rows from `place` on
+    cdef const Entry* entry_at(self, Py_ssize_t position) noexcept nogil
+    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, bint with_vanished,
+                        BatchWriter out) except -1 nogil                # at most BLOCK rows from `position` on

@@ -1,10 +1,10 @@
 """MemTable: the operations of one epoch on one table, one entry per key.
 
-Operations on a key fold as they arrive (insert then delete is nothing, delete then insert is an update), so a
-drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only
-when a scan or a drain asks, and then only those that came since. A contradiction (a second insert, a delete
-of what is absent) is a ConsistencyError, or a line in the log; what the epoch does not know of a key is taken on
-trust, unless the writer says what the store holds, which is never read here. One writer, no locks.
+Operations on a key are folded as they arrive (insert then delete is nothing, delete then insert is an update), so a
+drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only for a scan
+or a drain, and then only those added since the last sort. A contradiction (a second insert, a delete of an absent key)
+is a ConsistencyError, or a line in the log. What the epoch does not know of a key is trusted, unless the writer passes
+the state of the store, which is never read here. One writer, no locks.
 """
 
 import logging
@@ -14,29 +14,38 @@ from libc.string cimport memcpy, memset
 
 from hummock.base.key cimport TABLE_ID_BYTES, compare_bytes, slice_of
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
-from relational.table.operation cimport (
-    DELETE, DELETED, INSERT, INSERTED, UNTOUCHED, UPDATE, UPDATE_DELETE, UPDATE_INSERT, UPDATED, UPSERT, VANISHED, fold,
-)
-from relational.table.overlay cimport BatchWriter
 
 from hummock.columnar.write_batch import WriteBatch
 from relational.errors import ConsistencyError
-from relational.table.operation import FAULTS
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    AHEAD = 16              # rows between asking for memory and using it
-    BLOCK = 64              # rows whose bytes are asked for, and then gathered, together
+    AHEAD = 16              # rows between prefetching memory and using it
+    BLOCK = 64              # rows whose bytes are prefetched, and then gathered, together
     DRAIN_BYTES = 1 << 30   # keys and values of one drained batch; Arrow's offsets end at 2 GiB
-    KEPT_BYTES = 64 << 20   # a drained table gives back a buffer larger than this
+    KEPT_BYTES = 64 << 20   # larger buffers are released by a drain
 
 LOG = logging.getLogger(__name__)
 
+# Error texts of an operation that contradicts the ones before it, by (operation, state of the key).
+FAULTS = {
+    (INSERT, UNTOUCHED): "insert of a row that is present",
+    (DELETE, UNTOUCHED): "delete of a row that is not there",
+    (UPDATE, UNTOUCHED): "update of a row that is not there",
+    (INSERT, INSERTED): "insert of a row that was inserted before",
+    (INSERT, UPDATED): "insert of a row that is present",
+    (DELETE, DELETED): "delete of a row that was deleted before",
+    (DELETE, VANISHED): "delete of a row that was deleted before",
+    (UPDATE, DELETED): "update of a row that was deleted before",
+    (UPDATE, VANISHED): "update of a row that was deleted before",
+}
+
 cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
-    return (<KeyIndex>owner).key(row)
+    return (<BytesInterner>owner).key(row)
 
 
 @cython.final
@@ -49,7 +58,7 @@ cdef class MemTable:
         before.
         """
         self.name, self.show_key, self.is_lenient, self.keeps_old = name, show_key, is_lenient, keeps_old
-        self.index = KeyIndex()
+        self.index = BytesInterner()
         self.entries = ByteBuffer()
         self.values = ByteBuffer()
         self.olds = ByteBuffer()
@@ -66,7 +75,7 @@ cdef class MemTable:
 
     @property
     def waiting_bytes(self):
-        """Of those, what a drain gives free."""
+        """Of those, what a drain releases."""
         return self.index.arena.size + self.entries.size + self.values.size + self.olds.size + self.order.size
 
     def write(self, BinaryColumn keys not None, BinaryColumn values not None, const uint8_t[::1] ops not None,
@@ -158,14 +167,14 @@ cdef class MemTable:
         that the store's row under that key is gone. A copy: later writes do not change it.
         """
         cdef BatchWriter out = BatchWriter()
-        cdef Py_ssize_t place, stop
+        cdef Py_ssize_t position, stop
         self.sort_all()
-        place = self.lower_bound(slice_of(start))
+        position = self.lower_bound(slice_of(start))
         stop = self.sorted_rows if end is None else self.lower_bound(slice_of(end))
         with nogil:
-            while place < stop:
-                self.copy_block(place, min(stop - place, <Py_ssize_t>BLOCK), True, out)
-                place += BLOCK
+            while position < stop:
+                self.copy_block(position, min(stop - position, <Py_ssize_t>BLOCK), True, out)
+                position += BLOCK
         return out.finish()
 
     def drain(self):
@@ -175,18 +184,18 @@ cdef class MemTable:
         """
         cdef BatchWriter out = BatchWriter()
         cdef BinaryColumnBuilder olds = BinaryColumnBuilder()
-        cdef Py_ssize_t place = 0
+        cdef Py_ssize_t position = 0
         cdef list batches = []
         self.sort_all()
         out.keys.reserve(self.index.count, min(self.index.arena.size, <Py_ssize_t>DRAIN_BYTES))
         out.values.reserve(self.index.count, min(self.values.size, <Py_ssize_t>DRAIN_BYTES))
-        while place < self.sorted_rows:
+        while position < self.sorted_rows:
             with nogil:
-                while place < self.sorted_rows and out.keys.data_bytes + out.values.data_bytes < DRAIN_BYTES:
-                    self.copy_block(place, min(self.sorted_rows - place, <Py_ssize_t>BLOCK), False, out)
+                while position < self.sorted_rows and out.keys.data_bytes + out.values.data_bytes < DRAIN_BYTES:
+                    self.copy_block(position, min(self.sorted_rows - position, <Py_ssize_t>BLOCK), False, out)
                     if self.keeps_old:
-                        self.put_olds(place, min(self.sorted_rows - place, <Py_ssize_t>BLOCK), olds)
-                    place += BLOCK
+                        self.put_olds(position, min(self.sorted_rows - position, <Py_ssize_t>BLOCK), olds)
+                    position += BLOCK
             if out.keys.rows:
                 old = olds.finish() if self.keeps_old else None
                 batches.append((WriteBatch(out.keys.finish(), out.values.finish()), old))
@@ -277,13 +286,13 @@ cdef class MemTable:
         self.values.size += value.size
         return 0
 
-    cdef int put_olds(self, Py_ssize_t place, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil:
+    cdef int put_olds(self, Py_ssize_t position, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil:
         cdef const KeyItem* items = <const KeyItem*>self.order.data
         cdef const Old* old
         cdef Slice value
         cdef Py_ssize_t row
         cdef int32_t state
-        for row in range(place, place + rows):
+        for row in range(position, position + rows):
             state = (<const Entry*>self.entries.data + items[row].row).state
             if state == UNTOUCHED or state == VANISHED:
                 continue
@@ -316,33 +325,33 @@ cdef class MemTable:
         return 0
 
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil:
-        """Makes one order of the sorted rows and the fresh ones after them; from the back, in place."""
+        """Makes one order of the sorted rows and the fresh ones after them; from the back, without a second buffer."""
         cdef KeyItem* items = <KeyItem*>self.order.data
         cdef Py_ssize_t fresh = self.index.count - self.sorted_rows, old = self.sorted_rows - 1
-        cdef Py_ssize_t new = fresh - 1, place = self.index.count - 1
+        cdef Py_ssize_t new = fresh - 1, position = self.index.count - 1
         memcpy(scratch, items + self.sorted_rows, fresh * sizeof(KeyItem))
         while new >= 0:
             if old >= 0 and compare_items(
                     items + old, scratch + new, entry_key, <void*>self.index, TABLE_ID_BYTES) > 0:
-                items[place] = items[old]
+                items[position] = items[old]
                 old -= 1
             else:
-                items[place] = scratch[new]
+                items[position] = scratch[new]
                 new -= 1
-            place -= 1
+            position -= 1
 
-    cdef Slice key_at(self, Py_ssize_t place) noexcept nogil:
-        return self.index.key((<const KeyItem*>self.order.data)[place].row)
+    cdef Slice key_at(self, Py_ssize_t position) noexcept nogil:
+        return self.index.key((<const KeyItem*>self.order.data)[position].row)
 
-    cdef const Entry* entry_at(self, Py_ssize_t place) noexcept nogil:
-        return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[place].row
+    cdef const Entry* entry_at(self, Py_ssize_t position) noexcept nogil:
+        return <const Entry*>self.entries.data + (<const KeyItem*>self.order.data)[position].row
 
-    cdef int copy_block(self, Py_ssize_t place, Py_ssize_t rows, bint with_vanished,
+    cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, bint with_vanished,
                         BatchWriter out) except -1 nogil:
         cdef Slice keys[BLOCK]
         cdef Slice values[BLOCK]
         cdef uint8_t room[BLOCK * (TABLE_ID_BYTES + ITEM_BYTES)]
-        cdef const KeyItem* items = <const KeyItem*>self.order.data + place
+        cdef const KeyItem* items = <const KeyItem*>self.order.data + position
         cdef const Entry* entries = <const Entry*>self.entries.data
         cdef const Entry* entry
         cdef Py_ssize_t row, count = 0

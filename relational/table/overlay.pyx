@@ -1,80 +1,32 @@
-"""Sorted batches of rows laid together: those of several ranges, and changes over what the store holds.
+"""Sorted batches of rows combined: a merge of several ranges, and changes overlaid on the rows of the store.
 
-Within a table the vnode follows from the rest of the key, so rows of several vnodes order by the bytes behind
-`table id | vnode`: that is what `skip` leaves out of every comparison here. With `reverse` the batches are in
-descending order, and so are the results.
+Within a table the vnode is a function of the rest of the key, so rows of several vnodes are ordered by the bytes after
+`table id | vnode`: those are the first `skip` bytes, which every comparison here leaves out. With `reverse` the
+batches are in descending order, and so are the results.
+
+`first_rows` overlays a mem table on the first rows that the store has under many key prefixes. `rows_of_changes` turns
+the changes of a store into rows with ops, which a table decodes into a StreamChunk.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
 
-from hummock.base.key cimport compare_bytes, slice_of
+import numpy as np
+
+from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
+from hummock.columnar.write_batch cimport KvBatch
+from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE_INSERT
+from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
+from relational.table.mem_table cimport INSERTED, UNTOUCHED, UPDATED, Entry, MemTable
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    BLOCK = 64              # rows whose bytes are asked for, and then gathered, together
-
-
-cdef class BatchWriter:
-    """Collects rows; `finish` gives them as a KvBatch and starts again."""
-
-    def __cinit__(self):
-        self.keys, self.values = BinaryColumnBuilder(), BinaryColumnBuilder()
-
-    cdef int put(self, Slice key, Slice value) except -1 nogil:
-        self.keys.append(key)
-        return self.values.append(value)
-
-    cdef int put_block(self, const Slice* keys, const Slice* values, Py_ssize_t rows) except -1 nogil:
-        append_block(self.keys, keys, rows)
-        return append_block(self.values, values, rows)
-
-    cdef int copy_row(self, KvBatch source, Py_ssize_t row) except -1 nogil:
-        self.keys.append(source.keys.at(row))
-        if source.values.is_null(row):
-            return self.values.append_null()
-        return self.values.append(source.values.at(row))
-
-    cdef int cut(self, Py_ssize_t rows) noexcept nogil:
-        if rows < self.keys.rows:
-            self.keys.rows = self.values.rows = rows
-            self.keys.data_bytes = self.keys.offsets[rows]
-            self.values.data_bytes = self.values.offsets[rows]
-        return 0
-
-    cdef KvBatch finish(self):
-        return KvBatch(self.keys.finish(), self.values.finish())
-
-
-cdef int append_block(BinaryColumnBuilder out, const Slice* values, Py_ssize_t rows) except -1 nogil:
-    """Appends `rows` values, those at NULL as null. The copies stand in a loop of their own, short enough for
-    the processor to wait for many of them at once.
-    """
-    cdef Py_ssize_t row, size = 0, nulls = 0
-    cdef uint8_t* target
-    for row in range(rows):
-        size += values[row].size
-        nulls += values[row].data == NULL
-    out.reserve(rows, size)
-    if nulls or out.validity != NULL:
-        for row in range(rows):
-            if values[row].data == NULL:
-                out.append_null()
-            else:
-                out.append(values[row])
-        return 0
-    target = out.data + out.data_bytes
-    for row in range(rows):
-        memcpy(target, values[row].data, <size_t>values[row].size)
-        target += values[row].size
-        out.offsets[out.rows + row + 1] = <int32_t>(target - out.data)
-    out.rows += rows
-    out.data_bytes += size
-    return 0
+    BLOCK = 64              # rows whose bytes are prefetched, and then gathered, together
 
 
 cdef int compare_tails(Slice a, Slice b, Py_ssize_t skip) noexcept nogil:
@@ -94,7 +46,7 @@ cdef Slice source_key(void* columns, int64_t row) noexcept nogil:
 def rows_until(
     KvBatch batch not None, Py_ssize_t start, bytes bound not None, Py_ssize_t skip, bint reverse=False
 ):
-    """The first row from `start` on whose key lies beyond the key `bound` in the batch's order."""
+    """The first row from `start` on whose key is after the key `bound` in the batch's order."""
     cdef Py_ssize_t low = start, high = batch.keys.rows, middle
     cdef Slice limit
     cdef int sign = -1 if reverse else 1
@@ -155,27 +107,28 @@ cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void**
 
 cdef int gather_block(const KeyItem* items, Py_ssize_t first, Py_ssize_t count, Py_ssize_t rows, void** keys,
                       void** values, bint reverse, BatchWriter out) except -1 nogil:
-    """At most BLOCK rows from row `first` of the result on. They lie anywhere, so their memory is asked for in steps:
-    where each begins and ends, then its bytes."""
+    """At most BLOCK rows from row `first` of the result on. They are scattered over memory, which is prefetched in
+    steps: the offsets of each row, then its bytes.
+    """
     cdef int64_t numbers[BLOCK]
     cdef Slice keys_at[BLOCK]
     cdef Slice values_at[BLOCK]
     cdef void* link
-    cdef Py_ssize_t place
-    for place in range(count):
-        numbers[place] = items[rows - 1 - first - place if reverse else first + place].row
-        prefetch_row(keys[numbers[place] >> 32], <uint32_t>numbers[place])
-        prefetch_row(values[numbers[place] >> 32], <uint32_t>numbers[place])
-    for place in range(count):
-        link = keys[numbers[place] >> 32]
-        keys_at[place] = (<BinaryColumn>link).at(<uint32_t>numbers[place])
-        link = values[numbers[place] >> 32]
-        values_at[place] = (<BinaryColumn>link).at(<uint32_t>numbers[place])
-        if (<BinaryColumn>link).is_null(<uint32_t>numbers[place]):
-            values_at[place].data, values_at[place].size = NULL, 0
-        __builtin_prefetch(keys_at[place].data)
-        __builtin_prefetch(keys_at[place].data + keys_at[place].size)
-        __builtin_prefetch(values_at[place].data)
+    cdef Py_ssize_t i
+    for i in range(count):
+        numbers[i] = items[rows - 1 - first - i if reverse else first + i].row
+        prefetch_row(keys[numbers[i] >> 32], <uint32_t>numbers[i])
+        prefetch_row(values[numbers[i] >> 32], <uint32_t>numbers[i])
+    for i in range(count):
+        link = keys[numbers[i] >> 32]
+        keys_at[i] = (<BinaryColumn>link).at(<uint32_t>numbers[i])
+        link = values[numbers[i] >> 32]
+        values_at[i] = (<BinaryColumn>link).at(<uint32_t>numbers[i])
+        if (<BinaryColumn>link).is_null(<uint32_t>numbers[i]):
+            values_at[i].data, values_at[i].size = NULL, 0
+        __builtin_prefetch(keys_at[i].data)
+        __builtin_prefetch(keys_at[i].data + keys_at[i].size)
+        __builtin_prefetch(values_at[i].data)
     return out.put_block(keys_at, values_at, count)
 
 
@@ -187,7 +140,7 @@ def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssiz
     """(`rows` as the changes from `position` on leave them, the position after the changes that were used).
 
     Changes replace, add and (null value) remove rows. Those beyond the last row stay unused, for the next
-    batch may hold their rows; with `rows` None, which says that no more come, all are used.
+    batch may hold their rows; with `rows` None, which means that no more follow, all are used.
     """
     cdef BatchWriter out = BatchWriter()
     cdef Py_ssize_t row = 0, count = 0 if rows is None else rows.keys.rows, change = position
@@ -209,3 +162,91 @@ def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssiz
             change += 1
             row += order == 0
     return out.finish(), change
+
+
+def first_rows(MemTable mem not None, BinaryColumn prefixes not None, const int32_t[::1] owners,
+               KvBatch stored not None, Py_ssize_t limit, Py_ssize_t fetched):
+    """(int32 prefix row of each result row, KvBatch, int32 unfinished prefixes): the first `limit` rows under
+    each prefix, as the table is now.
+
+    `stored` has at most `fetched` rows under each prefix, in order; row i belongs to prefix owners[i],
+    ascending. A prefix is unfinished where deletes left fewer than `limit` of `fetched` rows: nothing is
+    returned for it; the caller repeats the call with more.
+    """
+    cdef BatchWriter out = BatchWriter()
+    cdef Py_ssize_t prefix, start = 0, end = 0, rows = stored.keys.rows
+    numbers = np.zeros(prefixes.rows, np.int64)
+    cdef int64_t[::1] found = numbers
+    mem.sort_all()
+    with nogil:
+        for prefix in range(prefixes.rows):
+            while end < rows and owners[end] == prefix:
+                end += 1
+            found[prefix] = merge_prefix(mem, prefixes.at(prefix), stored, start, end, limit, fetched, out)
+            start = end
+    if end != rows:
+        raise ValueError(f"row {end} belongs to prefix {owners[end]} of {prefixes.rows}, or out of order")
+    owned = np.repeat(np.arange(prefixes.rows, dtype=np.int32), np.maximum(numbers, 0))
+    return owned, out.finish(), np.flatnonzero(numbers < 0).astype(np.int32)
+
+
+cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
+                             Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil:
+    """Appends the first rows under `prefix`, returns their number; -1, having appended none, if the store may
+    hold more rows that belong among them. REQUIRES the mem table sorted.
+    """
+    cdef bint is_whole = end - row < fetched, is_touched
+    cdef Py_ssize_t position = mem.lower_bound(prefix), kept_rows = out.keys.rows, count = 0
+    cdef const Entry* entry
+    cdef Slice key
+    cdef int order
+    while count < limit:
+        is_touched = False
+        if position < mem.sorted_rows:
+            key = mem.key_at(position)
+            is_touched = key.size >= prefix.size and memcmp(key.data, prefix.data, <size_t>prefix.size) == 0
+        if row >= end and (not is_touched or not is_whole):
+            break
+        order = -1
+        if is_touched:
+            order = compare_bytes(stored.keys.at(row), key) if row < end else 1
+        if order < 0:
+            out.copy_row(stored, row)
+            row += 1
+            count += 1
+            continue
+        entry = mem.entry_at(position)
+        if entry.state == UNTOUCHED:
+            position += 1
+            continue
+        if entry.state == INSERTED or entry.state == UPDATED:
+            out.put(key, mem.value(entry))
+            count += 1
+        position += 1
+        row += order == 0
+    if count == limit or is_whole:
+        return count
+    out.cut(kept_rows)
+    return -1
+
+
+def rows_of_changes(BinaryColumn keys not None, BinaryColumn old not None, BinaryColumn new not None) -> tuple:
+    """(keys, values, ops: uint8[rows]): for each change the old row, then the new one, as far as there are."""
+    cdef BinaryColumnBuilder out_keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
+    cdef uint8_t[::1] ops = np.empty(2 * keys.rows, np.uint8)
+    cdef Py_ssize_t row, rows = 0
+    cdef bint goes, comes
+    with nogil:
+        for row in range(keys.rows):
+            goes, comes = not old.is_null(row), not new.is_null(row)
+            if goes:
+                ops[rows] = UPDATE_DELETE if comes else DELETE
+                out_keys.append(keys.at(row))
+                values.append(old.at(row))
+                rows += 1
+            if comes:
+                ops[rows] = UPDATE_INSERT if goes else INSERT
+                out_keys.append(keys.at(row))
+                values.append(new.at(row))
+                rows += 1
+    return out_keys.finish(), values.finish(), np.asarray(ops)[:rows]

@@ -1,56 +1,92 @@
 """RowCache: the newest rows of one table under a byte budget, and which keys are known to have none.
 
-Records lie in a ring in the order in which they came; the oldest goes first, unless it was asked for since: then it is
-spared once and moves to the front. Where more rows go than are found again, only every second key, fourth, eighth …
-is kept when it is missed, always the same ones, until they have room. All memory, the table of places included, is of
-the budget, and it is touched only as it is filled. One thread at a time.
+Records are kept in a ring in insertion order. The oldest is evicted first, unless it was read since its insertion: then
+it is spared once and moves to the front (FIFO with a second chance). Where more rows are evicted than are found again,
+only every second, fourth, eighth … missed key is admitted, always the same ones, until they fit. All memory, the hash
+table included, counts against the budget and is touched only as it fills. One thread at a time.
 """
 
 cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 import numpy as np
 
 from hummock.base.checksum cimport hash64
-from hummock.base.key cimport begins_with, compare_bytes, slice_of
-from hummock.columnar.binary_column cimport BinaryColumnBuilder
+from hummock.base.key cimport Slice, begins_with, compare_bytes, slice_of
+from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport pool_give, pool_take
 from hummock.columnar.write_batch cimport KvBatch
+
+cdef struct Record:         # in the ring, 8-aligned; key and value follow
+    uint32_t tag            # of its key's hash
+    uint32_t span           # bytes, header included
+    int32_t key_size
+    int32_t value_size      # -1: there is no such row
+    uint8_t is_live         # a slot points here
+    uint8_t is_asked        # since it was inserted, or last spared
+
+cdef struct Slot:           # of the hash table, which may hold a record
+    uint32_t tag            # its home slot is tag & mask
+    uint32_t at             # offset in the ring / 8 + 1; 0: no record
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    BLOCK = 32              # rows whose memory is asked for together
-    BYTES_PER_PLACE = 64    # of the budget
-    FEWEST_PLACES = 16
-    SHARE = 8               # a record may take so much of the ring at most: an eighth
-    WINDOW = 4096           # keys between two thoughts about what is kept
-    MOST_PASSED_OVER = 4
-    SPARED = 16             # records that are spared for one that comes
-    VNODE_END = 6           # of a user key: what stands behind is the table key
+    BLOCK = 32              # rows whose memory is prefetched together
+    BYTES_PER_SLOT = 64     # of the budget
+    MIN_SLOTS = 16
+    SHARE = 8               # a record takes at most 1/SHARE of the ring
+    WINDOW = 4096           # keys between two adjustments of the admission rate
+    MAX_PASSED_OVER = 4
+    SPARED = 16             # at most, for one record that is inserted
+    VNODE_END = 6           # of a user key; the table key follows
 
 
 @cython.final
 cdef class RowCache:
-    """Every record is what the store has under its key; whoever writes there says so by `update`."""
+    """Every record equals the entry of the store under its key; each write to the store is reported by `update`."""
+
+    cdef readonly Py_ssize_t budget_bytes
+    cdef readonly Py_ssize_t count      # rows held, known absences included
+    cdef readonly int64_t hits
+    cdef readonly int64_t misses
+    cdef readonly int64_t evictions
+    cdef Slot* slots                    # pooled; mask + 1 of them
+    cdef uint32_t mask
+    cdef int64_t max_slots
+    cdef uint8_t* ring                  # pooled; ring_bytes; touched as it fills
+    cdef int64_t ring_bytes
+    cdef int64_t head                   # offset of the next record
+    cdef int64_t tail                   # the oldest record
+    cdef int64_t end                    # end of the records after `tail`, while the head has wrapped
+    cdef bint is_wrapped
+    cdef int64_t records                # in the ring, dead ones included
+    cdef int32_t passed_over            # of 2**this missed keys one is admitted
+    cdef int64_t seen_hits              # the three counts at the last adjustment of `passed_over`
+    cdef int64_t seen_misses
+    cdef int64_t seen_evictions
+    cdef bytes mark                     # of a watermark; None: there is none
+    cdef Slice passed                   # its bytes
+    cdef bint is_descending
 
     def __init__(self, Py_ssize_t budget_bytes):
         """ValueError for a budget that holds nothing."""
-        self.most_places = FEWEST_PLACES
-        while 2 * self.most_places * BYTES_PER_PLACE <= budget_bytes and self.most_places < 1 << 30:
-            self.most_places *= 2
+        self.max_slots = MIN_SLOTS
+        while 2 * self.max_slots * BYTES_PER_SLOT <= budget_bytes and self.max_slots < 1 << 30:
+            self.max_slots *= 2
         self.budget_bytes = budget_bytes
-        self.ring_bytes = (budget_bytes - self.most_places * <int64_t>sizeof(Place)) & ~7
+        self.ring_bytes = (budget_bytes - self.max_slots * <int64_t>sizeof(Slot)) & ~7
         if self.ring_bytes < <int64_t>(SHARE * sizeof(Record)):
             raise ValueError(f"a row cache of {budget_bytes} bytes")
         self.ring = pool_take(self.ring_bytes)
         if self.ring == NULL:
             raise MemoryError(f"no memory for a row cache of {budget_bytes} bytes")
-        self.resize(FEWEST_PLACES)
+        self.resize(MIN_SLOTS)
 
     def __dealloc__(self):
-        pool_give(<uint8_t*>self.places, (<Py_ssize_t>self.mask + 1) * sizeof(Place))
+        pool_give(<uint8_t*>self.slots, (<Py_ssize_t>self.mask + 1) * sizeof(Slot))
         pool_give(self.ring, self.ring_bytes)
 
     def __len__(self):
@@ -59,9 +95,9 @@ cdef class RowCache:
 
     @property
     def held_bytes(self):
-        """Of the budget what was touched so far: places and the filled part of the ring."""
+        """Of the budget what was touched so far: slots and the filled part of the ring."""
         filled = max(self.end, self.head) if self.is_wrapped else self.head
-        return filled + (<Py_ssize_t>self.mask + 1) * <Py_ssize_t>sizeof(Place)
+        return filled + (<Py_ssize_t>self.mask + 1) * <Py_ssize_t>sizeof(Slot)
 
     def get_many(self, BinaryColumn keys not None, fetch):
         """The values under `keys`, null where there is no row: from here, else those of `fetch`, which is called at
@@ -80,7 +116,7 @@ cdef class RowCache:
         wanted = asked.finish()
         self.hits += rows - wanted.rows
         self.misses += wanted.rows
-        self.think_over()
+        self.adjust_admission()
         if wanted.rows:
             fetched = BinaryColumn.from_arrow(fetch(wanted))
             if fetched.rows != wanted.rows:
@@ -156,12 +192,13 @@ cdef class RowCache:
 
     def clear(self):
         """Nothing is known any more; the watermark stays."""
-        memset(self.places, 0, (<size_t>self.mask + 1) * sizeof(Place))
+        memset(self.slots, 0, (<size_t>self.mask + 1) * sizeof(Slot))
         self.count = self.records = 0
         self.head = self.tail = self.end = 0
         self.is_wrapped = False
 
     cdef int find_all(self, BinaryColumn keys, int64_t* out, BinaryColumnBuilder asked) except -1 nogil:
+        """out[rows]: offset of each key's record; -1 for keys without one, which are appended to `asked`."""
         cdef Py_ssize_t first = 0, row, rows
         while first < keys.rows:
             rows = min(keys.rows - first, <Py_ssize_t>BLOCK)
@@ -177,20 +214,21 @@ cdef class RowCache:
         return 0
 
     cdef int find_block(self, BinaryColumn keys, Py_ssize_t first, Py_ssize_t rows, int64_t* out) except -1 nogil:
+        """out[rows]: offset of each key's record, -1 where none is."""
         cdef uint32_t tags[BLOCK]
         cdef Record* record
         cdef Py_ssize_t row
         cdef uint32_t at
         for row in range(rows):
             tags[row] = tag_of(keys.at(first + row))
-            __builtin_prefetch(self.places + (tags[row] & self.mask))
+            __builtin_prefetch(self.slots + (tags[row] & self.mask))
         for row in range(rows):
             at = tags[row] & self.mask
-            while self.places[at].at != 0 and self.places[at].tag != tags[row]:
+            while self.slots[at].at != 0 and self.slots[at].tag != tags[row]:
                 at = (at + 1) & self.mask
-            if self.places[at].at != 0:
-                __builtin_prefetch(self.ring + ((<int64_t>self.places[at].at - 1) << 3))
-                __builtin_prefetch(self.ring + ((<int64_t>self.places[at].at - 1) << 3) + 64)
+            if self.slots[at].at != 0:
+                __builtin_prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3))
+                __builtin_prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3) + 64)
         for row in range(rows):
             record = self.find(keys.at(first + row), tags[row])
             out[row] = -1 if record == NULL else <uint8_t*>record - self.ring
@@ -199,15 +237,16 @@ cdef class RowCache:
     cdef Record* find(self, Slice key, uint32_t tag) noexcept nogil:
         cdef uint32_t at = tag & self.mask
         cdef Record* record
-        while self.places[at].at != 0:
-            if self.places[at].tag == tag:
-                record = <Record*>(self.ring + ((<int64_t>self.places[at].at - 1) << 3))
+        while self.slots[at].at != 0:
+            if self.slots[at].tag == tag:
+                record = <Record*>(self.ring + ((<int64_t>self.slots[at].at - 1) << 3))
                 if record.key_size == key.size and memcmp(key_of(record).data, key.data, <size_t>key.size) == 0:
                     return record
             at = (at + 1) & self.mask
         return NULL
 
     cdef bint is_passed(self, Slice key) noexcept nogil:
+        """Whether the watermark has passed the key."""
         if self.passed.data == NULL:
             return False
         key.data += VNODE_END
@@ -216,12 +255,12 @@ cdef class RowCache:
             return compare_bytes(key, self.passed) < 0
         return compare_bytes(key, self.passed) > 0 and not begins_with(key, self.passed)
 
-    cdef void think_over(self) noexcept nogil:
+    cdef void adjust_admission(self) noexcept nogil:
         cdef int64_t hits = self.hits - self.seen_hits, evictions = self.evictions - self.seen_evictions
         if hits + self.misses - self.seen_misses < WINDOW:
             return
         if evictions > hits:
-            self.passed_over = min(self.passed_over + 1, <int32_t>MOST_PASSED_OVER)
+            self.passed_over = min(self.passed_over + 1, <int32_t>MAX_PASSED_OVER)
         elif evictions == 0:
             self.passed_over = max(self.passed_over - 1, <int32_t>0)
         self.seen_hits, self.seen_misses, self.seen_evictions = self.hits, self.misses, self.evictions
@@ -246,7 +285,7 @@ cdef class RowCache:
             self.forget(record)
         if span * SHARE > self.ring_bytes:
             return 0
-        self.make_place()
+        self.make_slot()
         offset = self.room(span)
         record = <Record*>(self.ring + offset)
         record.tag, record.span, record.key_size = tag, <uint32_t>span, <int32_t>key.size
@@ -254,43 +293,45 @@ cdef class RowCache:
         memcpy(<uint8_t*>record + sizeof(Record), key.data, <size_t>key.size)
         write_value(record, value, is_absent)
         at = tag & self.mask
-        while self.places[at].at != 0:
+        while self.slots[at].at != 0:
             at = (at + 1) & self.mask
-        self.places[at].tag, self.places[at].at = tag, <uint32_t>(offset >> 3) + 1
+        self.slots[at].tag, self.slots[at].at = tag, <uint32_t>(offset >> 3) + 1
         self.count += 1
         return 0
 
-    cdef int make_place(self) except -1 nogil:
+    cdef int make_slot(self) except -1 nogil:
+        """Grows the hash table if one more row needs it."""
         cdef int64_t turns = 0
-        if 4 * (self.count + 1) > 3 * (<int64_t>self.mask + 1) and self.mask + 1 < self.most_places:
+        if 4 * (self.count + 1) > 3 * (<int64_t>self.mask + 1) and self.mask + 1 < self.max_slots:
             self.resize(2 * (<int64_t>self.mask + 1))
         while 4 * (self.count + 1) > 3 * (<int64_t>self.mask + 1):
             self.evict(turns < SPARED)
             turns += 1
         return 0
 
-    cdef int resize(self, int64_t places) except -1 nogil:
-        cdef Place* old = self.places
+    cdef int resize(self, int64_t slots) except -1 nogil:
+        cdef Slot* old = self.slots
         cdef int64_t number = <int64_t>self.mask + 1 if old != NULL else 0, i
-        cdef uint32_t mask = <uint32_t>(places - 1), at
-        self.places = <Place*>pool_take(places * sizeof(Place))
-        if self.places == NULL:
-            self.places = old
+        cdef uint32_t mask = <uint32_t>(slots - 1), at
+        self.slots = <Slot*>pool_take(slots * sizeof(Slot))
+        if self.slots == NULL:
+            self.slots = old
             with gil:
-                raise MemoryError(f"no memory for {places} places of a row cache")
+                raise MemoryError(f"no memory for {slots} slots of a row cache")
         self.mask = mask
-        memset(self.places, 0, places * sizeof(Place))
+        memset(self.slots, 0, slots * sizeof(Slot))
         for i in range(number):
             if old[i].at == 0:
                 continue
             at = old[i].tag & mask
-            while self.places[at].at != 0:
+            while self.slots[at].at != 0:
                 at = (at + 1) & mask
-            self.places[at] = old[i]
-        pool_give(<uint8_t*>old, number * sizeof(Place))
+            self.slots[at] = old[i]
+        pool_give(<uint8_t*>old, number * sizeof(Slot))
         return 0
 
     cdef int64_t room(self, int64_t span) noexcept nogil:
+        """The offset of `span` free bytes; evicts the records in their way."""
         cdef int64_t offset, spared = 0, moved
         while True:
             if self.records == 0:
@@ -314,6 +355,7 @@ cdef class RowCache:
         return offset
 
     cdef void evict(self, bint is_sparing) noexcept nogil:
+        """Evicts the oldest record, unless it is spared."""
         cdef Record* record
         cdef int64_t span
         cdef uint32_t at
@@ -325,9 +367,9 @@ cdef class RowCache:
         if (record.is_live and record.is_asked and is_sparing
                 and (self.is_wrapped or self.ring_bytes - self.head >= span)):
             record.is_asked = False
-            at = self.place_at(record)
+            at = self.slot_of(record)
             memmove(self.ring + self.head, record, <size_t>span)
-            self.places[at].at = <uint32_t>(self.head >> 3) + 1
+            self.slots[at].at = <uint32_t>(self.head >> 3) + 1
             self.head += span
             return
         if record.is_live:
@@ -335,26 +377,27 @@ cdef class RowCache:
             self.evictions += 1
         self.records -= 1
 
-    cdef uint32_t place_at(self, const Record* record) noexcept nogil:
+    cdef uint32_t slot_of(self, const Record* record) noexcept nogil:
+        """The slot that points to a live record."""
         cdef uint32_t at = record.tag & self.mask, wanted = <uint32_t>((<const uint8_t*>record - self.ring) >> 3) + 1
-        while self.places[at].at != wanted:
+        while self.slots[at].at != wanted:
             at = (at + 1) & self.mask
         return at
 
     cdef void forget(self, Record* record) noexcept nogil:
-        """The places behind move up, so that no search ends before what it looks for."""
-        cdef uint32_t hole = self.place_at(record), at = hole, home
+        """The slots behind move up, so that no search ends before what it looks for."""
+        cdef uint32_t hole = self.slot_of(record), at = hole, home
         record.is_live = False
         self.count -= 1
         while True:
             at = (at + 1) & self.mask
-            if self.places[at].at == 0:
+            if self.slots[at].at == 0:
                 break
-            home = self.places[at].tag & self.mask
+            home = self.slots[at].tag & self.mask
             if ((at - home) & self.mask) >= ((at - hole) & self.mask):
-                self.places[hole] = self.places[at]
+                self.slots[hole] = self.slots[at]
                 hole = at
-        self.places[hole].at = 0
+        self.slots[hole].at = 0
 
 
 cdef inline uint32_t tag_of(Slice key) noexcept nogil:

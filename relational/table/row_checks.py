@@ -1,7 +1,7 @@
-"""What a row must keep to enter a table, whoever brings it: no NULL in a primary key or NOT NULL column, no text longer
-than its column, dates and times of the years 1 to 9999, a key and a value that the store takes.
+"""Constraints of rows that enter a table, from whatever source: no NULL in a primary key or NOT NULL column, no text
+longer than its column, dates and times of the years 1 to 9999, a key and a value that the store accepts.
 
-Checked for whole chunks, before anything is written. Nothing is encoded for it unless a row may come near a limit.
+Checked for whole chunks, before anything is written. Nothing is encoded for it unless a row may be near a limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """RowSerde: rows of one table as user keys and values, and back.
 
 Key: `table_id u32 BE | vnode u16 BE | memcomparable(pk columns)`. Value: the value encoding of the catalog's
-`value_indices`; how many entries of a store that makes, a RowStore knows. Every method takes and gives whole chunks;
-nothing here is per row in Python. Immutable, for any thread.
+`value_indices`; a RowStore decides how many entries of a store that is. Every method takes and returns whole chunks; no
+work is per row in Python. Immutable, for any thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Row = tuple[object, ...]
 
 
 class RowSerde:
-    """The layout of a catalog's rows. `columns` (None: all) are those that decoding gives, in their order."""
+    """The layout of a catalog's rows. `columns` (None: all) are those that decoding returns, in their order."""
 
     def __init__(self, catalog: TableCatalog, columns: Sequence[int] | None = None):
         """ValueError for a distribution column outside the pk, or a column in neither key nor value."""
@@ -51,7 +51,7 @@ class RowSerde:
             [column.column_id for column in stored],
             [column.default for column in stored],
         )
-        self._places = tuple(self._place(column) for column in self.columns)
+        self._locations = tuple(self._location(column) for column in self.columns)
 
     def rows_in(self, store: StateStore) -> RowStore:
         """The rows of the table in `store`, in its row format."""
@@ -66,7 +66,7 @@ class RowSerde:
 
     def covers_distribution(self, prefix_columns: int) -> bool:
         """Whether the first `prefix_columns` of the pk fix the vnode."""
-        return all(place < prefix_columns for place in self.distribution_in_pk)
+        return all(position < prefix_columns for position in self.distribution_in_pk)
 
     def keys_of(self, rows: DataChunk) -> tuple[BinaryColumn, np.ndarray]:
         """(user key, vnode uint16) of each of whole rows."""
@@ -81,7 +81,7 @@ class RowSerde:
         """(user key, vnode uint16) of pk columns; of the leading ones, where those fix the vnode, the prefix
         of user keys.
         """
-        distribution = [columns[place] for place in self.distribution_in_pk]
+        distribution = [columns[position] for position in self.distribution_in_pk]
         vnodes = vnodes_of(distribution, self.catalog.vnode_count, rows=rows)
         return self.keys_under(columns, vnodes), vnodes
 
@@ -126,7 +126,7 @@ class RowSerde:
         """
         if self.covers_distribution(len(columns)):
             vnodes = vnodes_of(
-                [columns[place] for place in self.distribution_in_pk], self.catalog.vnode_count, rows=1
+                [columns[position] for position in self.distribution_in_pk], self.catalog.vnode_count, rows=1
             )
         else:
             vnodes = np.arange(self.catalog.vnode_count) if owned is None else np.flatnonzero(owned)
@@ -141,9 +141,9 @@ class RowSerde:
 
     @property
     def _reads_key(self) -> bool:
-        return any(in_key for in_key, _ in self._places)
+        return any(in_key for in_key, _ in self._locations)
 
-    def _place(self, column: int) -> tuple[bool, int]:
+    def _location(self, column: int) -> tuple[bool, int]:
         """(it is read from the key, its position there or in the value)."""
         if column in self.catalog.value_indices:
             return False, self.catalog.value_indices.index(column)
@@ -163,13 +163,13 @@ class RowSerde:
     def _rows(
         self, in_key: Sequence, values: BinaryColumn, absent: str, keys: BinaryColumn | None = None
     ) -> DataChunk:
-        wanted = [place for is_in_key, place in self._places if not is_in_key]
+        wanted = [position for is_in_key, position in self._locations if not is_in_key]
         try:
             in_value = self.value_encoder.decode(values, wanted, absent=absent) if wanted else []
         except EncodingError as error:
             raise self._damaged(error, in_key, keys) from error
         taken = iter(in_value)
-        columns = [in_key[place] if is_in_key else next(taken) for is_in_key, place in self._places]
+        columns = [in_key[position] if is_in_key else next(taken) for is_in_key, position in self._locations]
         return DataChunk(columns, capacity=len(values))
 
 

@@ -1,7 +1,11 @@
-"""Rows of user-key ranges of one table, as batches.
+"""Scans of rows, as batches: over ranges of user keys, and under many key prefixes at once.
 
-One vnode's rows lie together in key order; a scan over several vnodes either takes one range after the other
-or merges them by what follows the vnode [R5]. Neither holds more than a bounded number of rows.
+The rows of one vnode are contiguous and in key order. A scan over several vnodes either concatenates their ranges or
+merges them by the key bytes after the vnode [R5]. Neither holds more than a bounded number of rows.
+
+The rows under many prefixes are read from the store with one call for many prefixes, and the operations of the current
+epoch are overlaid on them. The result of one such call is limited to 2 GiB; where the rows of the prefixes exceed it,
+the prefixes are split in halves and read again.
 """
 
 from __future__ import annotations
@@ -9,15 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from hummock.base.key import USER_KEY_PREFIX_BYTES, KeyRange
+from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch
 from hummock.epoch import Epoch
 from hummock.state_store import StateStoreIterator
-from relational.table.overlay import merged, rows_until
+from relational.errors import ConsistencyError
+from relational.table.mem_table import MemTable
+from relational.table.overlay import first_rows, merged, overlay, rows_until
 from relational.table.row_layout import RowStore
 
-MERGE_ROWS = 512  # rows that a merge holds of each range
+MERGE_ROWS = 512  # rows that a merge buffers of each range
+MAX_FETCHED = 1 << 20  # limit on the rows read under one prefix by `first_under`
+ALL_ROWS = 1 << 62
+PREFIXES_AT_ONCE = 1_024
 
 
 def concatenated(
@@ -52,10 +63,10 @@ def in_key_order(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[KvBatch]:
-    """The rows of all ranges, which lie in different vnodes, in order of the table key behind the vnode.
+    """The rows of all ranges, which are of different vnodes, in order of the table key after the vnode.
 
-    They are those of the call, whenever the first one is asked for: a later commit may bring a watermark that hides
-    some at this very epoch.
+    The rows are determined at the call, even if iteration begins later: a later commit may bring a watermark that
+    hides some at this very epoch.
     """
     opened = [store.scan(part, epoch, reverse=reverse, limit=limit) for part in ranges]
     return _batches(opened[0]) if len(opened) == 1 else _merged(opened, reverse, limit)
@@ -79,7 +90,7 @@ def _merged(opened: Sequence[StateStoreIterator], reverse: bool, left: int | Non
 
 
 class _Cursor:
-    """One range: the batch in hand and the first of its rows that is still to come."""
+    """One range: its current batch and the index of the next row in it."""
 
     __slots__ = ("at", "batch", "is_done", "rows")
 
@@ -90,7 +101,7 @@ class _Cursor:
         self.is_done = False
 
     def fill(self) -> bool:
-        """Whether there is a row in hand."""
+        """Loads the next batch if needed. Whether there is a current row."""
         if not self.is_done and (self.batch is None or self.at == len(self.batch)):
             self.batch, self.at = self.rows.next_batch(MERGE_ROWS), 0
             self.is_done = self.batch is None
@@ -98,13 +109,13 @@ class _Cursor:
 
     @property
     def last_key(self) -> bytes:
-        """Of the batch in hand."""
+        """Of the current batch."""
         assert self.batch is not None
         return self.batch.keys[len(self.batch) - 1]
 
 
 def _next_merged(cursors: Sequence[_Cursor], reverse: bool) -> KvBatch | None:
-    """All rows in hand up to the nearest end of a batch: beyond it a range may have rows not yet read."""
+    """All loaded rows up to the nearest end of a batch: beyond it a range may have rows not yet read."""
     filled = [cursor for cursor in cursors if cursor.fill()]
     if not filled:
         return None
@@ -115,3 +126,77 @@ def _next_merged(cursors: Sequence[_Cursor], reverse: bool) -> KvBatch | None:
         cursor.at = rows_until(cursor.batch, cursor.at, bound, USER_KEY_PREFIX_BYTES, reverse)
     ends = np.array([cursor.at for cursor in filled], np.int64)
     return merged([cursor.batch for cursor in filled], starts, ends, USER_KEY_PREFIX_BYTES, reverse)
+
+
+def first_under(
+    store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn, limit: int
+) -> tuple[np.ndarray, KvBatch]:
+    """(int32 row of `keys` of each result row, ascending; the first `limit` rows under each user key prefix).
+
+    Asks for more where this epoch has deleted some; ConsistencyError where those are more than can be.
+    """
+    asked, fetched = np.arange(len(keys), dtype=np.int32), limit
+    owners, batches = [], []
+    while len(asked):
+        if fetched > MAX_FETCHED:
+            raise ConsistencyError(f"{fetched} rows under a prefix are deleted in one epoch", table=mem.name)
+        part = BinaryColumn.from_arrow(keys.to_arrow().take(asked)) if len(asked) < len(keys) else keys
+        rows, stored = store.scan_prefixes(part, epoch, limit=fetched)
+        found, batch, unfinished = first_rows(mem, part, rows, stored, limit, fetched)
+        owners.append(asked[found])
+        batches.append(batch)
+        asked, fetched = asked[unfinished], fetched * 4
+    if len(batches) == 1:
+        return owners[0], batches[0]
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    return np.concatenate(owners)[order], KvBatch(
+        pa.concat_arrays([batch.keys.to_arrow() for batch in batches]).take(order),
+        pa.concat_arrays([batch.values.to_arrow() for batch in batches]).take(order),
+    )
+
+
+def all_under(
+    store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn
+) -> Iterator[tuple[np.ndarray, KvBatch]]:
+    """Every row under each user key prefix, in the same form, some prefixes at a time; writes between two parts are
+    seen by the parts that follow.
+    """
+    waiting = [
+        (start, min(start + PREFIXES_AT_ONCE, len(keys)))
+        for start in reversed(range(0, len(keys), PREFIXES_AT_ONCE))
+    ]
+    while waiting:
+        start, end = waiting.pop()
+        part = keys.slice(start, end - start)
+        try:
+            rows, stored = store.scan_prefixes(part, epoch)
+        except OverflowError:
+            if end - start == 1:
+                yield from _under_one(store, mem, epoch, keys[start], start)
+            else:
+                middle = (start + end) // 2
+                waiting += [(middle, end), (start, middle)]
+            continue
+        owners, batch, _ = first_rows(mem, part, rows, stored, ALL_ROWS, ALL_ROWS)
+        yield owners + np.int32(start), batch
+
+
+def laid_over(rows: Iterator[KvBatch], changes: KvBatch, skip: int, reverse: bool) -> Iterator[KvBatch]:
+    """Batches in order of their keys less `skip` bytes, with changes in the same order laid over them."""
+    position = 0
+    for batch in rows:
+        batch, position = overlay(batch, changes, position, skip, reverse)
+        if len(batch):
+            yield batch
+    batch, _ = overlay(None, changes, position, skip, reverse)
+    if len(batch):
+        yield batch
+
+
+def _under_one(
+    store: RowStore, mem: MemTable, epoch: Epoch, prefix: bytes, owner: int
+) -> Iterator[tuple[np.ndarray, KvBatch]]:
+    part = KeyRange.prefix(prefix)
+    changes = mem.range(part.start, part.end)
+    for batch in laid_over(concatenated(store, [part], epoch), changes, 0, False):
+        yield np.full(len(batch), owner, np.int32), batch

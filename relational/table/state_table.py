@@ -1,10 +1,10 @@
 """StateTable: one executor's own table.
 
-Writes go to a mem table and are seen at once by the reads of this table; a commit hands them to the store as
-sorted batches at the epoch that ends, and so does a spill before, when they outgrow their memory. Reads lay the mem
-table over the store at the epoch before, after a spill at the epoch itself. What the store holds is trusted unless
-`OpChecks` says otherwise: an insert of a key that is only in the store is not noticed, contradictions within an
-epoch are. One thread at a time.
+Writes are buffered in a mem table and are visible at once to the reads of this table; a commit writes them to the store
+as sorted batches at the epoch that ends, and so does a spill before, when they exceed their memory limit. Reads overlay
+the mem table on the store at the previous epoch, after a spill at the epoch itself. The contents of the store are
+trusted unless `OpChecks` says otherwise: an insert of a key that is only in the store is not detected, contradictions
+within an epoch are. One thread at a time.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.errors import ConsistencyError
-from relational.table.cached_rows import CachedRows, RowCacheCounts
 from relational.table.insert_buffer import InsertBuffer
 from relational.table.mem_table import MemTable
 from relational.table.overlay import merged
-from relational.table.prefix_scan import all_under, first_under, laid_over
 from relational.table.row_cache import RowCache
+from relational.table.row_layout import CachedRows, RowCacheCounts
 from relational.table.row_serde import Row, RowSerde, present_in
-from relational.table.scan import concatenated, in_key_order
+from relational.table.scan import all_under, concatenated, first_under, in_key_order, laid_over
 
 SPILL_BYTES = 64 << 20
 ROW_CACHE_BYTES = 8 << 20
@@ -42,10 +41,10 @@ ROW_CACHE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class OpChecks:
-    """What a table does about an insert of a row that is there, and a delete or update of one that is not."""
+    """How a table handles an insert of an existing row, and a delete or update of a missing one."""
 
-    reads_store: bool = False  # rows of earlier epochs count too: one read more for each chunk
-    raises: bool = True  # else a line in the log for each chunk, and the operation is carried out as it came
+    reads_store: bool = False  # also against rows of earlier epochs: one more read per chunk
+    raises: bool = True  # else one log line per chunk, and the operation is applied as received
 
 
 class StateTable:
@@ -111,7 +110,7 @@ class StateTable:
         return len(self._writes) > 0
 
     def init_epoch(self, epoch: EpochPair) -> None:
-        """The first barrier came: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
+        """At the first barrier: reads are at `epoch.prev`, writes belong to `epoch.curr`."""
         self._epoch, self._has_spilled = epoch, False
         if self._cache is not None:
             self._cache.clear()
@@ -151,7 +150,7 @@ class StateTable:
         self._lay_out(catalog)
 
     def forget_rows(self) -> None:
-        """Rows are read from the store anew: some came into it by another way."""
+        """Drops cached rows: some were written to the store by other means."""
         if self._cache is not None:
             self._cache.clear()
 
@@ -202,12 +201,12 @@ class StateTable:
         return self._opened(self._chunks(parts, self._read_epoch))
 
     def scan_keys(self) -> Iterator[DataChunk]:
-        """The keys of all rows as `scan_chunks` gives rows; the columns that are not in the key are NULL."""
+        """The keys of all rows as `scan_chunks` returns rows; the columns that are not in the key are NULL."""
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges([])]
         return self._opened(self._chunks(parts, self._read_epoch, lambda batch: self.serde.decode_keys(batch.keys)))
 
     def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
-        """All rows under each visible row of leading pk columns, as `first_rows` gives them but in key order within
+        """All rows under each visible row of leading pk columns, as `first_rows` returns them but in key order within
         each vnode, some of the prefixes at a time: what a join reads for a chunk of keys. Writes between two parts
         are seen by the parts that follow.
         """

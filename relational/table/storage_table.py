@@ -1,6 +1,6 @@
 """StorageTable: the rows of a table at one epoch, chosen columns, read only.
 
-What batch queries, back-fills and readers in other processes use. It holds no state; any thread.
+For batch queries, backfills and readers in other processes. It holds no state; any thread.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from relational.catalog.objects import TableCatalog
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import StreamChunk
 from relational.chunk.vnode_map import vnode_ranges
-from relational.table.change_rows import rows_of_changes
 from relational.table.column_cache import ColumnCache
 from relational.table.key_ranges import RowRange, key_ranges
+from relational.table.overlay import rows_of_changes
 from relational.table.row_serde import Row, RowSerde, present_in
 from relational.table.scan import concatenated, in_key_order
 from relational.types import Schema

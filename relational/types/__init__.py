@@ -1,4 +1,4 @@
-"""Types, schemas, orders and intervals: what a column is, before there are any rows."""
+"""Types, schemas, orders and intervals: descriptions of columns, independent of rows."""
 
 from relational.types.data_type import DataType, Field, TypeKind
 from relational.types.interval import Interval

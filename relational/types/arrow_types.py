@@ -1,4 +1,6 @@
-"""Arrow's side of the types: which plain Arrow type is which kind, what JSONB is there, and advice for the rest."""
+"""Mapping between SQL types and Arrow types: the plain Arrow type of each kind, JSONB as an extension, and hints for
+unsupported types.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import pyarrow as pa
 
 
 class JsonbType(pa.ExtensionType):
-    """UTF-8 text that is canonical JSON (see chunk/json_text). The name vouches for the form: JSON from elsewhere is
+    """UTF-8 text that is canonical JSON (see chunk/json). The name vouches for the form: JSON from elsewhere is
     plain text or `pa.json_()`, and becomes canonical on import.
     """
 

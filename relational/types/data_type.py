@@ -1,8 +1,7 @@
-"""SQL's types and their Arrow twins.
+"""SQL's types and their Arrow counterparts.
 
-Every column of a type has exactly one Arrow layout here, so that kernels meet one layout per type; other
-Arrow layouts of the same values (large strings, dictionaries, list views, other time units) are converted at
-the door.
+Every column of a type has exactly one Arrow layout here, so that kernels handle one layout per type; other Arrow
+layouts of the same values (large strings, dictionaries, list views, other time units) are converted on import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a column is ordered: which direction, and at which end NULL stands."""
+"""The order of a column: its direction, and the position of NULL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OrderType:
-    """Direction and place of NULL; left open, NULL is the largest: last ascending, first descending."""
+    """Direction and position of NULL; left open, NULL is the largest: last ascending, first descending."""
 
     descending: bool = False
     nulls_first: bool | None = None

@@ -14,7 +14,7 @@ from relational.types.data_type import DataType, Field
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order. Two may share a name (a join's output does); positions tell them apart."""
+    """Fields in order. Two may share a name (a join's output does); positions distinguish them."""
 
     fields: tuple[Field, ...]
 

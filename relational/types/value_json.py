@@ -1,7 +1,6 @@
-"""Values of a type as JSON and back: what the constants of stored plans and the defaults of columns are kept as.
+"""Values of a type as JSON and back: the storage format of constants in plans and of column defaults.
 
-Nothing is lost: floats are text, for NaN, infinity and the last digit; so are NUMERIC, dates and times; BYTEA is
-hexadecimal.
+Lossless: floats are text, for NaN, infinity and the last digit; so are NUMERIC, dates and times; BYTEA is hexadecimal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `hummock backfill`: makes a materialized view whose history a Spark job computes."""
+"""The command `hummock backfill`: creates a materialized view whose history a Spark job computes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from stream.spark.job import SparkTasks
 @click.argument("view")
 @click.argument("query")
 @click.option("--spark", "master", required=True, help="Master of Spark: local[2], spark://host:7077, yarn, ...")
-@click.option("--meta", help="Where the truth of the store is, if not at URL.")
+@click.option("--meta", help="Location of the store's metadata, if not at URL.")
 def backfill(url: str, view: str, query: str, master: str, meta: str | None) -> None:
-    """Make materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.
+    """Create materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.
 
-    It takes the writer role. The store's sources go on meanwhile; whatever ends the command early leaves no view."""
+    It claims the writer role. The store's sources continue meanwhile; if the command ends early no view is left."""
     console, begun = new_console(), time.monotonic()
     columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:

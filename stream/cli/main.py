@@ -1,7 +1,7 @@
-"""The command `hummock`: a prompt for SQL, a playground, and the commands that look at a store's files.
+"""The command `hummock`: a prompt for SQL, a playground, and the commands that inspect a store's files.
 
-Commands live in modules of their own and are imported when they are called, so that `hummock --help` is quick
-and a command whose extra is not installed breaks no other."""
+Some commands are modules of their own, imported when they are called, so that `hummock --help` is fast and a command
+whose extra is not installed does not affect the others."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
 
 
 class Commands(click.Group):
-    """A group that also finds LAZY_COMMANDS."""
+    """A group that also contains LAZY_COMMANDS."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        found = [name for name, place in LAZY_COMMANDS.items() if importlib.util.find_spec(place.split(":")[0])]
+        found = [name for name, target in LAZY_COMMANDS.items() if importlib.util.find_spec(target.split(":")[0])]
         return sorted({*super().list_commands(context), *found})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -106,7 +106,7 @@ EXAMPLE = (
 
 @contextlib.contextmanager
 def _reported(console: Console) -> Iterator[None]:
-    """An error that ends the command ends it in one line, with status 1."""
+    """Prints an error that ends the command in one line, and exits with status 1."""
     try:
         yield
     except USER_ERRORS as error:
@@ -115,8 +115,8 @@ def _reported(console: Console) -> Iterator[None]:
 
 
 def _session(console: Console, url: str, accept_rollback: bool) -> Session:
-    """A session on `url`; what was set aside is said. Where the connector of a table is not installed the rows that
-    are there can still be looked at: sources are paused then."""
+    """A session on `url`; prints the jobs that are set aside. If the connector of a table is not installed sources are
+    paused, so that existing rows can still be read."""
     session = connect(url, accept_rollback=accept_rollback)
     failed = session.failed_jobs
     if any(failure.is_retried for failure in failed):
@@ -130,7 +130,7 @@ def _session(console: Console, url: str, accept_rollback: bool) -> Session:
 
 
 def _prompt(session: Session, console: Console) -> None:
-    """Read statements until the end of input; an error ends a statement, not the prompt."""
+    """Execute statements until the end of input; an error ends a statement, not the prompt."""
     for statement in _typed(console):
         _run(session, console, statement)
 
@@ -152,7 +152,7 @@ def _typed(console: Console) -> Iterator[str]:
 
 
 def _run(session: Session, console: Console, statement: str) -> bool:
-    """Run one statement and print what it gives; whether it succeeded."""
+    """Run one statement and print its result; whether it succeeded."""
     try:
         result = session.sql(statement)
         if isinstance(result, Relation) and not isinstance(result, Table):

@@ -1,4 +1,4 @@
-"""What the command line prints: tables of rows, errors in a word, statements cut at their semicolons."""
+"""Terminal output: tables of rows and errors; and splitting of input at semicolons."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def new_console() -> Console:
-    """A console on standard output; wide where that is no terminal, so that nothing is folded for a file."""
+    """A console on standard output; wide if that is not a terminal, so that lines in a file are not folded."""
     console = Console()
     return console if console.is_terminal else Console(width=PIPE_COLUMNS)
 
 
 def print_rows(console: Console, rows: pa.Table, title: str | None = None, most_rows: int = MOST_ROWS) -> None:
-    """A table as a grid, numbers to the right, NULL dimmed; beyond `most_rows` only how many more there
-    are."""
+    """Prints a table as a grid, numbers right-aligned and NULL dimmed; of rows beyond `most_rows` only the number."""
     grid = Table(title=title, title_justify="left", header_style="bold")
     for field in rows.schema:
         is_number = any(test(field.type) for test in NUMERIC)
@@ -39,13 +38,13 @@ def counted_rows(count: int) -> str:
 
 
 def print_error(console: Console, error: BaseException) -> None:
-    """One line that says what went wrong, and the error's own kind, so that it can be looked up."""
+    """Prints the error's type and message in one line."""
     console.print(f"[bold red]{type(error).__name__}[/bold red] {escape(str(error))}", soft_wrap=True)
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """The complete statements of `text`, and what follows the last semicolon. Semicolons within quotes and
-    comments end nothing."""
+    """The complete statements of `text`, and the text after the last semicolon. Semicolons within quotes and comments
+    are not separators."""
     statements, begin, at = [], 0, 0
     while at < len(text):
         at = _after_quoted(text, at)
@@ -57,7 +56,7 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 
 def _after_quoted(text: str, at: int) -> int:
-    """Where the quoted text or comment that begins at `at` ends; `at` where none begins."""
+    """The end of the quoted text or comment that begins at `at`; `at` if none begins there."""
     for opening, closing in (("--", "\n"), ("/*", "*/"), ("'", "'"), ('"', '"')):
         if text.startswith(opening, at):
             end = text.find(closing, at + len(opening))

@@ -1,11 +1,10 @@
-"""Connectors: how rows come in from elsewhere.
+"""Connectors: the interface to external streams of rows.
 
-A connector describes one external stream as a table's options name it. It is cut into splits; a split is
-read in order by one SplitReader, whose offset says where the next chunk begins. The offset is state of the
-table [R13]: after a crash a reader seeks to the offset of the last committed epoch and delivers the same rows
-again.
+A connector is one external stream, configured by a table's options. It consists of splits; a split is read in order by
+one SplitReader, whose offset is the position of the next chunk. The offset is state of the table [R13]: after a crash a
+reader seeks to the offset of the last committed epoch and delivers the same rows again.
 
-What a reader hands over is from outside: `validated` checks it, once, before it enters the stream.
+Chunks of a reader are untrusted: `validated` checks them once, before they enter the stream.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from relational.types.schema import Schema
 
 CONNECTOR_OPTION = "connector"
-"""The option of a table that names its connector; all but the next are the connector's own."""
+"""The option of a table that names its connector; the others, except the next, are the connector's own."""
 MALFORMED_OPTION = "malformed"
-"""What a record that is no row of the table does: the job fails ("refuse"), or the record is counted ("skip")."""
+"""The effect of a malformed record: the job fails ("refuse"), or the record is skipped and counted ("skip")."""
 REFUSE_MALFORMED, SKIP_MALFORMED = "refuse", "skip"
 
 
 ROWS_AFTER_FAULT = 16
-"""Rows validated at once behind one that is malformed, doubled with each part that is not: many cost no squares."""
+"""Rows validated at once after a malformed one, doubled with each valid part: the cost of many faults stays linear."""
 
 
 class SplitReader(ABC):
@@ -40,30 +39,30 @@ class SplitReader(ABC):
 
     @abstractmethod
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
-        """The next changes, at most `max_rows` of them and without a parted update pair; None when nothing is
-        there now. Does not block for longer than a few milliseconds. MalformedRows for a record that cannot be read
-        as a row: `offset` is behind it then, and what came before it was handed out."""
+        """The next changes, at most `max_rows`, without splitting an update pair; None if none are available now. Does
+        not block for longer than a few milliseconds. MalformedRows for a record that cannot be read as a row: then
+        `offset` is after it, and everything before it was returned earlier."""
 
     @property
     @abstractmethod
     def offset(self) -> str:
-        """Where the chunk after the last one handed out begins."""
+        """The position after the last chunk that was returned."""
 
     @abstractmethod
     def seek(self, offset: str) -> None:
-        """Continue from `offset`, one that `offset` gave earlier. InvalidOffset if it is not understood."""
+        """Continue from `offset`, an earlier value of the property. InvalidOffset if it is not understood."""
 
     @property
     @abstractmethod
     def is_finished(self) -> bool:
-        """Whether nothing will ever come after the last chunk."""
+        """Whether no further chunk will ever be available."""
 
     def close(self) -> None:  # noqa: B027  most readers hold nothing
-        """Give back what the reader holds."""
+        """Release the resources of the reader."""
 
 
 class SplitEnumerator(ABC):
-    """Says which splits an external stream has."""
+    """Lists the splits of an external stream."""
 
     @abstractmethod
     def list_splits(self) -> Sequence[str]:
@@ -73,8 +72,8 @@ class SplitEnumerator(ABC):
 class Connector(ABC):
     """One external stream.
 
-    `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally
-    and its old rows are right, so that the table need not look them up."""
+    `is_append_only`: it sends inserts only. `is_consistent`: per primary key its changes alternate legally and its old
+    rows are correct, so that the table need not look them up."""
 
     is_append_only: bool = False
     is_consistent: bool = False
@@ -84,7 +83,7 @@ class Connector(ABC):
 
     @abstractmethod
     def open_split(self, split: str) -> SplitReader:
-        """A reader at the split's beginning."""
+        """A reader at the beginning of the split."""
 
 
 ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
@@ -93,12 +92,12 @@ _FACTORIES: dict[str, ConnectorFactory] = {}
 
 
 def register_connector(name: str, factory: ConnectorFactory) -> None:
-    """`WITH (connector = name, ...)` calls `factory(options, schema)` from now on; the last one wins."""
+    """Registers `factory(options, schema)` for `WITH (connector = name, ...)`; replaces an earlier one."""
     _FACTORIES[name] = factory
 
 
 def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Connector:
-    """The connector that a table's options describe. UnknownConnector lists those that are registered."""
+    """The connector configured by a table's options. UnknownConnector lists the registered ones."""
     factory = _FACTORIES.get(name)
     if factory is None:
         raise UnknownConnector(name, _FACTORIES)
@@ -116,15 +115,15 @@ def connector_of(table: TableCatalog) -> Connector:
 
 
 def skips_malformed(table: TableCatalog) -> bool:
-    """Whether a record that is no row of the table is counted and passed over."""
+    """Whether malformed records are skipped and counted."""
     return (table.connector or {}).get(MALFORMED_OPTION) == SKIP_MALFORMED
 
 
 def validated(
     chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
 ) -> StreamChunk:
-    """`chunk` with every value checked as one from outside, JSON canonical, and against the constraints and limits of
-    `table` where it is given. MalformedRows names split, column and the first row that is wrong.
+    """`chunk` with every value checked, JSON in canonical form, and the constraints and limits of `table` checked if it
+    is given. MalformedRows names split, column and the first invalid row.
     """
     if len(chunk.columns) != len(schema) or chunk.types != schema.types:
         given = ", ".join(map(str, chunk.types))
@@ -148,13 +147,13 @@ def validated(
 def without_malformed(
     chunk: StreamChunk, schema: Schema, split: str = "", *, connector: str = "", table: TableCatalog | None = None
 ) -> tuple[StreamChunk | None, list[MalformedRows]]:
-    """(`chunk` validated, without the rows that are wrong; why each of them is): an update goes with either half. None
-    where no row is left. MalformedRows where the chunk as a whole is wrong.
+    """(`chunk` validated, without its invalid rows; the error of each invalid row). An update is dropped if either half
+    is invalid. None if no row is left. MalformedRows if the chunk as a whole is invalid.
     """
     parts, faults, start, rows = [], [], 0, chunk.capacity
     while start < chunk.capacity:
         end = min(start + rows, chunk.capacity)
-        end += end < chunk.capacity and chunk.ops[end - 1] == Op.UPDATE_DELETE  # a pair is not parted
+        end += end < chunk.capacity and chunk.ops[end - 1] == Op.UPDATE_DELETE  # a pair is not split
         rest = chunk.slice(start, end - start)
         try:
             parts.append(validated(rest, schema, split, connector=connector, table=table))

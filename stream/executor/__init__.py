@@ -1,1 +1,1 @@
-"""One operator of a change stream per file, and what operators share."""
+"""The operators of a change stream, one per file, and their shared code."""

@@ -1,8 +1,8 @@
-"""The inputs behind a minimum or maximum that a retraction can take away.
+"""The materialized inputs of minima and maxima that a retraction can change.
 
-Each such call keeps its group's rows in a state table of its own, ordered by group, argument (the extreme
-first) and stream key. In memory a group holds the extreme alone. When exactly that value is retracted the
-group is stale, and at the next flush its first remaining row gives the new extreme.
+Each such call keeps the rows of its groups in a state table of its own, ordered by group, argument (the extreme first)
+and stream key. In memory a group holds only the extreme. When that value is retracted the group is stale, and the next
+flush reads the new extreme from its first remaining row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from relational.table.state_table import StateTable
 class MaterializedInput:
     """The kept rows of aggregate call number `call`.
 
-    `columns` are the input columns that make a row of `table`, in its order; the argument stands at
-    `argument` among them, right after the group columns. Only rows that pass the call's FILTER and have an
-    argument that is not NULL are kept [R9].
+    `columns` are the input columns that form a row of `table`, in its order; `argument` is the position of the argument
+    among them, right after the group columns. Only rows that pass the call's FILTER and have an argument that is not
+    NULL are kept [R9].
     """
 
     def __init__(self, call: int, table: StateTable, columns: Sequence[int], argument: int) -> None:
@@ -42,7 +42,7 @@ class MaterializedInput:
         self._table.init_epoch(epoch)
 
     def write(self, chunk: StreamChunk, mask: np.ndarray | None) -> None:
-        """Keep, or forget, the rows of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
+        """Apply the changes of `chunk`; `mask`, uint8[capacity], is the call's FILTER."""
         kept = chunk.project(self._columns)
         if mask is not None:
             kept = kept.filter(mask)
@@ -54,7 +54,7 @@ class MaterializedInput:
             self._table.write_chunk(kept)
 
     def refill(self, groups: AggGroups) -> None:
-        """Give every stale group the extreme of the rows that are left, NULL where none is."""
+        """Set the extreme of every stale group to that of its remaining rows, NULL if there are none."""
         stale = groups.stale(self.call)
         if not len(stale):
             return

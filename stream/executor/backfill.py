@@ -1,10 +1,10 @@
-"""Backfill: a new view sees the rows a table already has, then the changes that follow.
+"""Backfill: a new view reads the rows that a table already has, then the changes that follow.
 
-The view's first barrier b leaves the table's own actor after the table has written its rows up to
-b.epoch.prev, so what the table has to tell up to b.epoch.prev and the changes after b together are the table, each row
-once. What it has to tell are its rows, or, where the view was loaded with those of an older epoch, what has changed
-since. It is read in bounded slices while the upstream channel holds back the table's actor; all of it lies in the epoch
-that b opens. A crash before that epoch is committed undoes the whole DDL, so no position needs to be kept.
+The table's own actor emits the view's first barrier b after it has written the table's rows up to b.epoch.prev. So the
+history up to b.epoch.prev and the changes after b together contain each row once. The history consists of the table's
+rows or, if the view was loaded with the rows of an older epoch, of the changes since. It is read in bounded slices
+while the upstream channel holds back the table's actor; all of it belongs to the epoch that b opens. A crash before
+that epoch is committed undoes the whole DDL, so no position needs to be stored.
 """
 
 from __future__ import annotations
@@ -16,26 +16,24 @@ from hummock.epoch import Epoch
 from relational.catalog.objects import TableCatalog
 from relational.chunk import StreamChunk
 from relational.table.storage_table import StorageTable
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.executor.receive import received
-from stream.executor.slices import slices
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, received, slices
 from stream.message import Barrier, Message
 from stream.runtime.channel import Channel
 
 History: TypeAlias = Callable[[Epoch], Iterator[StreamChunk]]
-"""What a view has yet to see of a table as it is at an epoch, in the columns that the view reads."""
+"""The rows or changes of a table up to an epoch that a view has not read yet, in the columns that the view reads."""
 
 
 def history_of(table: StorageTable, since: Epoch | None) -> History:
-    """All rows of the table, or what has changed since epoch `since`, whose rows the view was loaded with."""
+    """All rows of the table, or the changes since epoch `since`, with whose rows the view was loaded."""
     if since is None:
         return lambda epoch: map(StreamChunk.inserts, table.scan(epoch))
     return lambda epoch: (chunk.without_unchanged_updates() for chunk in table.changes(since, epoch))
 
 
 class BackfillExecutor(Executor):
-    """Reads `columns` of a table: first its `history` (None: the view has seen it in an earlier life), then
-    what `upstream` brings. Chunks of `upstream` are whole rows, which may get or lose other columns with a barrier."""
+    """Reads `columns` of a table: first its `history` (None: the view read it before a recovery), then the changes of
+    `upstream`. Chunks of `upstream` are whole rows, whose other columns may be added or dropped with a barrier."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class BackfillExecutor(Executor):
                 yield message
 
     def _follow(self, barrier: Barrier) -> None:
-        """The columns may stand elsewhere in the next version of the table."""
+        """The columns may have other positions in the next version of the table."""
         altered = barrier.altered(self._table_id)
-        if altered is not None and set(self._column_ids) <= set(altered.column_ids):  # else this actor ends here
+        if altered is not None and set(self._column_ids) <= set(altered.column_ids):  # else this actor ends
             self._columns = tuple(map(altered.column_ids.index, self._column_ids))

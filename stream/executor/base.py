@@ -1,10 +1,10 @@
-"""Executor: one operator of a streaming plan, a generator of messages.
+"""Executor: one operator of a streaming plan, a generator of messages, and what the operators share.
 
-The contract every executor keeps, and `tests/suites/executor_suite.py` checks: the first message is a
-barrier; between two barriers state changes only in memory; at a barrier the state tables are committed at
-its epoch and then the barrier is passed on; per stream key the emitted changes alternate insert, delete,
-insert ...; a U- stands right before its U+ and has the same stream key. An executor runs in one thread, and
-blocks only in a Channel or in the state store.
+The contract of every executor, checked by `tests/suites/executor_suite.py`: the first message is a barrier; between
+two barriers state changes only in memory; at a barrier the state tables are committed at its epoch and then the
+barrier is passed on; per stream key the emitted changes alternate insert, delete, insert ...; a U- immediately
+precedes its U+ and has the same stream key. An executor runs in one thread, and blocks only in a Channel or in the
+state store.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stream.errors import InconsistentStream
+from relational.chunk import Op, StreamChunk
+from stream.errors import ChannelClosed, InconsistentStream
 from stream.message import Barrier, Message
+from stream.runtime.channel import Channel
 
 if TYPE_CHECKING:
     from relational.types.schema import Schema
@@ -46,3 +48,27 @@ def first_barrier(messages: Iterator[Message], identity: str) -> Barrier:
     if not isinstance(message, Barrier):
         raise InconsistentStream(identity, f"must begin with a barrier, got {type(message).__name__}")
     return message
+
+
+def received(channel: Channel) -> Iterator[Message]:
+    """The messages of `channel` until its sender closes it; ChannelClosed if it was closed with an error."""
+    while True:
+        try:
+            message = channel.recv()
+        except ChannelClosed as closed:
+            if closed.__cause__ is not None:
+                raise
+            return
+        yield message
+
+
+def slices(chunk: StreamChunk, rows: int) -> Iterator[StreamChunk]:
+    """`chunk` in slices of at most `rows` rows (at least two), small enough for a channel's permits. No update pair is
+    split; the values are shared."""
+    start = 0
+    while start < chunk.capacity:
+        end = min(start + rows, chunk.capacity)
+        if end < chunk.capacity and chunk.ops[end - 1] == Op.UPDATE_DELETE:
+            end -= 1
+        yield chunk if end - start == chunk.capacity else chunk.slice(start, end - start)
+        start = end

@@ -1,9 +1,9 @@
-"""Changes that may not fit a table, made to fit it by the table's conflict rule.
+"""Conflict resolution: turns arbitrary changes into a legal change stream, by the table's conflict rule.
 
-Input, whether an INSERT statement or a connector's chunk, may insert a key that is there, delete one that
-is not, name an old row that is outdated, and touch a key several times in one chunk. The result is a legal
-change stream for the table: per key insert and delete alternate, and every deletion carries the row the
-table holds. All of it is done a chunk at a time: one lookup in the table, then passes over arrays.
+Input, whether an INSERT statement or a connector's chunk, may insert a key that exists, delete one that does not,
+contain an outdated old row, and change a key several times in one chunk. The result is a legal change stream for the
+table: per key insert and delete alternate, and every deletion has the row that the table holds. A chunk is resolved as
+a whole: one lookup in the table, then passes over arrays.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class Resolved:
 
 
 class Meeting(NamedTuple):
-    """What each of n input rows meets, in row order."""
+    """The state that each of n input rows is applied to, in row order."""
 
     is_insert: np.ndarray
-    """bool[n]: it puts a row; else it takes one away."""
+    """bool[n]: the input row inserts; otherwise it deletes."""
     is_held: np.ndarray
-    """bool[n]: its key is there at that moment."""
+    """bool[n]: its key exists when it is applied."""
     holder: np.ndarray
-    """int64[n]: the row that is there: r < n is input row r, n + r what the table held for input row r."""
+    """int64[n]: the existing row: r < n is input row r, n + r the row that the table held for input row r."""
     group: np.ndarray
     """int64[n]: rows of equal keys have equal numbers."""
 
 
 class ConflictResolver:
-    """Resolves chunks against the current state of `table`, which it reads and does not write.
+    """Resolves chunks against the current state of `table`, which it reads but does not write.
 
-    An insert of a key that is there: ERROR raises DuplicateKey, OVERWRITE makes an update of it, IGNORE drops
-    it. A delete of a key that is not there is dropped.
+    An insert of a key that exists: ERROR raises DuplicateKey, OVERWRITE turns it into an update, IGNORE drops it. A
+    delete of a key that does not exist is dropped.
     """
 
     def __init__(self, table: StateTable, conflict: ConflictBehaviour) -> None:
@@ -57,7 +57,7 @@ class ConflictResolver:
         self._encoder = KeyEncoder([types[index] for index in self._pk], orders)
 
     def resolve(self, chunk: StreamChunk) -> Resolved:
-        """What `chunk` does to the table. DuplicateKey as said above."""
+        """The effect of `chunk` on the table. DuplicateKey as described above."""
         chunk = chunk.compact()
         if not chunk.capacity:
             return Resolved(None, 0)
@@ -74,7 +74,7 @@ class ConflictResolver:
         rows = np.arange(chunk.capacity)
         is_insert = (chunk.ops & Op.DELETE) == 0
         group = self._encoder.encode(keys.columns).to_arrow().dictionary_encode().indices.to_numpy()
-        if int(group[-1]) == chunk.capacity - 1:  # numbered in order of appearance: every key is another
+        if int(group[-1]) == chunk.capacity - 1:  # numbered in order of appearance: all keys differ
             return Meeting(is_insert, found, chunk.capacity + rows, group)
         order = np.argsort(group, kind="stable")
         is_first = np.diff(group[order], prepend=-1) != 0
@@ -90,8 +90,7 @@ class ConflictResolver:
         return Meeting(is_insert, is_held[back], holder[back], group)
 
     def _changes(self, chunk: StreamChunk, held: DataChunk, meeting: Meeting) -> Resolved:
-        """The resulting chunk: each input row emits the row it takes away, the row it puts, both or
-        nothing."""
+        """The resulting chunk: each input row emits the row that it deletes, the row that it inserts, both or none."""
         overwrites = self._conflict is ConflictBehaviour.OVERWRITE
         puts = meeting.is_insert & (overwrites | ~meeting.is_held)
         takes = meeting.is_held & (overwrites | ~meeting.is_insert)
@@ -114,7 +113,7 @@ class ConflictResolver:
         return Resolved(StreamChunk(pool.take(source).columns, ops), rows)
 
     def _pair(self, ops: np.ndarray, group: np.ndarray) -> None:
-        """A deletion right before an insertion of the same key is an update, in place."""
+        """Turns each deletion that immediately precedes an insertion of the same key into an update, in `ops`."""
         is_pair = (ops[:-1] == Op.DELETE) & (ops[1:] == Op.INSERT) & (group[:-1] == group[1:])
         first = np.flatnonzero(is_pair)
         ops[first] = Op.UPDATE_DELETE

@@ -1,8 +1,8 @@
-"""The head of a table without a connector: barriers and statements in the order they were sent.
+"""The first executor of a table without a connector: barriers and statements in the order they were sent.
 
-One channel carries both, so a statement lies in the epoch of the barrier before it, and all statements of a
-session are evaluated in the order it sent them. One that was bound before the table's columns changed is fitted to
-those it has now.
+One channel carries both, so a statement belongs to the epoch that the barrier before it opens, and all statements of a
+session are evaluated in the order in which it sent them. A statement that was bound before the table's columns changed
+is fitted to the current ones.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections.abc import Iterator
 
 from relational.catalog.objects import TableCatalog
 from stream.errors import StatementError
-from stream.executor.base import Executor, ExecutorInfo
-from stream.executor.receive import received
+from stream.executor.base import Executor, ExecutorInfo, received
 from stream.executor.schema_change import fitted
 from stream.message import STATEMENTS, Barrier, Message
 from stream.runtime.channel import Channel
 
 
 class DmlExecutor(Executor):
-    """Hands on what `control` brings, until it is closed; statements have the columns of `table`."""
+    """Emits the messages of `control` until it is closed; statements are fitted to the columns of `table`."""
 
     def __init__(self, info: ExecutorInfo, control: Channel, table: TableCatalog) -> None:
         self.info = info

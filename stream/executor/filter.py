@@ -11,12 +11,12 @@ from relational.expr.expression import Expression
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import Message
 
-SPARSE = 4  # a chunk with fewer than 1 / SPARSE of its rows visible is worth a copy
+SPARSE = 4  # a chunk is compacted if fewer than 1 / SPARSE of its rows are visible
 
 
 class FilterExecutor(Executor):
-    """Keeps rows for which `predicate` is true, not NULL. An update that only half survives becomes a plain
-    insert or delete. Rows for which the predicate fails are not kept, and counted in `errors`."""
+    """Keeps rows for which `predicate` is true, not NULL. An update of which only one half is kept becomes an insert or
+    a delete. Rows for which the predicate fails are dropped, and counted in `errors`."""
 
     def __init__(self, info: ExecutorInfo, input: Executor, predicate: Expression, errors: ErrorCounts) -> None:
         self.info = info

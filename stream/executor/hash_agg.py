@@ -1,10 +1,10 @@
 """Aggregation: one row per group, kept up to date.
 
-Groups live in memory in columns (`relational.agg`), and in the intermediate state table as one row each:
-the group columns, count(*), the states of every call. A chunk only changes memory. At a barrier every group
-that changed is written to its table and emitted: an insert when it was born, a delete when its last row
-went, an update when its outputs differ, nothing when they do not. So a group emits one change per epoch,
-however often it changed, unless so many groups are dirty that they are flushed before the barrier.
+Groups are held in memory as columns (`relational.agg`), and in the intermediate state table as one row each: the group
+columns, count(*), the states of every call. A chunk only changes memory. At a barrier every group that changed is
+written to its table and emitted: as an insert if it is new, a delete if its last row was deleted, an update if its
+outputs differ, otherwise not at all. So a group emits one change per epoch, however often it changed, unless so many
+groups are dirty that they are flushed before the barrier.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from relational.types import DataType
 from stream.executor.agg_state import MaterializedInput
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.executor.slices import slices
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.message import Barrier, Message, Watermark
 
 
@@ -31,10 +30,10 @@ class HashAggExecutor(Executor):
     """`info`'s columns are the group columns, then one per call. Without group columns there is one group,
     which always exists and emits its row at the first barrier: count 0 before any input.
 
-    `inputs` are the kept rows of the minima and maxima that a retraction can take away. `state_table` has
-    the columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush.
-    `errors` counts rows whose FILTER failed, those left out because a key made of them is too long for the store
-    [R55], and groups whose sum or average leaves its type.
+    `inputs` are the materialized inputs of the minima and maxima that a retraction can change. `state_table` has the
+    columns that `AggGroups` flushes. Clean groups beyond `cache_bytes` are evicted after a flush. `errors` counts rows
+    whose FILTER failed, rows dropped because a key made of them is too long for the store [R55], and groups whose sum
+    or average exceeds its type.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class HashAggExecutor(Executor):
         self._state_table = state_table
         self._inputs = tuple(inputs)
         self._keys = [(state_table.catalog, tuple(group_by)), *(kept.key for kept in inputs)]
-        self._is_complete = False  # a group that is not in memory exists nowhere
+        self._is_complete = False  # every existing group is in memory
         self._flush_groups = flush_groups
         self._chunk_rows = chunk_rows
 
@@ -107,7 +106,7 @@ class HashAggExecutor(Executor):
         return None if predicate is None else mask_of(evaluate(predicate, chunk, errors=self._errors))
 
     def _load(self, new_ids: np.ndarray) -> None:
-        """The committed state of groups that were not in memory, in one read."""
+        """Read the committed state of groups that were not in memory, in one batch."""
         if len(new_ids) and not self._is_complete:
             self._groups.load(new_ids, *self._state_table.get_rows(self._groups.keys(new_ids)))
 

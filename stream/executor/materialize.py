@@ -1,9 +1,9 @@
-"""Where a change stream becomes a table: a view's result, or a table's own rows.
+"""Writes a change stream to a table: the result of a view, or the rows of a table.
 
-A view's input is a legal change stream and is written as it comes. A table's input are statements and a
-connector's chunks; those are evaluated on the rows the table has at that moment, and what they change goes
-on downstream. This executor is the only writer of its table, so the order of its input is the order of the
-table's history.
+The input of a view is a legal change stream and is written unchanged. The input of a table are statements and the
+chunks of a connector; they are evaluated on the current rows of the table, and the resulting changes are sent
+downstream. This executor is the only writer of its table, so the order of its input is the order of the table's
+history.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from relational.table.row_checks import LONG_KEY, without_long_keys
 from relational.table.state_table import StateTable
 from stream.error_counts import StoredErrorCounts
 from stream.errors import InvalidStatement, StatementError, TableLoading
-from stream.executor.base import Executor, ExecutorInfo, first_barrier
+from stream.executor.base import Executor, ExecutorInfo, first_barrier, slices
 from stream.executor.conflict import ConflictResolver
 from stream.executor.schema_change import fitted_changes
-from stream.executor.slices import slices
 from stream.executor.statement import StatementEvaluator
 from stream.message import STATEMENTS, Barrier, EvaluatedChanges, Message, Replayed, Statement
 
@@ -28,13 +27,13 @@ TRUSTED_CONNECTOR = "its rows come from a connector that promises legal changes;
 
 
 class MaterializeExecutor(Executor):
-    """Writes `table` and hands on its change stream.
+    """Writes `table` and emits its change stream.
 
-    `conflict` is the rule by which chunks are fitted to the table; None: the input is a legal change stream
-    already and is trusted; then a table that is fed by a connector takes no statements. Statements follow the
-    table's own rule. As the last executor of its chain it commits the chain's `errors`; None: they are not stored.
-    Rows of a view or index that were left out because their key is too long for the store are counted in `counts`
-    [R55]. `has_readers`: whether other jobs read what is handed on."""
+    `conflict` is the rule by which chunks are fitted to the table; None: the input is trusted to be a legal change
+    stream; then a table that is fed by a connector accepts no statements. Statements follow the table's own rule. As
+    the last executor of its chain it commits the chain's `errors`; None: they are not stored. Rows of a view or index
+    that are dropped because their key is too long for the store are counted in `counts` [R55]. `has_readers()`: whether
+    other jobs read the output."""
 
     def __init__(
         self,
@@ -87,13 +86,13 @@ class MaterializeExecutor(Executor):
                 yield message
 
     def _read_catalog(self) -> None:
-        """What knows the columns of the table."""
+        """Create everything that depends on the columns of the table."""
         self._resolver = None if self._conflict is None else ConflictResolver(self._table, self._conflict)
         self._statements = StatementEvaluator(self._table, self._has_readers)
 
     def _follow(self, barrier: Barrier) -> None:
-        """From an Alter of this table on its rows have the columns of the next version; while it is loaded it takes
-        no statements, and reads anew afterwards."""
+        """Apply the barrier's mutation: from an Alter of this table on, rows have the columns of the next version; a
+        table under bulk load accepts no statements, and reads its rows from the store again afterwards."""
         was_loading = self._is_loading
         self._is_loading = barrier.is_loading(self._table.catalog.id, was_loading)
         if was_loading and not self._is_loading:
@@ -117,8 +116,7 @@ class MaterializeExecutor(Executor):
             yield from self._changed(changes)
 
     def _run(self, statement: Statement) -> Iterator[StreamChunk]:
-        """The statement's changes; its future is completed after them, so whoever waits for it finds them
-        sent."""
+        """The statement's changes; its future is completed after they were sent downstream."""
         if not statement.result.begin():
             return
         try:
@@ -136,8 +134,8 @@ class MaterializeExecutor(Executor):
         statement.result.set_result(resolved.rows)
 
     def _run_again(self, replayed: Replayed) -> Iterator[StreamChunk]:
-        """The changes of a statement whose epoch a recovery has discarded. They follow all that were evaluated before
-        them, so the table has the rows that they take away."""
+        """The changes of a statement whose epoch a recovery discarded. They are applied after all that were evaluated
+        before them, so the table has the rows that they delete."""
         evaluation, result = replayed.evaluation, replayed.result
         if evaluation.changes is not None:
             changes = fitted_changes(evaluation, self._table.catalog)
@@ -150,8 +148,7 @@ class MaterializeExecutor(Executor):
             result.set_result(evaluation.rows)
 
     def _changed(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
-        """What goes downstream of changes that were written: no update that changes nothing, and no huge
-        chunk."""
+        """The output for changes that were written: without unchanged updates, in slices of bounded size."""
         settled = chunk.without_unchanged_updates()
         if settled.visible_rows:
             yield from slices(settled, self._chunk_rows)

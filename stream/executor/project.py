@@ -15,8 +15,8 @@ from stream.message import Message
 class ProjectExecutor(Executor):
     """Computes `expressions` for every row; a row's error is NULL, and counted in `errors`.
 
-    An update whose halves become equal vanishes. Its halves never come to differ in their stream key, since a
-    projection passes the columns of its input's stream key through.
+    An update whose halves become equal is dropped. The halves never differ in their stream key, since a projection
+    passes the columns of its input's stream key through.
     """
 
     def __init__(

@@ -2,11 +2,10 @@
 
     id, BIGINT   0 | milliseconds 41 | vnode 10 | sequence 12
 
-The milliseconds are those of the epoch the row is inserted in (since 2021-04-01), so they stand above every
-epoch that was committed before, whatever the machine's clock says, and a recovery never hands out an id
-again. They run ahead of the epoch by one for each 4,096 rows times the vnodes of the generator, which is
-two orders beyond what a barrier interval can bring. The vnode is one of the actor's own, so that parallel
-actors never meet [R5].
+The milliseconds (since 2021-04-01) are those of the epoch in which the row is inserted, so they are above every epoch
+that was committed before, whatever the machine's clock says, and no id is reused after a recovery. They are one ahead
+of the epoch for each 4,096 rows times the vnodes of the generator, which is two orders of magnitude more than a barrier
+interval can insert. The vnode is one of the actor's own, so the ids of parallel actors never collide [R5].
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ VNODE_BITS = 10
 
 
 class RowIdGenerator:
-    """Hands out ids that ascend strictly; `open_epoch` before the first one."""
+    """Generates strictly ascending ids. REQUIRES `open_epoch` before the first one."""
 
     def __init__(self, vnodes: Sequence[int]) -> None:
         if not len(vnodes) or min(vnodes) < 0 or max(vnodes) >= 1 << VNODE_BITS:
             raise ValueError(f"vnodes must lie within 0 and {(1 << VNODE_BITS) - 1}, at least one")
         self._vnodes = np.sort(np.asarray(vnodes, dtype=np.int64))
         self._millisecond = 0
-        self._position = 0  # ids handed out within `_millisecond`
+        self._position = 0  # ids generated within `_millisecond`
 
     def open_epoch(self, epoch: Epoch) -> None:
-        """Ids from now on stand at or above the milliseconds of `epoch`."""
+        """Later ids are at or above the milliseconds of `epoch`."""
         millisecond = epoch >> SPILL_BITS
         if millisecond > self._millisecond:
             self._millisecond, self._position = millisecond, 0
 
     def skip_past(self, row_id: int) -> None:
-        """Ids from now on are above `row_id`, which was handed out before a recovery."""
+        """Later ids are above `row_id`, which was generated before a recovery."""
         millisecond = row_id >> (VNODE_BITS + SEQUENCE_BITS)
         per_millisecond = len(self._vnodes) << SEQUENCE_BITS
         if millisecond >= self._millisecond + self._position // per_millisecond:
@@ -65,8 +64,8 @@ class RowIdGenerator:
 
 
 class RowIdGenExecutor(Executor):
-    """Fills column `row_id_index` of inserted rows, of chunks and of INSERT statements alike. A connector
-    of a table without a key can only insert: its other changes name no row."""
+    """Fills column `row_id_index` of inserted rows, in chunks and in INSERT statements. The connector of a table
+    without a key can only insert: its other changes would not identify a row."""
 
     def __init__(self, info: ExecutorInfo, input: Executor, table: TableCatalog) -> None:
         assert table.row_id_index is not None
@@ -93,14 +92,14 @@ class RowIdGenExecutor(Executor):
                 yield message
 
     def _follow(self, barrier: Barrier) -> None:
-        """The generated key may stand elsewhere in the next version of the table."""
+        """The generated key may have another position in the next version of the table."""
         altered = barrier.altered(self._table.id)
         if altered is not None:
             assert altered.row_id_index is not None
             self._table, self._row_id_index = altered, altered.row_id_index
 
     def _skip_ids_of(self, evaluation: EvaluatedChanges) -> None:
-        """Rows that come again keep their ids, which may run ahead of the epoch."""
+        """Replayed rows keep their ids, which may be ahead of the epoch."""
         if evaluation.changes is not None and evaluation.changes.capacity:
             column_id = self._table.column_ids[self._row_id_index]
             ids = evaluation.changes.columns[evaluation.column_ids.index(column_id)].array

@@ -1,7 +1,7 @@
-"""A statement that was bound to an older version of its table, made to fit the columns that the table has now.
+"""Fits a statement that was bound to an older version of its table to the current columns.
 
-It means what it meant: a column that came since has its default in inserted rows and stays as it is in changed ones. A
-statement that needs a column which went is refused.
+Its meaning is kept: a column that was added since gets its default in inserted rows and is unchanged in updated ones. A
+statement that needs a dropped column is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stream.message import DeleteRows, EvaluatedChanges, InsertRows, Statement, 
 
 
 def fitted(statement: Statement, table: TableCatalog) -> Statement:
-    """The statement over the columns of `table`. InvalidStatement where it needs one that was dropped.
+    """The statement over the columns of `table`. InvalidStatement if it needs a dropped one.
 
     REQUIRES that it has `column_ids`.
     """
@@ -33,18 +33,19 @@ def fitted(statement: Statement, table: TableCatalog) -> Statement:
         for column, value in statement.assignments:
             needed |= {column} | input_columns(value)
     _check_present(table, ids, needed)
-    places = {old: table.column_ids.index(ids[old]) for old in needed}
-    predicate = None if statement.predicate is None else remap(statement.predicate, places)
+    positions = {old: table.column_ids.index(ids[old]) for old in needed}
+    predicate = None if statement.predicate is None else remap(statement.predicate, positions)
     if isinstance(statement, DeleteRows):
         return replace(statement, predicate=predicate, column_ids=table.column_ids)
-    assignments = tuple((places[column], remap(value, places)) for column, value in statement.assignments)
+    assignments = tuple((positions[column], remap(value, positions)) for column, value in statement.assignments)
     return replace(statement, predicate=predicate, assignments=assignments, column_ids=table.column_ids)
 
 
 def fitted_changes(evaluation: EvaluatedChanges, table: TableCatalog) -> StreamChunk | None:
-    """The changes of an evaluated statement over the columns of `table`, whose latest change of columns a recovery
-    may have undone. A column that came with it goes: nobody knew it. None where one went with it, whose values the
-    changes no longer have. REQUIRES that there are changes.
+    """The changes of an evaluated statement over the columns of `table`, whose latest ALTER a recovery may have undone.
+
+    A column that this ALTER added is left out: it was never committed. None if the ALTER dropped a column, whose values
+    the changes no longer have. REQUIRES that there are changes.
     """
     ids, changes = evaluation.column_ids, evaluation.changes
     assert changes is not None
@@ -56,7 +57,7 @@ def fitted_changes(evaluation: EvaluatedChanges, table: TableCatalog) -> StreamC
 
 
 def _check_present(table: TableCatalog, ids: Sequence[int], needed: Iterable[int]) -> None:
-    if not {ids[place] for place in needed} <= set(table.column_ids):
+    if not {ids[column] for column in needed} <= set(table.column_ids):
         raise InvalidStatement(table.name, "a column of this statement was dropped meanwhile: send it without it")
 
 

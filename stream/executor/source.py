@@ -1,14 +1,14 @@
-"""The head of a table with a connector: chunks of its splits between the barriers and statements of its
+"""The first executor of a table with a connector: chunks of its splits between the barriers and statements of its
 channel.
 
-How far each split has been read is a row (split, offset) of the source's own state table, committed at the
-same barrier as the rows themselves [R13, C13]: after a recovery the readers seek there and nothing is
-lost or doubled. The channel has precedence over the readers, so a barrier waits for one chunk at most.
+The offset of each split is a row (split, offset) of the source's own state table, committed at the same barrier as the
+rows themselves [R13, C13]: after a recovery the readers seek there, and no row is lost or duplicated. The channel has
+precedence over the readers, so a barrier waits for one chunk at most.
 
-A record that is no row of the table is refused with its split and row, which fails the job, or skipped and counted, as
-the table's option `malformed` says. A job that begins again may be told to pass over rows (`SkippedRows`): so many
-malformed ones, each where it comes, or the next ones whatever they are, between its first barrier and the next, so that
-they are behind the offset that the same commit stores.
+A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
+table's option `malformed`. A job that is resumed may skip rows (`SkippedRows`): either a number of malformed ones,
+wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they are before the
+offset that the same commit stores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stream.executor.base import Executor, ExecutorInfo, first_barrier
 from stream.message import Add, Barrier, Message, Pause, Resume, SkippedRows
 from stream.runtime.channel import Channel
 
-IDLE_SECONDS = 0.02  # between two looks at readers that have nothing now
+IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
 
 
 def begins_paused(barrier: Barrier) -> bool:
@@ -35,10 +35,9 @@ def begins_paused(barrier: Barrier) -> bool:
 
 
 class SourceExecutor(Executor):
-    """Reads `readers` (split -> reader) in turn, `chunk_rows` at a time. After `checkpoint_rows` rows
-    since the last barrier (0: never) it calls `request_barrier` once and reads on only after the next
-    barrier. Where all readers come to their end it asks too, so that the end is committed without waiting
-    for an interval."""
+    """Reads `readers` (split -> reader) round robin, `chunk_rows` at a time. After `checkpoint_rows` rows since the
+    last barrier (0: never) it calls `request_barrier` once and continues only after the next barrier. It also requests
+    a barrier when all readers are finished, so that the end is committed without waiting for an interval."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class SourceExecutor(Executor):
         self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
-        self._turn = 0  # the reader whose turn it is
+        self._next_reader = 0  # index of the reader that is polled next
         self._rows_since_barrier = 0
         self._is_reading = False  # not before the stored offsets are known, nor while paused
 
@@ -93,8 +92,7 @@ class SourceExecutor(Executor):
                 reader.close()
 
     def _messages(self) -> Iterator[Message]:
-        """What the channel brings, and between that what the readers have; ends when the channel is
-        closed."""
+        """The messages of the channel, with the chunks of the readers between them; ends when the channel is closed."""
         while True:
             try:
                 message = self._control.try_recv() if self._may_read() else self._control.recv()
@@ -116,14 +114,14 @@ class SourceExecutor(Executor):
         return not self._checkpoint_rows or self._rows_since_barrier < self._checkpoint_rows
 
     def _next_chunk(self) -> StreamChunk | None:
-        """The next chunk of the first reader, in turn, that has one."""
+        """The next chunk of the first reader, round robin, that has one."""
         splits = list(self._readers)
         rows = self._chunk_rows
         if self._checkpoint_rows:
             rows = min(rows, self._checkpoint_rows - self._rows_since_barrier)
         for _ in splits:
-            split = splits[self._turn]
-            self._turn = (self._turn + 1) % len(splits)
+            split = splits[self._next_reader]
+            self._next_reader = (self._next_reader + 1) % len(splits)
             chunk = self._chunk_of(split, rows)
             if chunk is not None:
                 self._rows_since_barrier += chunk.visible_rows
@@ -134,8 +132,8 @@ class SourceExecutor(Executor):
         return None
 
     def _chunk_of(self, split: str, rows: int) -> StreamChunk | None:
-        """The next rows of a split, as the table can hold them. ConnectorError for one that it cannot, unless such
-        rows are skipped."""
+        """The next rows of a split, validated for the table. ConnectorError for a malformed row, unless such rows are
+        skipped."""
         reader = self._readers[split]
         if reader.is_finished:
             return None
@@ -150,11 +148,11 @@ class SourceExecutor(Executor):
     def _read(self, reader: SplitReader, rows: int) -> StreamChunk | None:
         chunk = reader.next_chunk(rows)
         if chunk is None and rows == 1 and not reader.is_finished:
-            chunk = reader.next_chunk(2)  # what comes next may be an update pair, which is never parted
+            chunk = reader.next_chunk(2)  # the next rows may be an update pair, which is never split
         return chunk
 
     def _validated(self, chunk: StreamChunk, split: str) -> StreamChunk | None:
-        """The chunk as its table can hold it, without malformed rows where those are skipped."""
+        """The chunk, validated for its table, without malformed rows if those are skipped."""
         schema, connector, table = self.info.schema, self._connector, self._table
         if not self._skips_malformed and not self._allowance(split):
             return validated(chunk, schema, split, connector=connector, table=table)
@@ -163,7 +161,7 @@ class SourceExecutor(Executor):
         return valid
 
     def _skip_rows(self, split: str, rows: int) -> None:
-        """Pass over the next rows of a split, or as many as there are now. A record that cannot be read is one."""
+        """Skip the next rows of a split, or as many as are available. A record that cannot be read counts as one."""
         reader = self._readers.get(split)
         left = rows
         while left > 0 and reader is not None and not reader.is_finished:
@@ -179,12 +177,12 @@ class SourceExecutor(Executor):
             self._errors.add("skipped by RESUME", rows - max(left, 0))
 
     def _allowance(self, split: str) -> int:
-        """How many malformed rows of a split this start of the job may pass over."""
+        """The number of malformed rows of a split that may still be skipped since the job was started."""
         skip = self._skip
         return skip.rows if skip is not None and skip.is_malformed and skip.split == split else 0
 
     def _leave_out(self, split: str, faults: Sequence[MalformedRows]) -> None:
-        """Count malformed rows that are skipped; raises the first that may not be."""
+        """Count skipped malformed rows; raises the first one that may not be skipped."""
         if not self._skips_malformed and faults:
             allowed = self._allowance(split)
             if len(faults) > allowed:
@@ -201,7 +199,7 @@ class SourceExecutor(Executor):
 
     @property
     def position(self) -> SourcePosition | None:
-        """Where the chunk began that was handed out last, or could not be."""
+        """The beginning of the last chunk that was read, or could not be read."""
         return self._position
 
     def _pass_barrier(self, barrier: Barrier) -> None:

@@ -1,8 +1,8 @@
-"""DML statements, evaluated on a table's own current state [R14].
+"""DML statements, evaluated on the current state of their table [R14].
 
-A statement sees everything that came before it. It is computed whole, and its rows are checked against the table's
-constraints and limits, before it writes anything, so a statement that fails has changed nothing. Its result is a chunk
-of changes with the rows it affected.
+A statement sees the effects of all statements before it. It is evaluated completely, and its rows are checked against
+the table's constraints and limits, before it writes anything, so a statement that fails has changed nothing. Its result
+is a chunk of changes with the number of rows affected.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NOTHING = Resolved(None, 0)
 
 
 class StatementEvaluator:
-    """Evaluates statements against `table` and writes what those that succeed change into its mem table. `has_readers`:
-    whether other jobs get the changes."""
+    """Evaluates statements against `table` and writes the changes of successful ones to its mem table. `has_readers()`:
+    whether other jobs receive the changes."""
 
     def __init__(self, table: StateTable, has_readers: Callable[[], bool]) -> None:
         self._table = table
@@ -39,7 +39,7 @@ class StatementEvaluator:
         self._pk = table.catalog.pk_indices
 
     def run(self, statement: Statement) -> Resolved:
-        """The changes, which the table now has. StatementError: it has none of them."""
+        """The changes, which were written to the table. StatementError: none of them was written."""
         try:
             if isinstance(statement, InsertRows):
                 return self._insert(statement.chunk)
@@ -55,7 +55,7 @@ class StatementEvaluator:
         return self._put(chunk)
 
     def _put(self, chunk: StreamChunk) -> Resolved:
-        is_new = self._has_row_ids  # generated keys meet nothing
+        is_new = self._has_row_ids  # generated keys cannot conflict
         resolved = Resolved(chunk, chunk.visible_rows) if is_new else self._resolver.resolve(chunk)
         if resolved.chunk is not None:
             self._table.write_chunk(resolved.chunk)
@@ -89,8 +89,8 @@ class StatementEvaluator:
         return Resolved(chunk, old.capacity)
 
     def _move(self, old: DataChunk, new: DataChunk) -> Resolved:
-        """An update of the key: all old rows go, then the new ones come and may conflict with those that
-        stayed."""
+        """An update of the key: all old rows are deleted, then the new ones are inserted, which may conflict with the
+        remaining rows."""
         deleted = _changes(old, Op.DELETE)
         self._table.write_chunk(deleted)
         try:
@@ -102,8 +102,8 @@ class StatementEvaluator:
         return Resolved(StreamChunk.concat(chunks), old.capacity)
 
     def _check_deletes_by_key(self, predicate: Expression | None, error: DamagedRow) -> None:
-        """InvalidStatement unless rows whose values cannot be read may go by a condition over their keys: nobody needs
-        the values. A table of one entry per value finds those by what the row was."""
+        """InvalidStatement unless rows with unreadable values can be deleted by a condition over their keys, because
+        their values are not needed. A table with one entry per value needs the old row to find its entries."""
         if predicate is not None and not input_columns(predicate) <= set(self._pk):
             cure = "DELETE with a condition over the primary key alone needs no other column"
         elif self._has_readers() or self._table.catalog.row_format is not RowFormat.ROW:
@@ -115,7 +115,7 @@ class StatementEvaluator:
     def _matching(
         self, predicate: Expression | None, chunks: Iterable[DataChunk] | None = None
     ) -> DataChunk | None:
-        """All rows for which `predicate` is true, in one chunk; None where there is none."""
+        """All rows for which `predicate` is true, in one chunk; None if there are none."""
         rows = self._table.scan_chunks() if chunks is None else chunks
         found = [rows for rows in self._matches(predicate, rows) if rows.capacity]
         return DataChunk.concat(found) if found else None
@@ -132,7 +132,7 @@ class StatementEvaluator:
             raise AppendOnlyViolation(self._name, verb)
 
     def _check_changed(self, old: DataChunk, new: DataChunk) -> None:
-        """`check_rows` of the rows of an UPDATE, which are known by the key that they had."""
+        """`check_rows` of the rows of an UPDATE; errors identify a row by its old key."""
         try:
             check_rows(self._table.catalog, new)
         except InvalidValue as error:

@@ -1,1 +1,1 @@
-"""Who decides: jobs come and go, barriers are cut and committed, failures are recovered from."""
+"""The meta side: creates and drops jobs, injects and commits barriers, recovers from failures."""

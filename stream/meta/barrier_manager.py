@@ -1,9 +1,9 @@
 """BarrierManager: cuts the stream into epochs and makes them durable, one after the other.
 
-One thread injects a barrier when the interval is over, somebody flushes, a source has read enough, or a
-DDL waits; another commits collected epochs strictly in order [C6]. Between the two at most
-`in_flight_barriers` wait [C3], so actors work on epoch N+1 while N is uploaded. A failure of any part
-ends in recovery, which is also how a graph begins. Steps and invariants: CHECKPOINT.md."""
+One thread injects a barrier when the interval is over, on a flush, when a source has read enough, or for a DDL;
+another commits collected epochs strictly in order [C6]. At most `in_flight_barriers` are between the two [C3], so
+actors process epoch N+1 while N is uploaded. Any failure leads to a recovery, which is also how a session starts.
+Steps and invariants: CHECKPOINT.md."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from hummock.epoch import Epoch, EpochGenerator, EpochPair, monotonic_seconds
 from hummock.errors import LoadRefused
 from stream.errors import BarrierTimeout, SessionClosed
 from stream.message import Add, Barrier
-from stream.meta.barrier_schedule import BarrierSchedule, Command, JobChange, Ride
+from stream.meta.barrier_schedule import BarrierPayload, BarrierSchedule, Command, JobChange
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
 from stream.protocol import CollectedEpoch, Step, StepObserver, Worker, unobserved
@@ -28,11 +29,27 @@ if TYPE_CHECKING:
 
 
 COMMAND_ATTEMPTS = 2
-"""Barriers that a DDL may ride on: one that a recovery undid, for whatever cause, is carried out once more."""
+"""Barriers that may carry one DDL: a DDL that a recovery undid, for whatever cause, is executed once more."""
+
+
+class Lifecycle(Enum):
+    """The states of a BarrierManager. Every transition is made under its lock."""
+
+    RUNNING = auto()
+    """Barriers are injected, epochs are committed. Begins with the Initial barrier of a generation; left for RECOVERING
+    by `fail()`, an overdue barrier or a failed Initial barrier."""
+    RECOVERING = auto()
+    """A part failed, or nothing was started yet: no further commit begins. The injection thread undoes what is in
+    flight and rebuilds the actors; left for RUNNING, or for DEAD when no further attempt is made."""
+    CLOSED = auto()
+    """`close()` was called: both threads end, calls raise SessionClosed. Left for DEAD by a recovery under way that
+    would need another attempt."""
+    DEAD = auto()
+    """Final. An error that no recovery heals: both threads end, calls raise that error."""
 
 
 class Committer(Protocol):
-    """Makes collected epochs the committed state."""
+    """Commits collected epochs."""
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -40,7 +57,7 @@ class Committer(Protocol):
         ...
 
     def commit(self, epoch: int, sstables: Sequence[Any], changes: Sequence[JobChange]) -> None:
-        """One transaction: the files and all changes [C7]. Reads see `epoch` when it returns."""
+        """Commits the files and all changes in one transaction [C7]. Reads see `epoch` when it returns."""
         ...
 
 
@@ -51,12 +68,14 @@ class _InFlight:
     barrier: Barrier
     collected: Future[CollectedEpoch]
     injected_at: float
-    ride: Ride
+    payload: BarrierPayload
 
 
 class BarrierManager:
-    """Thread safe. `rebuild(cause)` builds the actors of all committed jobs in the worker, but for those that `cause`,
-    what ended the generation before, makes it set aside; they begin with the mutation it returns."""
+    """Injects barriers, commits their epochs, recovers from failures. Thread safe.
+
+    `rebuild(cause)` builds the actors of all committed jobs in the worker, except those that are set aside because of
+    `cause`, the error that ended the previous generation; the actors begin with the mutation that it returns."""
 
     def __init__(
         self,
@@ -83,25 +102,25 @@ class BarrierManager:
         self._queue: deque[_InFlight] = deque()
         self._schedule = BarrierSchedule(options)
         self._epoch = Epoch(0)  # the epoch that is open now
-        self._is_committing = False
-        self._is_closed = False
-        self._failure: BaseException | None = None
-        self._fatal: BaseException | None = None
+        self._is_committing = False  # the commit thread works on the head of the queue; in any state
+        self._state = Lifecycle.RECOVERING
+        self._error: BaseException | None = None  # the cause of DEAD, or of RECOVERING where `fail()` led to it
         self._threads: list[threading.Thread] = []
 
-    # -- what others ask for -------------------------------------------------------------------------
+    # -- public interface ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring all committed jobs to life, then keep the barriers going. Raises what recovery raises."""
+        """Start all committed jobs, then the barriers. Raises what recovery raises."""
         self._recover(None)
-        if self._fatal is not None:
-            raise self._fatal
+        with self._changed:
+            if self._state is Lifecycle.DEAD:
+                self._raise_error()
         for target, name in ((self._run_injections, "barriers"), (self._run_commits, "commits")):
             self._threads.append(threading.Thread(target=target, name=name, daemon=True))
             self._threads[-1].start()
 
     def request(self) -> None:
-        """A barrier soon, whatever the interval says."""
+        """Inject a barrier soon, before the interval is over."""
         with self._changed:
             self._schedule.request()
             self._changed.notify_all()
@@ -116,8 +135,8 @@ class BarrierManager:
         return waiter
 
     def schedule(self, command: Command) -> Future[int]:
-        """The command rides on a barrier of its own. Completes with the epoch whose commit made it true, or
-        with the error that undid it."""
+        """The command is carried by a barrier of its own. Completes with the epoch that committed it, or with the error
+        that undid it."""
         with self._changed:
             self._check_alive()
             self._schedule.schedule(command)
@@ -125,10 +144,10 @@ class BarrierManager:
         return command.result
 
     def fail(self, error: BaseException) -> None:
-        """Some part cannot go on: recovery begins. The first error of a generation stays."""
+        """A part failed: recovery begins. Only the first error of a generation counts."""
         with self._changed:
-            if self._failure is None:
-                self._failure = error
+            if self._state is Lifecycle.RUNNING:
+                self._state, self._error = Lifecycle.RECOVERING, error
             self._changed.notify_all()
 
     def check_alive(self) -> None:
@@ -137,14 +156,15 @@ class BarrierManager:
             self._check_alive()
 
     def close(self, timeout: float) -> None:
-        """End both threads. What is not committed stays so."""
+        """End both threads; nothing more is committed."""
         with self._changed:
-            self._is_closed = True
+            if self._state is not Lifecycle.DEAD:
+                self._state = Lifecycle.CLOSED
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout)
         closed = SessionClosed("the session was closed before its commit")
-        if self._fatal is None:
+        if self._state is not Lifecycle.DEAD:
             self._worker.close(closed)
         self._abandon(closed)
 
@@ -155,9 +175,9 @@ class BarrierManager:
             with self._changed:
                 while not self._has_work():
                     self._changed.wait(self._seconds_to_work())
-                if self._is_closed or self._fatal is not None:
+                if self._has_ended:
                     return
-                failure = self._failure or self._overdue()
+                failure = self._error if self._state is Lifecycle.RECOVERING else self._overdue()
             if failure is not None:
                 self._recover(failure)
                 continue
@@ -167,7 +187,7 @@ class BarrierManager:
                 self.fail(error)
 
     def inject(self) -> None:
-        """Cut the open epoch here: a barrier that ends it and opens the next one [C1]."""
+        """Inject a barrier that ends the open epoch and opens the next one [C1]."""
         with self._changed:
             command = self._schedule.next_command()
         mutation = None
@@ -178,11 +198,11 @@ class BarrierManager:
                 command.result.set_exception(refusal)
                 return
         with self._changed:
-            ride = self._schedule.cut(self._clock(), command, mutation)
+            payload = self._schedule.cut(self._clock(), command, mutation)
             pair = EpochPair(self._epochs.next(), self._epoch)
             self._epoch = pair.curr
-            barrier = Barrier(pair, ride.is_checkpoint, ride.mutation)
-            entry = _InFlight(barrier, Future(), self._clock(), ride)
+            barrier = Barrier(pair, payload.is_checkpoint, payload.mutation)
+            entry = _InFlight(barrier, Future(), self._clock(), payload)
             self._queue.append(entry)
         self._observer(Step.INJECT, pair.prev)
         entry.collected = self._worker.inject(barrier)
@@ -193,16 +213,16 @@ class BarrierManager:
             self._changed.notify_all()
 
     def _has_work(self) -> bool:
-        if self._is_closed or self._fatal is not None or self._failure is not None:
+        if self._state is not Lifecycle.RUNNING:
             return True
-        is_due = self._schedule.is_asked or self._clock() >= self._schedule.next_at
+        is_due = self._schedule.is_requested or self._clock() >= self._schedule.next_at
         return (is_due and self._may_inject()) or self._overdue() is not None
 
     def _may_inject(self) -> bool:
         return len(self._queue) < self._options.in_flight_barriers
 
     def _seconds_to_work(self) -> float:
-        """How long nothing can become due by itself."""
+        """Seconds until a barrier becomes due or overdue."""
         now = self._clock()
         timeout = self._options.barrier_timeout_ms / 1_000
         is_waited_for = bool(self._queue) and not self._queue[0].collected.done()
@@ -224,7 +244,7 @@ class BarrierManager:
         while True:
             with self._changed:
                 self._changed.wait_for(self._may_commit)
-                if self._is_closed or self._fatal is not None:
+                if self._has_ended:
                     return
                 self._is_committing = True
                 head = self._queue[0]
@@ -238,20 +258,18 @@ class BarrierManager:
                     self._changed.notify_all()
 
     def _may_commit(self) -> bool:
-        return (
-            self._is_closed
-            or self._fatal is not None
-            or (self._failure is None and bool(self._queue) and self._queue[0].collected.done())
-        )
+        if self._state is Lifecycle.RUNNING:
+            return bool(self._queue) and self._queue[0].collected.done()
+        return self._has_ended
 
     def complete(self, head: _InFlight) -> None:
-        """Commit the oldest barrier, which is collected, and tell those who wait [C6, C7, C8]."""
+        """Commit the oldest barrier, which is collected, and complete its futures [C6, C7, C8]."""
         epoch = head.barrier.epoch.prev
         collected = head.collected.result()
         commands: list[Command] = []
         if head.barrier.checkpoint:
             self._observer(Step.COMMIT, epoch)
-            commands = self._commit(epoch, collected.sstables, head.ride.commands)
+            commands = self._commit(epoch, collected.sstables, head.payload.commands)
             self._observer(Step.COMMITTED, epoch)
             self._worker.committed(epoch)
             self._policy.committed()
@@ -260,12 +278,12 @@ class BarrierManager:
         with self._changed:
             self._queue.popleft()
         if head.barrier.checkpoint:
-            for waiter in (*(each.result for each in commands), *head.ride.flushes):
+            for waiter in (*(each.result for each in commands), *head.payload.flushes):
                 waiter.set_result(epoch)
 
     def _commit(self, epoch: int, sstables: Sequence[Any], commands: Sequence[Command]) -> list[Command]:
-        """The commands that were committed. A load that may not enter is an answer to who sent it, and fails nothing
-        where no actor depends on it."""
+        """The commands that were committed. A refused load only fails the command that brought it, provided that no
+        actor depends on the command."""
         left = list(commands)
         while True:
             try:
@@ -283,8 +301,8 @@ class BarrierManager:
     # -- recovery ------------------------------------------------------------------------------------
 
     def _recover(self, failure: BaseException | None) -> None:
-        """Back to the last committed epoch [C9, C10]; with no failure: the beginning of a graph. Ends
-        with the Initial barrier collected, or with `_fatal` set."""
+        """Return to the last committed epoch [C9, C10]; without `failure`: the first start. On return the Initial
+        barrier is collected, or the state is DEAD."""
         undone = self._take_undone()
         cause = failure
         while True:
@@ -299,6 +317,8 @@ class BarrierManager:
                 break
             except BaseException as error:
                 cause = error
+                with self._changed:
+                    self._begin_recovery()
         for command in reversed(undone):
             if command.is_applied():
                 command.result.set_result(self._committer.committed_epoch)
@@ -309,21 +329,22 @@ class BarrierManager:
                 command.result.set_exception(failure)
 
     def _take_undone(self) -> list[Command]:
-        """Empty the pipeline once no commit runs. What waits for its barrier stays, and so do flushes, which are
-        answered by a later commit."""
+        """Empty the queue once no commit runs; the commands that its barriers carried. Commands that wait for their
+        barrier stay scheduled, and so do flushes, which a later commit completes."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_committing)
-            flights, self._queue = list(self._queue), deque()
-            for flight in flights:
-                self._schedule.put_back(flight.ride.flushes)
-            commands = [command for flight in flights for command in flight.ride.commands]
+            self._begin_recovery()
+            undone, self._queue = list(self._queue), deque()
+            for each in undone:
+                self._schedule.put_back(each.payload.flushes)
+            commands = [command for each in undone for command in each.payload.commands]
             commands += self._schedule.take_opening()
         return commands
 
     def _wait(self, seconds: float) -> None:
-        """Let `seconds` pass; SessionClosed when the session is closed meanwhile."""
+        """Wait `seconds`; SessionClosed when the session is closed meanwhile."""
         with self._changed:
-            if self._changed.wait_for(lambda: self._is_closed, seconds):
+            if self._changed.wait_for(lambda: self._state is Lifecycle.CLOSED, seconds):
                 raise SessionClosed("the session was closed during a recovery")
 
     def _restart(self, cause: BaseException | None) -> None:
@@ -332,7 +353,9 @@ class BarrierManager:
             self._stats.discarded()
         begin = self._rebuild(cause)
         with self._changed:
-            self._failure = None
+            if self._state is Lifecycle.RECOVERING:
+                self._state = Lifecycle.RUNNING
+            self._error = None
             pair = EpochPair(self._epochs.next(), self._committer.committed_epoch)
             self._epoch = pair.curr
             self._schedule.begin(self._clock())
@@ -346,9 +369,9 @@ class BarrierManager:
             raise BarrierTimeout(pair.prev, timeout_ms, self._worker.missing(pair.prev)) from error
 
     def _end(self, error: BaseException, undone: list[Command]) -> None:
-        """No way on: everybody who waits or asks gets `error`."""
+        """The session ends: every pending future and every later call gets `error`."""
         with self._changed:
-            self._fatal = error
+            self._state, self._error = Lifecycle.DEAD, error
         try:
             self._worker.close(error)
         finally:
@@ -363,8 +386,24 @@ class BarrierManager:
         for waiter in (*(command.result for command in commands), *waiters):
             waiter.set_exception(error)
 
+    # -- lifecycle -----------------------------------------------------------------------------------
+    # REQUIRES the lock.
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._state is Lifecycle.CLOSED or self._state is Lifecycle.DEAD
+
+    def _begin_recovery(self) -> None:
+        """A session that has ended stays so."""
+        if self._state is Lifecycle.RUNNING:
+            self._state, self._error = Lifecycle.RECOVERING, None
+
     def _check_alive(self) -> None:
-        if self._fatal is not None:
-            raise self._fatal
-        if self._is_closed:
+        if self._state is Lifecycle.DEAD:
+            self._raise_error()
+        if self._state is Lifecycle.CLOSED:
             raise SessionClosed("the session is closed")
+
+    def _raise_error(self) -> NoReturn:
+        assert self._error is not None
+        raise self._error

@@ -1,4 +1,4 @@
-"""BarrierSchedule: what the next barrier is due for, and what rides on it."""
+"""BarrierSchedule: when the next barrier is due, and its payload."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What a DDL adds to the transaction of a commit: catalog rows, the tables whose rows nobody reads any more, and
-    files that were made elsewhere."""
+    """What a DDL adds to the transaction of a commit: catalog rows, tables whose rows are no longer read, and files
+    that were written elsewhere."""
 
     operations: MetaOperations
     dropped_tables: tuple[int, ...] = ()
@@ -28,13 +28,12 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A DDL on its way: what rides on the barrier, and what rides on the commit.
+    """A pending DDL: what its barrier carries, and what its commit carries.
 
-    `prepare()` gives the mutation, None where nothing that runs changes; it is called by the thread that
-    injects, never beside a recovery, and may refuse by raising. `in_new_epoch`: the change belongs to the
-    commit of the epoch that the barrier opens, not of the one it ends. `is_applied()` tells after a recovery
-    whether a commit of unknown outcome happened; where it did not, the command is tried again, with a new call of
-    `prepare()`. `attempt` counts from 1.
+    `prepare()` returns the mutation, None if nothing that runs changes; it is called by the injection thread, never
+    during a recovery, and may refuse by raising. `in_new_epoch`: the change belongs to the commit of the epoch that
+    the barrier opens, not of the one that it ends. After a recovery `is_applied()` returns whether a commit of unknown
+    outcome happened; if not, the command is tried again, with a new call of `prepare()`. `attempt` counts from 1.
     """
 
     prepare: Callable[[], Mutation | None]
@@ -46,8 +45,8 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Ride:
-    """What goes with one barrier: its mutation, the commands and flushes that its commit completes."""
+class BarrierPayload:
+    """What one barrier carries: its mutation, and the commands and flushes that its commit completes."""
 
     mutation: Mutation | None
     is_checkpoint: bool
@@ -62,20 +61,20 @@ class BarrierSchedule:
         self._interval = options.barrier_interval_ms / 1_000
         self._checkpoint_frequency = options.checkpoint_frequency
         self._commands: deque[Command] = deque()
-        self._opening: list[Command] = []  # complete with the epoch that is open now
+        self._opening: list[Command] = []  # completed by the epoch that is open now
         self._flushes: list[Future[int]] = []
-        self._is_requested = False
+        self._has_request = False
         self._barriers = 0
         self.next_at = 0.0
         """When the interval is over."""
 
     @property
-    def is_asked(self) -> bool:
-        """Whether somebody waits for a barrier before the interval is over."""
-        return bool(self._is_requested or self._flushes or self._commands or self._opening)
+    def is_requested(self) -> bool:
+        """Whether a barrier is due before the interval is over."""
+        return bool(self._has_request or self._flushes or self._commands or self._opening)
 
     def request(self) -> None:
-        self._is_requested = True
+        self._has_request = True
 
     def flush(self, waiter: Future[int]) -> None:
         self._flushes.append(waiter)
@@ -84,45 +83,45 @@ class BarrierSchedule:
         self._commands.append(command)
 
     def begin(self, now: float) -> None:
-        """An Initial barrier goes out now."""
+        """An Initial barrier is injected now."""
         self.next_at = now + self._interval
 
     def next_command(self) -> Command | None:
-        """The command that has waited longest, no longer waiting."""
+        """Removes and returns the command that has waited longest."""
         return self._commands.popleft() if self._commands else None
 
-    def cut(self, now: float, command: Command | None = None, mutation: Mutation | None = None) -> Ride:
-        """What rides on the barrier that goes out now: `command` with its mutation, all flushes, and the
-        commands whose first epoch ends here."""
+    def cut(self, now: float, command: Command | None = None, mutation: Mutation | None = None) -> BarrierPayload:
+        """The payload of the barrier that is injected now: `command` with its mutation, all flushes, and the commands
+        whose first epoch ends here."""
         completed, self._opening = self._opening, []
         if command is not None:
             (self._opening if command.in_new_epoch else completed).append(command)
         flushes, self._flushes = self._flushes, []
         self._barriers += 1
-        self._is_requested = False
+        self._has_request = False
         self.next_at = now + self._interval
         is_checkpoint = bool(command or completed or flushes) or not (self._barriers % self._checkpoint_frequency)
-        return Ride(mutation, is_checkpoint, tuple(completed), tuple(flushes))
+        return BarrierPayload(mutation, is_checkpoint, tuple(completed), tuple(flushes))
 
     def put_back(self, flushes: tuple[Future[int], ...]) -> None:
-        """The barrier of these flushes was undone: a later one answers them."""
+        """The barrier of these flushes was undone: a later one completes them."""
         self._flushes.extend(flushes)
 
     def put_back_command(self, command: Command) -> None:
-        """The barrier of this command was undone: it rides on the next one."""
+        """The barrier of this command was undone: the next one carries it."""
         self._commands.appendleft(command)
 
     def take_opening(self) -> list[Command]:
-        """The commands whose mutation has gone out, and which wait for the epoch that it opened."""
+        """Removes the commands whose mutation was injected, and which wait for the epoch that it opened."""
         commands, self._opening = self._opening, []
         return commands
 
     def take_commands(self) -> list[Command]:
-        """All commands that wait for their barrier."""
+        """Removes all commands that wait for their barrier."""
         commands, self._commands = list(self._commands), deque()
         return commands
 
     def take_flushes(self) -> list[Future[int]]:
-        """All flushes that wait for a barrier."""
+        """Removes all flushes that wait for a barrier."""
         flushes, self._flushes = self._flushes, []
         return flushes

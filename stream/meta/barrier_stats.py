@@ -1,4 +1,4 @@
-"""BarrierStats: how long barriers take, as figures a person or a progress bar can read."""
+"""BarrierStats: latencies of barriers, for people and progress bars."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ REMEMBERED_STEPS = 64
 
 @dataclass(frozen=True, slots=True)
 class BarrierFigures:
-    """Latencies in milliseconds from injection to notification, over the last barriers that committed.
+    """Latencies in milliseconds from injection to notification, over the last committed barriers.
 
-    `committed_barriers` counts them all; `last_steps_ms` is how long each step of the last one took.
+    `committed_barriers` counts all of them; `last_steps_ms` is the duration of each step of the last one.
     """
 
     committed_barriers: int
@@ -32,7 +32,7 @@ class BarrierFigures:
 
 
 class BarrierStats:
-    """A step observer; thread safe, bounded. `clock` gives seconds that never go back."""
+    """A step observer of bounded size; thread safe. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class BarrierStats:
                 steps[step] = now
 
     def finished(self, epoch: int) -> None:
-        """All of `epoch` is done; those below it, which only a later checkpoint made durable, with it."""
+        """All steps of `epoch` are done, and those of the epochs below it, which this checkpoint made durable too."""
         now = self._clock()
         with self._lock:
             steps = self._began.get(epoch)
@@ -72,12 +72,12 @@ class BarrierStats:
                 }
 
     def discarded(self) -> None:
-        """A recovery undid what was in flight."""
+        """A recovery discarded the barriers in flight."""
         with self._lock:
             self._began.clear()
 
     def figures(self) -> BarrierFigures:
-        """The figures as of now; zeros before the first commit."""
+        """The current figures; zeros before the first commit."""
         with self._lock:
             ordered = sorted(self._latencies_ms) or [0.0]
             return BarrierFigures(

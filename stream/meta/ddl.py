@@ -1,9 +1,9 @@
-"""Ddl: statements that change what there is.
+"""Ddl: statements that change the catalog and the jobs.
 
-One at a time. A DDL is planned against the catalog, rides on a barrier, and is true with the commit of its epoch
-[C7], in one transaction with the version of the store; the call returns after that, when the catalog's readers know
-of it, or raises what undid it. Nothing of a DDL that did not come that far is left, but for ids that nobody gets
-again.
+They are executed one at a time. A DDL is planned against the catalog, carried by a barrier, and takes effect with the
+commit of its epoch [C7], in one transaction with the version of the store. The call returns after the commit, when the
+catalog's readers see the change, or raises the error that undid it. A DDL that was not committed leaves nothing behind,
+except ids that are never used again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ddl:
         self._barriers = barriers
         self._failures = failures
         self.one = threading.Lock()
-        """Whoever has it makes the only DDL."""
+        """Held during a DDL: at most one is executed at a time."""
         self._loading: frozenset[int] = frozenset()  # tables
 
     # -- objects ---------------------------------------------------------------------------------------
@@ -63,16 +63,16 @@ class Ddl:
             return self._create(table, self._planner.new_table(table))
 
     def create_job(self, draft: TableCatalog) -> TableCatalog:
-        """The materialized view or index, holding the rows of its query as of its first epoch. Duplicate,
-        NotFound, CatalogError, PlanNotSupported."""
+        """The materialized view or index, with the rows of its query as of its first epoch. Duplicate, NotFound,
+        CatalogError, PlanNotSupported."""
         with self.one:
             self._check_usable(draft.dependencies)
             view = self._identified(draft)
             return self._create(view, self._planner.new_view(view))
 
     def plan_history(self, draft: TableCatalog) -> tuple[TableCatalog, StreamPlan]:
-        """The materialized view under its id, and its plan, whose tables are to be loaded. Nothing is changed. Raises
-        as `create_job`."""
+        """The materialized view with its id, and its plan, whose tables are to be loaded. Changes nothing. Raises as
+        `create_job`."""
         with self.one:
             self._check_usable(draft.dependencies)
             view = self._identified(draft)
@@ -81,29 +81,29 @@ class Ddl:
     def create_with_history(
         self, view: TableCatalog, table_ids: Mapping[str, int], load: LoadedFiles, loaded_at: Epoch
     ) -> TableCatalog:
-        """A planned view: the files of its tables enter, which hold what follows from the rows of epoch `loaded_at`;
-        then it begins with what has changed since [C14]. REQUIRES that epoch pinned. Raises as `create_job`, and
+        """A planned view: the files of its tables, computed from the rows of epoch `loaded_at`, are committed; then the
+        view begins with the changes since [C14]. REQUIRES that this epoch is pinned. Raises as `create_job`, and
         LoadRefused; then nothing of it is left."""
         with self.one:
             self._check_usable(view.dependencies)
             job = self._planner.loaded_view(view, table_ids)
             self._catalog.plan_create(view, job.plan.state_tables)
             filled = self._catalog.plan_loaded(view.id, (view.id, *table_ids.values()))
-            self._carry_out(lambda: None, JobChange(filled, loads=(load,)))
+            self._execute(lambda: None, JobChange(filled, loads=(load,)))
             try:
                 return self._create(view, job, loaded_at)
             except BaseException:
-                with suppress(HummockError, StreamError):  # the next start does it
+                with suppress(HummockError, StreamError):  # else the next start does it
                     self._forget_loaded()
                 raise
 
     def forget_loaded(self) -> None:
-        """Drops what was loaded for views that did not come to be."""
+        """Drops tables that were loaded for views that were not created."""
         with self.one:
             self._forget_loaded()
 
     def create_view(self, draft: TableCatalog) -> TableCatalog:
-        """A view, which is its query by a name. Duplicate, NotFound."""
+        """A view: a named query. Duplicate, NotFound."""
         with self.one:
             self._barriers.check_alive()
             view, operations = self._catalog.plan_create(draft)
@@ -121,7 +121,7 @@ class Ddl:
             self._record(self._catalog.plan_create_database(name)[1])
 
     def drop(self, name: str | ObjectName, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
-        """What was dropped, readers before what they read. NotFound, DependencyError."""
+        """The dropped objects, readers before what they read. NotFound, DependencyError."""
         with self.one:
             return self._drop(self._catalog.plan_drop(name, cascade=cascade))
 
@@ -147,7 +147,7 @@ class Ddl:
         not_null: bool = False,
         max_length: int | None = None,
     ) -> TableCatalog:
-        """The table with one more column; rows have it from a barrier on. NotFound, Duplicate, CatalogError."""
+        """The table with one more column, which rows have from a barrier on. NotFound, Duplicate, CatalogError."""
         with self.one:
             table = self._catalog.get(table_id)
             altered = with_column(table, name, data_type, default, not_null=not_null, max_length=max_length)
@@ -155,7 +155,7 @@ class Ddl:
             return self._alter(altered, plan)
 
     def drop_column(self, table_id: int, name: str, *, cascade: bool = False) -> TableCatalog:
-        """The table without a column. NotFound, CatalogError; DependencyError naming what reads the column."""
+        """The table without a column. NotFound, CatalogError; DependencyError names the readers of the column."""
         with self.one:
             altered, plan = self._catalog.plan_drop_column(table_id, name, cascade=cascade)
             return self._alter(altered, plan)
@@ -163,8 +163,8 @@ class Ddl:
     # -- bulk loads ------------------------------------------------------------------------------------
 
     def begin_load(self, table_id: int) -> TableCatalog:
-        """The table, which holds what is committed by now and is written by nobody until `end_load`. BulkLoadRefused
-        where others write it, follow its changes, or load it."""
+        """The table, which holds what is committed by now and is not written until `end_load`. BulkLoadRefused if
+        others write it, follow its changes, or load it."""
         with self.one:
             table = self._catalog.get(table_id)
             if table_id in self._loading:
@@ -180,30 +180,30 @@ class Ddl:
             return table
 
     def commit_load(self, load: LoadedFiles, is_applied: Callable[[], bool]) -> None:
-        """The rows are in their tables. LoadRefused; `is_applied` tells whether a commit of unknown outcome was."""
+        """Commits the load. LoadRefused; `is_applied` returns whether a commit of unknown outcome happened."""
         command = Command(lambda: None, JobChange(NONE, loads=(load,)), False, is_applied)
         self._barriers.schedule(command).result()
 
     def end_load(self, table_id: int) -> None:
-        """The table takes statements again."""
+        """The table accepts statements again."""
         with self.one:
             self._set_loading(self._loading - {table_id})
 
     def identified(self, draft: TableCatalog) -> TableCatalog:
-        """A new table under an id that it may be created by later. Duplicate."""
+        """A new table with an id with which it may be created later. Duplicate."""
         with self.one:
             return self._identified(draft)
 
     def replaced(self, table: TableCatalog) -> TableCatalog:
-        """The same table under an id that it may replace itself by later."""
+        """The same table with a new id, with which it may replace itself later."""
         self._barriers.check_alive()
         return table.with_id(self._catalog.allocate_ids(1)[0])
 
     def create_loaded(
         self, table: TableCatalog, load: LoadedFiles, replaces: TableCatalog | None = None
     ) -> TableCatalog:
-        """The table, running, with the load's rows; in the place of another, whose rows nobody reads any more.
-        Duplicate, LoadRefused. REQUIRES of what it replaces that `begin_load` was called."""
+        """The table, running, with the load's rows. It may replace another table, whose rows are then no longer read.
+        Duplicate, LoadRefused. REQUIRES that `begin_load` was called for a replaced table."""
         with self.one:
             job = self._planner.new_table(table)
             states = job.plan.state_tables
@@ -213,7 +213,7 @@ class Ddl:
             else:
                 plan = self._catalog.plan_replace(replaces.id, table, states)
                 change = JobChange(plan.operations, plan.stored, (load,))
-            self._carry_out(lambda: self._streams.prepare_create(job), change, in_new_epoch=True)
+            self._execute(lambda: self._streams.prepare_create(job), change, in_new_epoch=True)
             if replaces is not None:
                 self._schedule(lambda: self._streams.prepare_end(replaces.id))
             return table
@@ -222,7 +222,7 @@ class Ddl:
     # REQUIRES `one`.
 
     def begin(self, beginnings: Sequence[Beginning]) -> None:
-        """Jobs that were set aside run again, and the catalog no longer says that they do not."""
+        """Jobs that were set aside run again, and are no longer recorded as failed in the catalog."""
         resumed = frozenset(beginning.job.job_id for beginning in beginnings)
         command = Command(
             lambda: self._prepare_resumed(beginnings),
@@ -233,8 +233,8 @@ class Ddl:
         self._barriers.schedule(command).result()
 
     def rebuild(self, closure: Sequence[TableCatalog]) -> list[TableCatalog]:
-        """Views and indexes, given with all that reads them, are built anew from what they read; they are under other
-        ids when this returns. REQUIRES that none of them runs."""
+        """Rebuild views and indexes, given with all their readers, from the tables that they read; they have new ids
+        afterwards. REQUIRES that none of them runs."""
         self._barriers.check_alive()
         ordered = sorted(closure, key=lambda table: table.id)
         views, jobs = self._planner.renewed(ordered)
@@ -242,19 +242,19 @@ class Ddl:
         plan = self._catalog.plan_rebuild(views, states)
         beginnings = [Beginning(job, is_new=True) for job in jobs]
         change = JobChange(plan.operations, plan.stored)
-        self._carry_out(lambda: self._prepare_resumed(beginnings), change, in_new_epoch=True)
+        self._execute(lambda: self._prepare_resumed(beginnings), change, in_new_epoch=True)
         return views
 
-    # -- inside ----------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------
 
     def _prepare_resumed(self, beginnings: Sequence[Beginning]) -> Mutation:
-        """Before the jobs run what was held against them is forgotten: what comes is a failure of its own."""
+        """Earlier failures of the jobs are forgotten before they run: the next failure counts as a first one."""
         mutation = self._streams.prepare_all(beginnings)
         self._failures.forget_attempts(beginning.job.job_id for beginning in beginnings)
         return mutation
 
     def _check_usable(self, table_ids: Iterable[int]) -> None:
-        """TableLoading, JobFailed: a job cannot begin over these tables."""
+        """TableLoading or JobFailed if a job cannot begin over these tables."""
         self._check_not_loading(table_ids)
         self._check_runs(table_ids)
 
@@ -270,55 +270,55 @@ class Ddl:
             raise TableLoading(self._catalog.get(loading[0]).name)
 
     def _set_loading(self, tables: frozenset[int]) -> None:
-        """Actors that are rebuilt know it too, so a recovery undoes nothing of it."""
+        """The set also applies to actors that are rebuilt, so a recovery does not undo it."""
         self._barriers.check_alive()
         self._loading = tables
         mutation = self._streams.set_loading(tables)
         self._schedule(lambda: mutation)
 
     def _schedule(self, prepare: Callable[[], Mutation | None]) -> None:
-        """A change of what runs alone, which a recovery makes true too."""
+        """Schedule a change of the running jobs only; a recovery applies it as well."""
         self._barriers.schedule(Command(prepare, JobChange(NONE), False, lambda: True)).result()
 
     def _create(self, table: TableCatalog, job: Job, loaded_at: Epoch | None = None) -> TableCatalog:
         table, operations = self._catalog.plan_create(table, job.plan.state_tables)
-        self._carry_out(lambda: self._streams.prepare_create(job, loaded_at), JobChange(operations), in_new_epoch=True)
+        self._execute(lambda: self._streams.prepare_create(job, loaded_at), JobChange(operations), in_new_epoch=True)
         return table
 
     def _forget_loaded(self) -> None:
         loaded = self._catalog.refresh().loaded
         if loaded:
             gone = tuple(table_id for table_ids in loaded.values() for table_id in table_ids)
-            self._carry_out(lambda: None, JobChange(self._catalog.plan_forget_loaded(loaded), dropped_tables=gone))
+            self._execute(lambda: None, JobChange(self._catalog.plan_forget_loaded(loaded), dropped_tables=gone))
 
     def _drop(self, plan: DropPlan) -> tuple[TableCatalog, ...]:
         self._check_not_loading(plan.stored)
         change = JobChange(plan.operations, dropped_tables=plan.stored)
-        self._carry_out(lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None, change)
+        self._execute(lambda: self._streams.prepare_drop(plan.jobs) if plan.jobs else None, change)
         return plan.dropped
 
     def _alter(self, altered: TableCatalog, plan: DropPlan) -> TableCatalog:
         self._check_not_loading((altered.id, *plan.stored))
         self._check_runs([altered.id])
         change = JobChange(plan.operations, dropped_tables=plan.stored)
-        self._carry_out(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
+        self._execute(lambda: self._streams.prepare_alter(altered, plan.jobs), change)
         return altered
 
     def _record(self, operations: MetaOperations) -> None:
-        """What runs stays as it is."""
-        self._carry_out(lambda: None, JobChange(operations))
+        """Commit a change of the catalog only."""
+        self._execute(lambda: None, JobChange(operations))
 
-    def _carry_out(
+    def _execute(
         self, prepare: Callable[[], Mutation | None], change: JobChange, *, in_new_epoch: bool = False
     ) -> None:
-        """Nobody else makes the next catalog version while this writer has its role, so that version is this change."""
+        """While this process has the writer role no other makes the next catalog version, so it is this change."""
         version = self._catalog.version + 1
         command = Command(prepare, change, in_new_epoch, lambda: self._catalog.version >= version)
         self._barriers.schedule(command).result()
 
     def pause(self, is_paused: bool) -> None:
-        """All sources stop reading at the next barrier, or read again from it on; barriers and statements
-        go on. ConnectorError when a source that is to read again has no connector."""
+        """All sources stop reading at the next barrier, or resume with it; barriers and statements continue.
+        ConnectorError if a source that should resume has no connector."""
         with self.one:
             if not is_paused:
                 self._planner.check_readable()
@@ -326,7 +326,7 @@ class Ddl:
             self._schedule(lambda: mutation)
 
     def _identified(self, draft: TableCatalog) -> TableCatalog:
-        """The draft under an id of its own, after the cheap checks that need none."""
+        """The draft with a new id, after the cheap checks that need none."""
         self._barriers.check_alive()
         self._catalog.plan_create(draft.with_id(draft.id or -1))
         return draft.with_id(self._catalog.allocate_ids(1)[0])

@@ -1,9 +1,9 @@
-"""JobFailures: which jobs are set aside because they fail, so that the others go on [R22].
+"""JobFailures: which jobs are set aside because they fail, so that the others continue [R22].
 
-A job whose actor fails is tried again once, by a recovery. Where it fails a second time at the same place it is set
-aside with everything that reads it: with the same error (of a source: an error of the same kind in the same split, as
-its chunks are cut anew) within FORGOTTEN_AFTER_SECONDS, or with any error while nothing was committed in between.
-Errors of the store and of memory say nothing of a job: they count as attempts of the recovery (`RecoveryPolicy`). A job
+A job whose actor fails is tried again once, by a recovery. If it fails again in the same way it is set aside with all
+its readers: that is, with the same error (for a source: an error of the same type in the same split, since its chunks
+have other boundaries) within FORGOTTEN_AFTER_SECONDS, or with any error if nothing was committed in between. Errors of
+the store and of memory are not attributed to a job: they count as attempts of the recovery (`RecoveryPolicy`). A job
 that cannot even be planned or built is set aside at once.
 """
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from stream.meta.recovery import RecoveryPolicy
 
 FORGOTTEN_AFTER_SECONDS = 600.0
-"""How long a job that failed once must run before the same failure is a first one again."""
+"""How long a job that failed once must run before the same failure counts as a first one again."""
 NOT_OF_A_JOB = (HummockError, MemoryError, ChannelClosed)
-"""Errors of what all jobs share: the store, the machine, the other end of a channel."""
+"""Errors of resources that all jobs share: the store, the machine, the other end of a channel."""
 
 
 class JobFailures:
-    """Thread safe. What is set aside is kept here until a commit has put it into the catalog, which the next one does,
-    before any that takes the job back."""
+    """Thread safe. A new failure is kept here until it is recorded in the catalog, by the next commit, which precedes
+    any that resumes the job."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JobFailures:
         self._policy = policy
         self._job_of = job_of
         self._clock = clock
-        self._last: dict[int, tuple[str, float]] = {}  # job id -> where it failed last, and when
+        self._last: dict[int, tuple[str, float]] = {}  # job id -> signature and time of its last failure
         self._new: dict[int, JobFailure] = {}  # not yet in the catalog
         self._lock = threading.RLock()
 
@@ -63,11 +63,11 @@ class JobFailures:
             return {**self._new, **known.failed}
 
     def unrecorded(self, known: CatalogSnapshot) -> list[JobFailure]:
-        """Those that the catalog does not have yet."""
+        """Failures that are not yet recorded in the catalog."""
         return [failure for job_id, failure in self.failed(known).items() if job_id not in known.failed]
 
     def blame(self, cause: BaseException | None, known: CatalogSnapshot, committed_epoch: int) -> None:
-        """A recovery for `cause` begins: the job that failed is set aside if it is its second time."""
+        """A recovery for `cause` begins: the job that failed is set aside if it failed before."""
         if not isinstance(cause, ActorFailed) or isinstance(cause.__cause__, NOT_OF_A_JOB):
             return
         job_id = self._job_of(cause.actor_id)
@@ -75,11 +75,11 @@ class JobFailures:
             return
         error = cause.__cause__
         reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
-        place = reason if cause.position is None else f"{type(error).__name__} {cause.position.split}"
-        last, self._last[job_id] = self._last.get(job_id), (place, self._clock())
+        signature = reason if cause.position is None else f"{type(error).__name__} {cause.position.split}"
+        last, self._last[job_id] = self._last.get(job_id), (signature, self._clock())
         if last is None:
             return
-        is_same = last[0] == place and self._clock() - last[1] < FORGOTTEN_AFTER_SECONDS
+        is_same = last[0] == signature and self._clock() - last[1] < FORGOTTEN_AFTER_SECONDS
         if is_same or not self._policy.has_committed:
             is_malformed = isinstance(error, MalformedRows)
             self._set_aside(
@@ -93,7 +93,7 @@ class JobFailures:
             )
 
     def refuse(self, errors: Mapping[int, Exception], known: CatalogSnapshot, committed_epoch: int) -> None:
-        """Jobs that could not be planned are set aside, with those that read them."""
+        """Jobs that could not be planned are set aside, with their readers."""
         for job_id, error in errors.items():
             if job_id not in self.failed(known):
                 reason = shortened(f"{type(error).__name__}: {error}", REASON_BYTES)
@@ -101,13 +101,13 @@ class JobFailures:
                 self._set_aside(job_id, reason, known, committed_epoch, is_retried=is_retried)
 
     def forget_attempts(self, job_ids: Iterable[int]) -> None:
-        """These jobs are to run again: what was held against them is forgotten."""
+        """These jobs are resumed: their earlier failures are forgotten."""
         with self._lock:
             for job_id in job_ids:
                 self._last.pop(job_id, None)
 
     def errors(self, known: CatalogSnapshot) -> dict[int, Exception]:
-        """What to raise where one of them is used, by job id."""
+        """The error to raise when one of them is used, by job id."""
         return {job_id: job_error(failure, known) for job_id, failure in self.failed(known).items()}
 
     def _set_aside(
@@ -140,5 +140,5 @@ class JobFailures:
 
 
 def job_error(failure: JobFailure, known: CatalogSnapshot) -> JobFailed:
-    """The error that a use of a job which was set aside raises."""
+    """The error that is raised when a job which was set aside is used."""
     return JobFailed(str(known.name_of(known.tables[failure.job_id])), failure.since, failure.reason)

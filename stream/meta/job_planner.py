@@ -1,4 +1,4 @@
-"""JobPlanner: what is in the catalog becomes a job to run, new or anew after a recovery."""
+"""JobPlanner: plans jobs from the catalog, new ones or, after a recovery, existing ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JobPlanner:
     def __init__(self, catalog: CatalogManager) -> None:
         self._catalog = catalog
         self._sources = SourceManager()
-        self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is not there
+        self._unreadable: dict[str, ConnectorError] = {}  # tables whose connector is missing
 
     def new_table(self, table: TableCatalog) -> Job:
         """The job of a new table. UnknownConnector, ConnectorError."""
@@ -34,7 +34,7 @@ class JobPlanner:
 
     def new_view(self, view: TableCatalog) -> Job:
         """The job of a new materialized view or index, over its tables as they are now. PlanNotSupported, NotFound;
-        CatalogError if a column that it reads went after it was bound."""
+        CatalogError if a column that it reads was dropped after it was bound."""
         return Job(view.id, plan_known_view(view, self._catalog.get, self._new_id))
 
     def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
@@ -45,9 +45,9 @@ class JobPlanner:
     def known_jobs(
         self, skipped: Collection[int] = (), *, may_lack_connectors: bool
     ) -> tuple[list[Job], dict[int, Exception]]:
-        """The committed jobs but for those `skipped`, with the table ids that the catalog remembers [C10]; and of
-        those that cannot be planned, the error by their ids. Tables may lack their connectors where they are not to
-        read: then they run without."""
+        """The committed jobs except `skipped`, with the table ids stored in the catalog [C10]; and by id the errors of
+        those that cannot be planned. `may_lack_connectors`: sources are paused, so a table whose connector is missing
+        runs without it."""
         self._unreadable = {}
         jobs: list[Job] = []
         refused: dict[int, Exception] = {}
@@ -65,8 +65,8 @@ class JobPlanner:
         return self._known(table, may_lack_connector)
 
     def renewed(self, closure: Sequence[TableCatalog]) -> tuple[list[TableCatalog], list[Job]]:
-        """Views and indexes, each after what it reads, under ids that nobody had; and the jobs of those that have one.
-        NotFound, CatalogError, PlanNotSupported."""
+        """Views and indexes, each after what it reads, with new ids; and the jobs of those that have one. NotFound,
+        CatalogError, PlanNotSupported."""
         ids = dict(zip((table.id for table in closure), self._catalog.allocate_ids(len(closure)), strict=True))
         renewed = {ids[table.id]: renewed_view(table, ids) for table in closure}
 
@@ -83,11 +83,11 @@ class JobPlanner:
             raise next(iter(self._unreadable.values()))
 
     def changed_kernels(self, table: TableCatalog) -> tuple[str, ...]:
-        """The expressions of a view for which today's kernels may give other results than those that its rows have."""
+        """The expressions of a view for which the current kernels may give other results than those in its rows."""
         return view_kernels_changed(table, self._catalog.get)
 
     def explained(self, draft: TableCatalog, query: LogicalPlan) -> StreamPlan:
-        """What a new view would run; its state tables have the ids 0, -1, ..., as none is allocated."""
+        """The plan of a new view; its state tables have the ids 0, -1, ..., as none is allocated."""
         ids = iter(range(0, -1_000, -1))
         return plan_view(draft, query, lambda _: next(ids))
 

@@ -1,10 +1,9 @@
-"""JobRevival: jobs that were set aside run again, from where they stopped or, where that is no longer known, anew.
+"""JobRevival: resumes jobs that were set aside, from where they stopped or, if that is not possible, from scratch.
 
-A job goes on from its own state at the epoch at which it stopped. A table with a source reads on at its stored offset,
-less the rows that it is told to skip. A view whose upstream went on meanwhile takes the upstream's changes since then
-before those that follow, as a view does whose history was loaded [C14]. Where these can no longer be read the view is
-built anew, with everything that reads it, under ids that nobody had. What was set aside because it reads the job runs
-again in the same commit.
+A job continues from its own state at the epoch at which it stopped. A table with a source continues at its stored
+offset, after skipping the requested rows. A view whose upstream continued meanwhile first reads the upstream's changes
+since then, like a view whose history was loaded [C14]. If these can no longer be read the view is rebuilt, with all its
+readers, under new ids. Jobs that were set aside because they read this one are resumed in the same commit.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger("hummock.stream")
 
 
 class JobRevival:
-    """Thread safe: a DDL at a time."""
+    """Thread safe: one DDL at a time."""
 
     def __init__(
         self,
@@ -50,10 +49,9 @@ class JobRevival:
         self._history = history
 
     def resume(self, table: TableCatalog, skip: int = 0) -> bool:
-        """Run the job of `table` again, with those that were set aside because they read it; whether it was built
-        anew. `skip`: how many rows its source passes over; the next ones after its last commit, or the next malformed
-        ones where such a record failed it. InvalidStatement for a job that runs, JobNotRunning
-        where it reads one that does not."""
+        """Resume the job of `table`, with those that were set aside because they read it; whether it was rebuilt.
+        `skip`: how many rows its source skips: the next ones after its last commit, or the next malformed ones if such
+        a record failed the job. InvalidStatement for a job that runs, JobNotRunning if it reads one that does not."""
         with self._ddl.one:
             known = self._catalog.snapshot
             failures = self._failures.failed(known)
@@ -66,16 +64,16 @@ class JobRevival:
             skipped = _skipped(table, failure, skip)
             jobs = _with_followers(known, failures, table)
             rebuilt = known.with_dependents(self._to_rebuild(table, jobs, failures))
-            going = [each for each in jobs if each not in rebuilt]
-            if going:
-                self._go_on(going, failures, skipped)
+            continued = [each for each in jobs if each not in rebuilt]
+            if continued:
+                self._continue_jobs(continued, failures, skipped)
             if rebuilt:
                 self._ddl.rebuild(rebuilt)
             return bool(rebuilt)
 
     def retry(self) -> None:
-        """Run what was set aside for a cause outside the store, as a connector that was not there. What still cannot
-        run stays set aside."""
+        """Resume jobs that were set aside for a cause outside the store, such as a missing connector. Jobs that still
+        cannot run stay set aside."""
         known = self._catalog.snapshot
         failed = self._failures.failed(known)
         for failure in sorted(failed.values(), key=lambda each: each.job_id):
@@ -86,7 +84,7 @@ class JobRevival:
     def _to_rebuild(
         self, table: TableCatalog, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure]
     ) -> list[TableCatalog]:
-        """The jobs that cannot go on from what they hold."""
+        """The jobs that cannot continue from their stored state."""
         found = []
         for each in jobs:
             changed = self._planner.changed_kernels(each)
@@ -99,10 +97,10 @@ class JobRevival:
         return found
 
     def _needs_history(self, table: TableCatalog, failures: dict[int, JobFailure]) -> bool:
-        """Whether what the job reads has changed since: its upstream went on."""
+        """Whether the job's upstream continued, and may have changed, since the job stopped."""
         return bool(table.plan) and any(each not in failures for each in table.dependencies)
 
-    def _go_on(
+    def _continue_jobs(
         self, jobs: Sequence[TableCatalog], failures: dict[int, JobFailure], skipped: SkippedRows | None
     ) -> None:
         paused = self._streams.is_paused
@@ -117,7 +115,7 @@ class JobRevival:
 
 
 def _skipped(table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows | None:
-    """Which rows the source passes over. InvalidStatement where there is no source, or no split is known."""
+    """The rows that the source skips. InvalidStatement if there is no source, or no split is known."""
     if not rows:
         return None
     if table.connector is None:
@@ -130,6 +128,6 @@ def _skipped(table: TableCatalog, failure: JobFailure, rows: int) -> SkippedRows
 def _with_followers(
     known: CatalogSnapshot, failures: dict[int, JobFailure], table: TableCatalog
 ) -> list[TableCatalog]:
-    """The job and those that were set aside because they read it, each after what it reads."""
+    """The job and those that were set aside because they read it, each after the jobs that it reads."""
     followers = [known.tables[each.job_id] for each in failures.values() if each.follows == table.id]
     return sorted([table, *followers], key=lambda each: each.id)

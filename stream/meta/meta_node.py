@@ -1,4 +1,4 @@
-"""MetaNode: the managers of one store, composed. What a session asks of the meta side, it asks here."""
+"""MetaNode: the managers of one store, composed; the interface of the meta side for sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class HummockCommitter:
-    """Commits through the HummockManager, as the writer that `session` says we are."""
+    """Commits through the HummockManager, as the writer of `session`."""
 
     def __init__(self, manager: HummockManager, session: WriterSession) -> None:
         self._manager = manager
@@ -65,7 +65,7 @@ class NodePins:
 
 
 class MetaNode:
-    """Thread safe. `committer` is asked by one thread at a time."""
+    """Thread safe. `committer` is used by one thread at a time."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class MetaNode:
         self.ddl = Ddl(catalog, self.planner, self._streams, self._barriers, self.failures)
         self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history)
 
-    # -- life ------------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All committed jobs run when this returns, but for those that were set aside. Raises what recovery raises."""
+        """Start all committed jobs except those that are set aside. Raises what recovery raises."""
         self._barriers.start()
         self.ddl.forget_loaded()
         self.revival.retry()
@@ -116,7 +116,7 @@ class MetaNode:
         self._barriers.fail(error)
 
     def request_barrier(self) -> None:
-        """A barrier soon."""
+        """Inject a barrier soon."""
         self._barriers.request()
 
     def observe(self, step: Step, epoch: int) -> None:
@@ -134,7 +134,7 @@ class MetaNode:
 
     @property
     def sources_paused(self) -> bool:
-        """Whether sources are to read nothing."""
+        """Whether sources are paused."""
         return self._streams.is_paused
 
     @property
@@ -143,7 +143,7 @@ class MetaNode:
         return self._stats.figures()
 
     def _rebuild(self, cause: BaseException | None) -> Add:
-        """All committed jobs anew [C10], but for those that are set aside."""
+        """Build all committed jobs again [C10], except those that are set aside."""
         known = self.catalog.refresh()
         committed = self._committer.committed_epoch
         self.failures.blame(cause, known, committed)
@@ -153,14 +153,14 @@ class MetaNode:
         failed = self.failures.errors(known)
         for failure in self.failures.failed(known).values():
             self._history.keep(failure.job_id, failure.since)
-        if self.failures.unrecorded(known):  # a commit at once, which records them
+        if self.failures.unrecorded(known):  # an immediate commit, which records them
             self._barriers.schedule(Command(lambda: None, JobChange(NONE), False, lambda: True))
         return self._streams.rebuild([job for job in jobs if job.job_id not in failed], failed)
 
 
 class _CatalogCommitter:
-    """A committer whose commits also record the jobs that were set aside, and after whose commit of any change the
-    catalog in memory is the committed one [C8]."""
+    """A committer that also records the jobs that were set aside, and refreshes the catalog in memory after the commit
+    of any change [C8]."""
 
     def __init__(
         self, committer: Committer, catalog: CatalogManager, failures: JobFailures, history: KeptHistory

@@ -1,4 +1,4 @@
-"""Recovery: when to try again, how long to wait, and what no attempt can heal."""
+"""RecoveryPolicy: number of attempts, backoff, and errors that no attempt can heal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from stream.errors import RecoveryFailed
 from stream.options import StreamOptions
 
 FATAL = (Fenced, Corruption, DiskFull, MetaStoreEmptied, MetaStoreForked)
-"""Another process owns the store, its bytes are not what was written, or its disk has no room: these end the session
-as they are."""
+"""Another process owns the store, its bytes are corrupt, or its disk is full: these errors end the session as they
+are."""
 MAX_BACKOFF_MS = 5_000
 
 
 class RecoveryPolicy:
-    """Counts recoveries in a row without one committed epoch [C10]. Not thread safe: one thread recovers."""
+    """Counts consecutive recoveries without a committed epoch [C10]. Not thread safe: one thread recovers."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._attempts_limit = options.recovery_attempts
@@ -21,8 +21,8 @@ class RecoveryPolicy:
         self._attempts = 0
 
     def next_attempt(self, cause: BaseException) -> float:
-        """Seconds to wait before the next attempt: none before the first, then doubled each time. Raises the
-        FATAL error in the chain of `cause`, or RecoveryFailed when the attempts are used up."""
+        """Seconds to wait before the next attempt: none before the first, then doubled each time. Raises the FATAL
+        error in the chain of `cause`, or RecoveryFailed after the last attempt."""
         fatal = fatal_cause(cause)
         if fatal is not None:
             raise fatal
@@ -34,11 +34,11 @@ class RecoveryPolicy:
         return min(self._backoff_ms * 2 ** (self._attempts - 2), MAX_BACKOFF_MS) / 1_000
 
     def committed(self) -> None:
-        """An epoch was committed: the next failure is the first of its row."""
+        """An epoch was committed: the next failure is counted as the first."""
         self._attempts = 0
 
     def progressed(self) -> None:
-        """What failed was set aside: the next failure is another one's."""
+        """The job that failed was set aside: the next failure is counted as the first."""
         self._attempts = 0
 
     @property

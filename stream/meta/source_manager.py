@@ -1,6 +1,6 @@
-"""SourceManager: what the connectors of tables promise, and who reads which of their splits.
+"""SourceManager: the properties and splits of the connectors of tables.
 
-A split is read by exactly one actor. A table runs as one actor, so that actor reads them all."""
+A split is read by exactly one actor. A table runs as one actor, so that actor reads all splits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream.connector.base import connector_of
 
 @dataclass(frozen=True, slots=True)
 class SourceDescription:
-    """A connector as the planner sees it."""
+    """The properties of a connector that the planner needs."""
 
     splits: tuple[str, ...]
     is_append_only: bool
@@ -20,10 +20,10 @@ class SourceDescription:
 
 
 class SourceManager:
-    """Asks connectors; keeps nothing, since their offsets are state of the tables they feed [R13]."""
+    """Queries connectors. Stateless, since offsets are state of the tables that the connectors feed [R13]."""
 
     def describe(self, table: TableCatalog) -> SourceDescription | None:
-        """The connector of `table` as it is now, None for a table without one. UnknownConnector,
+        """The current properties of the connector of `table`, None for a table without one. UnknownConnector,
         ConnectorError."""
         if table.connector is None:
             return None

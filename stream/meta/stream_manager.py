@@ -1,7 +1,7 @@
-"""StreamManager: which jobs run, and as which actors.
+"""StreamManager: the running jobs and their actors.
 
-A job is a table or a view; it runs as one actor, whose id lives as long as the process. Jobs come and go at
-barriers only: what this manager prepares is the mutation that a barrier carries [C2]."""
+A job is a table or a view; it runs as one actor, whose id is unique within the process. Jobs begin and end at barriers
+only: this manager prepares the mutations that barriers carry [C2]."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A table or view as it is to run. `job_id` is the id of the table it writes."""
+    """The plan of a table or view. `job_id` is the id of the table that it writes."""
 
     job_id: int
     plan: StreamPlan
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A job that is to run, and what its actor has yet to see; see ActorSpec."""
+    """A job to start, and what its actor has yet to read; see ActorSpec."""
 
     job: Job
     is_new: bool = False
@@ -41,7 +41,7 @@ class Beginning:
 
 
 class StreamManager:
-    """Thread safe. What a view reads runs already when the view is prepared."""
+    """Thread safe. REQUIRES that the upstream jobs of a view run when the view is prepared."""
 
     def __init__(self, worker: Worker, *, sources_paused: bool = False) -> None:
         self._worker = worker
@@ -54,12 +54,12 @@ class StreamManager:
 
     def prepare_create(self, job: Job, loaded_at: Epoch | None = None) -> Add:
         """Build the actor of a new job; it begins with the barrier that carries the result. `loaded_at`: its tables
-        hold what follows from the rows of that epoch."""
+        were computed from the rows of that epoch."""
         return self.prepare_all([Beginning(job, is_new=True, loaded_at=loaded_at)])
 
     def prepare_all(self, beginnings: Iterable[Beginning]) -> Add:
         """Build the actors of several jobs, each after those it reads; they begin with the barrier that carries the
-        result. JobNotRunning where one reads a job that does not run; what its connector raises."""
+        result. JobNotRunning if one reads a job that does not run; and errors of connectors."""
         with self._lock:
             before = dict(self._actors)
             try:
@@ -74,21 +74,19 @@ class StreamManager:
             return self._added(specs)
 
     def prepare_drop(self, job_ids: Iterable[int]) -> Stop | None:
-        """The mutation with which the jobs' actors end, None where none of them runs. REQUIRES that no other job
-        reads them."""
+        """The mutation that ends the jobs' actors, None if none of them runs. REQUIRES that no other job reads them."""
         with self._lock:
             actors = frozenset(self._actors.pop(job_id) for job_id in job_ids if job_id in self._actors)
             return Stop(actors) if actors else None
 
     def prepare_alter(self, table: TableCatalog, job_ids: Iterable[int]) -> Alter:
-        """The mutation with which a table's rows get its next version's columns, and the jobs that read a column
-        that goes end."""
+        """The mutation that gives a table's rows the columns of its next version, and ends the jobs that read a dropped
+        column."""
         stopped = self.prepare_drop(job_ids)
         return Alter(stopped.actors if stopped else frozenset(), table)
 
     def rebuild(self, jobs: Iterable[Job], failed: Mapping[int, Exception]) -> Add:
-        """Build the actors of all committed jobs anew, but for those that `failed`; each job comes after those it
-        reads."""
+        """Build the actors of all committed jobs again, except those that `failed`; each job follows those it reads."""
         with self._lock:
             self._actors, self._jobs = {}, {}
             specs = [self._spec(Beginning(job)) for job in jobs]
@@ -96,34 +94,34 @@ class StreamManager:
             return replace(self._added(specs), failed=failed)
 
     def job_of(self, actor_id: int) -> int | None:
-        """The job that an actor belongs or belonged to, since the last recovery."""
+        """The job of an actor that was built since the last recovery."""
         with self._lock:
             return self._jobs.get(actor_id)
 
     def set_paused(self, is_paused: bool) -> Pause | Resume:
-        """The mutation with which all sources stop reading, or read again; actors that are rebuilt do so too."""
+        """The mutation that pauses or resumes all sources; it also applies to actors that are rebuilt."""
         with self._lock:
             self._is_paused = is_paused
         return Pause() if is_paused else Resume()
 
     def set_loading(self, tables: frozenset[int]) -> Loading:
-        """The mutation from which on these tables take no statements; actors that are rebuilt take none from now on."""
+        """The mutation from which on these tables accept no statements; it also applies to actors that are rebuilt."""
         with self._lock:
             self._loading = tables
         return Loading(tables)
 
     def prepare_end(self, job_id: int) -> Stop | None:
-        """The mutation with which a job's actor ends; None where it runs no more."""
+        """The mutation that ends a job's actor; None if it does not run."""
         return self.prepare_drop([job_id])
 
     @property
     def is_paused(self) -> bool:
-        """Whether sources are to read nothing until they are resumed."""
+        """Whether sources are paused."""
         return self._is_paused
 
     @property
     def running_jobs(self) -> tuple[int, ...]:
-        """Ids of the jobs that run or are about to."""
+        """Ids of the jobs that run or are prepared to."""
         with self._lock:
             return tuple(self._actors)
 

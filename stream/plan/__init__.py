@@ -1,1 +1,1 @@
-"""Logical plans become trees of executors to be."""
+"""Translates logical plans into stream plans, from which executors are built."""

@@ -1,9 +1,8 @@
-"""Planner: what a view means becomes what runs.
+"""Planner: translates logical plans into stream plans.
 
-A logical plan (already optimized) is turned node by node into a stream plan; adjacent filters and
-projections become one, and each stateful node gets the catalogs of its tables. Their ids come from a
-callback that is asked by name, in a fixed order: planning a known job with the ids the catalog remembers
-gives the same plan again.
+An optimized logical plan is translated node by node; adjacent filters and projections are merged, and each stateful
+node gets the catalogs of its tables. Their ids are requested by name from a callback, in a fixed order: planning a
+known job with the ids stored in the catalog gives the same plan again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from relational.expr.expression import Expression, InputRef, conjunction, conjun
 from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Scan
 from relational.plan.serialize import plan_from_text
 from stream.errors import PlanNotSupported
-from stream.plan import state_tables as catalogs
+from stream.plan import state_tables
 from stream.plan.stream_plan import (
     DmlNode,
     FilterNode,
@@ -34,14 +33,14 @@ from stream.plan.stream_plan import (
 )
 
 TableIds: TypeAlias = Callable[[str], int]
-"""Name of an internal table -> its id: allocated when the job is new, looked up when it is rebuilt. KeyError where a
-known job has no such table."""
+"""Name of an internal table -> its id: allocated if the job is new, looked up if it is rebuilt. KeyError if a known job
+has no such table."""
 
 
 def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool = False) -> StreamPlan:
-    """The job of a table: where its rows come from, generated keys, and the rule that fits them to the table.
+    """The job of a table: the source of its rows, generated keys, and the conflict rule.
 
-    `is_consistent`: its connector promises a legal change stream, so the table does not look rows up.
+    `is_consistent`: its connector guarantees a legal change stream, so the table does not look rows up.
     """
     schema, key = table.schema, table.stream_key
     node: StreamNode
@@ -50,7 +49,7 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
         node = DmlNode(schema, key, table)
     else:
         name = offset_table_name(table)
-        node = SourceNode(schema, key, table, catalogs.offset_table(table_ids(name), name, table.id))
+        node = SourceNode(schema, key, table, state_tables.offset_table(table_ids(name), name, table.id))
         errors = _error_table(table, table_ids)
     conflict: ConflictBehaviour | None = table.conflict
     if table.row_id_index is not None:
@@ -61,8 +60,8 @@ def plan_table(table: TableCatalog, table_ids: TableIds, *, is_consistent: bool 
 
 
 def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> StreamPlan:
-    """The job that keeps `view` equal to `query`, whose columns are the view's. PlanNotSupported names a node
-    that only a batch query can have."""
+    """The job that keeps `view` equal to `query`, which has the view's columns. PlanNotSupported names a node that only
+    a batch query can have."""
     root = _Planner(view, table_ids).plan(query)
     if root.schema.types != view.schema.types:
         raise PlanNotSupported("Materialize", f"the query gives {root.schema}, the view holds {view.schema}")
@@ -73,14 +72,14 @@ def plan_view(view: TableCatalog, query: LogicalPlan, table_ids: TableIds) -> St
 
 
 def plan_known_view(view: TableCatalog, table_of_id: Callable[[int], TableCatalog], table_ids: TableIds) -> StreamPlan:
-    """The job of a view that was created before, from the query that its catalog holds."""
+    """The job of an existing view, from the query in its catalog."""
     return plan_view(view, plan_from_text(view.plan, table_of_id), table_ids)
 
 
 def _error_table(job: TableCatalog, table_ids: TableIds) -> TableCatalog | None:
-    """None for a job of an older release, which was created without one."""
+    """The table of rows without a value; None for a job that an older release created without one."""
     try:
-        return catalogs.error_table(table_ids(catalogs.error_table_name(job)), job)
+        return state_tables.error_table(table_ids(state_tables.error_table_name(job)), job)
     except KeyError:
         return None
 
@@ -131,7 +130,7 @@ class _Planner:
             if call.distinct and call.kind not in (AggKind.MIN, AggKind.MAX):
                 raise PlanNotSupported("Aggregate", f"no state for {call.describe(child.schema.names)}")
         name = f"{prefix}.groups"
-        state_table = catalogs.group_table(
+        state_table = state_tables.group_table(
             self._table_ids(name), name, self._job.id, child.schema, query.group_by, query.calls
         )
         kept = tuple(
@@ -146,17 +145,17 @@ class _Planner:
         call, groups = query.calls[number], len(query.group_by)
         if child.stream_key is None:
             raise PlanNotSupported("Aggregate", f"{name} cannot tell its input rows apart")
-        columns, argument = catalogs.input_columns(query.group_by, call, child.stream_key)
-        table = catalogs.input_table(
+        columns, argument = state_tables.input_columns(query.group_by, call, child.stream_key)
+        table = state_tables.input_table(
             self._table_ids(name), name, self._job.id, child.schema, columns, groups, argument, call.kind
         )
         return KeptInput(number, table, columns, argument)
 
 
 def _passes_all(expressions: tuple[Expression, ...]) -> bool:
-    return all(isinstance(each, InputRef) and each.index == place for place, each in enumerate(expressions))
+    return all(isinstance(each, InputRef) and each.index == position for position, each in enumerate(expressions))
 
 
 def _is_cheap_to_repeat(upper: tuple[Expression, ...], lower: tuple[Expression, ...]) -> bool:
-    """Whether putting `lower` into `upper` computes nothing twice: one of them only chooses columns."""
+    """Whether substituting `lower` into `upper` computes nothing twice: one of them only selects columns."""
     return any(all(isinstance(each, InputRef) for each in part) for part in (upper, lower))

@@ -1,11 +1,11 @@
-"""The tables in which executors keep their state, as catalogs.
+"""Catalogs of the internal tables in which executors keep their state.
 
     source offsets        split                                      | offset
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     errors of a job       reason                                     | rows
 
-The key of an internal table is distributed as the rows of its executor are: by the group columns.
+An internal table has the distribution of its executor's rows: by the group columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def internal_table(
     distribution_key: tuple[int, ...],
     prefix_columns: int = 0,
 ) -> TableCatalog:
-    """A table of job `job_id`; its value holds every column that its key does not give back."""
+    """A table of job `job_id`; its value holds every column that cannot be decoded from the key."""
     columns = tuple(ColumnCatalog(field.name, number, field.data_type) for number, field in enumerate(fields))
     return TableCatalog(
         id=table_id,
@@ -43,18 +43,18 @@ def internal_table(
 
 
 def offset_table(table_id: int, name: str, job_id: int) -> TableCatalog:
-    """How far each split of a source has been read; kept in one vnode, as a source is one actor."""
+    """The offset of each split of a source; in one vnode, as a source is one actor."""
     fields = Schema.of(split="varchar", offset="varchar")
     return internal_table(table_id, name, job_id, fields, [SortKey(0)], ())
 
 
 def error_table_name(job: TableCatalog) -> str:
-    """The name of the table in which a job counts its rows without a value."""
+    """The name of the table of a job's rows without a value."""
     return f"{job.name}.errors"
 
 
 def error_table(table_id: int, job: TableCatalog) -> TableCatalog:
-    """How many rows of a job have no value now, by reason; kept in one vnode."""
+    """The current number of a job's rows without a value, by reason; in one vnode."""
     fields = Schema.of(reason="varchar", rows="bigint")
     return internal_table(table_id, error_table_name(job), job.id, fields, [SortKey(0)], ())
 
@@ -76,7 +76,7 @@ def group_table(
 
 
 def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
-    """The columns that hold the state of one call, as specified in the relational floor's README."""
+    """The columns that hold the state of one call, as specified in relational/README.md."""
     if call.kind is AggKind.COUNT:
         return (DataType.BIGINT,)
     assert argument is not None
@@ -88,8 +88,8 @@ def state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...
 
 
 def wide_state_types(call: AggCall, argument: DataType | None) -> tuple[DataType, ...]:
-    """The columns behind all states that hold what a sum has above its 38 digits. A row that was stored before they
-    were there has NULL in them."""
+    """The columns, after all states, with the digits of a sum above its 38 digits. Rows that were stored before these
+    columns existed have NULL in them."""
     if argument is None or call.kind not in (AggKind.SUM, AggKind.AVG) or (argument.precision or 0) <= 19:
         return ()
     return (DataType.BIGINT,)
@@ -98,8 +98,7 @@ def wide_state_types(call: AggCall, argument: DataType | None) -> tuple[DataType
 def input_columns(
     group_by: tuple[int, ...], call: AggCall, stream_key: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """The input columns that a retractable extreme keeps, none twice, and where its argument is among
-    them."""
+    """The distinct input columns that a retractable extreme keeps, and the position of its argument among them."""
     assert call.argument is not None
     columns = tuple(dict.fromkeys((*group_by, call.argument, *stream_key)))
     return columns, columns.index(call.argument)
@@ -115,7 +114,7 @@ def input_table(
     argument: int,
     kind: AggKind,
 ) -> TableCatalog:
-    """The rows of `columns`, per group the extreme first: MIN ascending, MAX descending."""
+    """The table of `columns`, with the extreme first in each group: MIN ascending, MAX descending."""
     order = DESCENDING if kind is AggKind.MAX else OrderType()
     pk = [SortKey(index) for index in range(len(columns))]
     if argument >= group_columns:

@@ -1,9 +1,8 @@
-"""Stream plans: a tree of nodes, each of which says all that one executor is built from.
+"""Stream plans: a tree of nodes, each of which describes one executor completely.
 
-A node is a value: the schema and stream key of what flows out of it, its inputs, and the catalogs of the
-state tables its executor owns. A plan says nothing of threads, channels or open tables; whoever builds it
-supplies those. Planning the same job again gives the same plan with the same table ids, which is how a job
-is rebuilt.
+A node is a value: the schema and stream key of its output, its inputs, and the catalogs of the state tables that its
+executor owns. Threads, channels and open tables are not part of a plan; ActorBuilder supplies them. Planning the same
+job again gives the same plan with the same table ids, which is how a job is rebuilt.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from relational.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
-    """One executor to be.
+    """The description of one executor.
 
-    `stream_key`: the columns of `schema` that identify a row of what flows out; None below an aggregation to
-    which its input rows are a bag.
+    `stream_key`: the columns of `schema` that identify a row of the output; None below an aggregation that treats its
+    input as a bag.
     """
 
     schema: Schema
@@ -34,21 +33,21 @@ class StreamNode:
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        """Internal tables that the executor owns; not the table a Materialize node writes for all to read."""
+        """Internal tables that the executor owns; not the table that a Materialize node writes."""
         return ()
 
     @property
     def identity(self) -> str:
-        """The name of the kind, as messages and `explain` show it."""
+        """The name of the node type, as shown in messages and by `explain`."""
         return type(self).__name__.removesuffix("Node")
 
     @property
     def details(self) -> str:
-        """What distinguishes this node from others of its kind, as text."""
+        """The properties of this node, as text."""
         return ""
 
     def walk(self) -> Iterator[StreamNode]:
-        """This node and all below it, inputs last."""
+        """This node and all below it, in pre-order."""
         yield self
         for child in self.inputs:
             yield from child.walk()
@@ -76,7 +75,7 @@ class DmlNode(StreamNode):
 
 @dataclass(frozen=True, slots=True)
 class SourceNode(StreamNode):
-    """The connector of `table`, whose options are `table.connector`, and the table's statements."""
+    """The connector of `table`, with the options `table.connector`, and the table's statements."""
 
     table: TableCatalog
     offset_table: TableCatalog
@@ -104,7 +103,7 @@ class RowIdGenNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class StreamScanNode(StreamNode):
-    """Chosen columns of another job's table: the rows it has, then its changes."""
+    """Selected columns of another job's table: its existing rows, then its changes."""
 
     table: TableCatalog
     columns: tuple[int, ...]
@@ -151,7 +150,7 @@ class KeptInput:
 
 @dataclass(frozen=True, slots=True)
 class HashAggNode(_UnaryNode):
-    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can take away."""
+    """Groups by input columns; `kept` has an entry for each call whose extreme a retraction can change."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
@@ -172,8 +171,8 @@ class HashAggNode(_UnaryNode):
 
 @dataclass(frozen=True, slots=True)
 class MaterializeNode(_UnaryNode):
-    """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is legal
-    already. `error_table`: where the job counts its rows without a value; None where it has none."""
+    """Writes `table`. `conflict`: the rule by which the input is fitted to it; None: the input is a legal change
+    stream. `error_table`: the table of the job's rows without a value; None if it has none."""
 
     table: TableCatalog
     conflict: ConflictBehaviour | None
@@ -198,7 +197,7 @@ class StreamPlan:
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
-        """The internal tables of the job, in the order their ids were asked for."""
+        """The internal tables of the job, by ascending id, which is the order in which ids are requested."""
         return tuple(sorted((t for node in self.root.walk() for t in node.state_tables), key=lambda t: t.id))
 
     @property

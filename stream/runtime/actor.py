@@ -1,8 +1,8 @@
 """Actor: one thread that pulls its chain of executors and pushes into its dispatcher.
 
-Nothing inside an actor runs in parallel, and only while it has a turn. An actor never swallows an error:
-it reports it and ends, and recovery decides. It reports each barrier after everything before that barrier
-has been dispatched."""
+Nothing inside an actor runs in parallel, and it runs only while it holds a run slot. An actor never swallows an error:
+it reports the error and ends; the recovery decides what follows. It reports each barrier after everything before that
+barrier has been dispatched."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stream.errors import SourcePosition
 from stream.executor.base import Executor
 from stream.message import STATEMENTS, Barrier, Replayed, Watermark
 from stream.runtime.dispatch import Dispatcher
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 
 
 class ActorObserver(Protocol):
-    """Who is told what an actor did; called from the actor's thread."""
+    """Is notified by an actor, in the actor's thread."""
 
     def collect(self, actor_id: int, barrier: Barrier) -> None:
         """`actor_id` has passed `barrier`: its state up to epoch.prev is ingested."""
@@ -30,8 +30,8 @@ class ActorObserver(Protocol):
 
 
 class Actor:
-    """Runs until it has passed a Stop mutation that names it, its input ends, or an error. `position` tells where its
-    source is, None without one."""
+    """Runs until it has passed a Stop mutation that names it, its input ends, or an error occurs. `position()` is the
+    position of its source, None without one."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Actor:
         executor: Executor,
         dispatcher: Dispatcher,
         observer: ActorObserver,
-        turns: Turns,
+        run_slots: RunSlots,
         position: Callable[[], SourcePosition | None] = lambda: None,
     ) -> None:
         self.actor_id = actor_id
@@ -49,23 +49,23 @@ class Actor:
         self._executor = executor
         self._dispatcher = dispatcher
         self._observer = observer
-        self._turns = turns
+        self._run_slots = run_slots
         self._position = position
         self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
 
     def start(self) -> None:
-        """Begin in a thread of its own."""
+        """Start the actor's thread."""
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread's end; whether it has ended within `timeout` seconds."""
+        """Wait for the thread to end; whether it has ended within `timeout` seconds."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def run(self) -> None:
-        """Pull messages until the end. Errors go to the observer, none leaves."""
-        self._turns.take()
+        """Process messages until the end. Errors are reported to the observer, none is raised."""
+        self._run_slots.acquire()
         messages = self._executor.execute()
         try:
             for message in messages:
@@ -80,10 +80,10 @@ class Actor:
                     assert not isinstance(message, (*STATEMENTS, Replayed)), "a statement ends in its table's own chain"
                     self.rows += message.capacity
                     self._dispatcher.dispatch(message)
-                self._turns.share()
+                self._run_slots.yield_if_due()
         except BaseException as error:
             self._observer.fail(self.actor_id, error, self._position())
         finally:
             if isinstance(messages, Generator):
                 messages.close()
-            self._turns.give()
+            self._run_slots.release()

@@ -1,11 +1,11 @@
-"""Channel: the one place where a thread of the stream floor waits for another.
+"""Channel: a bounded queue of messages from one sender to one receiver.
 
-A queue of messages from one sender to one receiver. Chunks and statements cost as many permits as they have
-rows and wait while the receiver is behind: this is all the back pressure there is. Barriers and watermarks
-cost nothing, so a checkpoint is never stuck behind data that nobody takes, and order is kept among all. What a
-recovery sends again is free too: it is in memory anyway, and a recovery waits for no actor. A
-message larger than all permits passes alone, when no other row is waiting. Closing with an error reaches both
-ends at once; closing without one lets the receiver take what is left first.
+Channels are the only point where a thread of this package waits for another. Chunks and statements cost as many permits
+as they have rows and wait while the receiver is behind: this is the only backpressure. Barriers and watermarks cost no
+permits, so a checkpoint is never blocked behind data that is not consumed; the order of all messages is kept. Messages
+that a recovery sends again are free too: they are in memory anyway, and a recovery waits for no actor. A message larger
+than all permits is sent alone, when no other row is queued. A close with an error takes effect at both ends at once; a
+close without one lets the receiver drain the queue first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 
 from stream.errors import ChannelClosed
 from stream.message import STATEMENTS, Barrier, InsertRows, Message, Replayed, Watermark
-from stream.runtime.run_slots import Turns, no_turns
+from stream.runtime.run_slots import RunSlots, unlimited
 
 
 def rows_of(message: Message) -> int:
-    """Permits a message costs: rows of a chunk, hidden ones included (they take memory too)."""
+    """Permits that a message costs: rows of a chunk, including hidden ones, which occupy memory too."""
     if isinstance(message, (Barrier, Watermark)):
         return 0
     if isinstance(message, InsertRows):
@@ -34,10 +34,10 @@ def rows_of(message: Message) -> int:
 
 
 class Channel:
-    """Invariant: rows waiting <= permits_rows, or exactly one message with rows waits. A thread that
-    waits here gives up its turn of `turns` meanwhile."""
+    """Invariant: rows queued <= permits_rows, or exactly one message with rows is queued. A thread that waits here
+    releases its slot of `run_slots` meanwhile."""
 
-    def __init__(self, permits_rows: int, name: str = "channel", turns: Turns | None = None) -> None:
+    def __init__(self, permits_rows: int, name: str = "channel", run_slots: RunSlots | None = None) -> None:
         self.name = name
         self._permits_rows = permits_rows
         self._queue: deque[tuple[Message, int]] = deque()
@@ -49,12 +49,12 @@ class Channel:
         self._readable = threading.Condition(lock)
         self._writable = threading.Condition(lock)
         self._lock = lock
-        self._parked = no_turns if turns is None else turns.parked
+        self._parked = unlimited if run_slots is None else run_slots.parked
         self._watchers: list[threading.Event] = []
 
     def send(self, message: Message, timeout: float | None = None, *, free: bool = False) -> Barrier | None:
-        """Put `message` at the end, waiting for permits, unless it is `free`. The result is the barrier that was sent
-        last before it: its curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
+        """Append `message`, after waiting for permits unless it is `free`. Returns the last barrier sent before it,
+        whose curr is the epoch of the message. ChannelClosed; TimeoutError after `timeout` seconds."""
         rows = 0 if free else rows_of(message)
         while True:
             with self._lock:
@@ -63,8 +63,8 @@ class Channel:
             self._wait(self._writable, lambda: self._fits(rows), timeout)
 
     def recv(self, timeout: float | None = None) -> Message:
-        """The next message, waiting for one. ChannelClosed when the other end is gone, with its error as the
-        cause if it had one; TimeoutError after `timeout` seconds."""
+        """Wait for the next message. ChannelClosed after a close, with the error of the close, if any, as the cause;
+        TimeoutError after `timeout` seconds."""
         while True:
             with self._lock:
                 if self._is_ready():
@@ -72,13 +72,13 @@ class Channel:
             self._wait(self._readable, self._is_ready, timeout)
 
     def try_recv(self) -> Message | None:
-        """The next message, or None when there is none now. ChannelClosed as recv."""
+        """The next message, or None if the queue is empty. ChannelClosed as in recv."""
         with self._lock:
             return self._take() if self._is_ready() else None
 
     def close(self, error: BaseException | None = None) -> None:
-        """Wake both ends: with an error at once, without one after the queue is empty. Idempotent; the first
-        error stays."""
+        """Close both ends: with an error at once, without one after the queue is empty. Idempotent; the first error is
+        kept."""
         with self._lock:
             self._closed = True
             if error is not None and self._error is None:
@@ -91,17 +91,17 @@ class Channel:
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that nobody has taken yet."""
+        """Rows in the queue."""
         return self._rows
 
     @property
     def waiting_messages(self) -> int:
-        """Messages that nobody has taken yet."""
+        """Messages in the queue."""
         return len(self._queue)
 
     def _wait(self, condition: threading.Condition, ready: Callable[[], bool], timeout: float | None) -> None:
-        """Let this thread wait until `ready()`, without a turn; TimeoutError after `timeout` seconds. The
-        turn is taken again after the lock is free: who has the turn may need the lock."""
+        """Wait until `ready()`, without a run slot; TimeoutError after `timeout` seconds. The slot is acquired again
+        after the lock is released: a thread that holds a slot may wait for the lock."""
         with self._parked(), self._lock:
             if not condition.wait_for(ready, timeout):
                 raise TimeoutError(f"{self.name}: nothing moved in {timeout} s")
@@ -154,8 +154,8 @@ class Channel:
 
 
 def select(channels: Sequence[Channel], timeout: float | None = None) -> int | None:
-    """Index of the first channel, in the order given, whose recv() would not wait; None after `timeout`
-    seconds. A closed channel counts as ready. The caller is the only receiver of all of them."""
+    """Index of the first channel, in the order given, whose recv() would not wait; None after `timeout` seconds. A
+    closed channel counts as ready. REQUIRES that the caller is the only receiver of all channels."""
     for index, channel in enumerate(channels):
         if channel._is_ready():
             return index

@@ -1,8 +1,8 @@
-"""Dispatcher: hands an actor's messages to the actors after it.
+"""Dispatcher: sends an actor's messages to the downstream actors.
 
-A barrier goes to every output before any later chunk does, and outputs change only with a barrier: a new one
-receives the barrier that adds it as its first message, a removed one receives the barrier that stops it as
-its last. So every actor sees an unbroken run of epochs."""
+A barrier is sent to every output before any later chunk, and outputs change only with a barrier: the barrier that adds
+an output is its first message, the barrier that stops an output is its last. So every actor sees an unbroken sequence
+of epochs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where an actor sends: the receiving actor and the channel that leads there."""
+    """A receiving actor and the channel to it."""
 
     actor_id: int
     channel: Channel
 
 
 class Dispatcher(ABC):
-    """Sends what actor `actor_id` produces. One thread, the actor's, uses it."""
+    """Sends the output of actor `actor_id`. Used by that actor's thread only."""
 
     def __init__(self, actor_id: int, outputs: Iterable[Output] = ()) -> None:
         self._actor_id = actor_id
@@ -36,15 +36,15 @@ class Dispatcher(ABC):
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Actors that receive now, in the order they were added."""
+        """The current receivers, in the order they were added."""
         return tuple(self._outputs)
 
     @abstractmethod
     def dispatch(self, chunk: StreamChunk) -> None:
-        """Send the chunk, or its parts. Waits for permits; ChannelClosed when a receiver is gone."""
+        """Send the chunk, or its parts. Waits for permits; ChannelClosed if a receiver has ended."""
 
     def broadcast(self, message: Barrier | Watermark) -> None:
-        """Send to every output, applying the mutation of a barrier: additions before, removals after."""
+        """Send to every output. The mutation of a barrier is applied: additions before, removals after."""
         mutation = message.mutation if isinstance(message, Barrier) else None
         if isinstance(mutation, Add):
             for output in mutation.outputs.get(self._actor_id, ()):
@@ -58,7 +58,7 @@ class Dispatcher(ABC):
 
 
 class BroadcastDispatcher(Dispatcher):
-    """Every output receives every chunk. With no output, chunks end here."""
+    """Sends every chunk to every output. Without outputs, chunks are dropped."""
 
     def dispatch(self, chunk: StreamChunk) -> None:
         for channel in self._outputs.values():
@@ -66,8 +66,8 @@ class BroadcastDispatcher(Dispatcher):
 
 
 class HashDispatcher(Dispatcher):
-    """A row goes to the one output that owns the vnode of its key. An update whose halves part becomes a
-    delete and an insert [R7], done where the chunk is split."""
+    """Sends each row to the output that owns the vnode of its key. An update whose halves have different outputs is
+    split into a delete and an insert [R7], by `StreamChunk.split_by_vnode`."""
 
     def __init__(self, actor_id: int, outputs: Iterable[Output], key_columns: Sequence[int],
                  vnode_map: VnodeMap) -> None:

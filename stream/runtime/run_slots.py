@@ -1,9 +1,9 @@
-"""Turns: at most so many actors of a process run at once [R12].
+"""RunSlots: a fair counting semaphore that bounds how many actors of a process run at once [R12].
 
-Threads that all have work pass the interpreter's lock back and forth: each return from a call that gave
-it up waits for its turn there, a switch interval at a time. So actors take turns of their own. One runs
-until it waits in a channel, or until its quantum is over and another one waits; then the turn is handed
-to whoever has waited longest. Waiting in a channel never holds a turn."""
+Threads that all have work pass the interpreter's lock back and forth: each return from a call that released it waits
+for it again, one switch interval at a time. A run slot avoids that. An actor holds its slot until it waits in a
+channel, or until its quantum is over and another actor waits; the slot then passes to the actor that has waited
+longest. A thread that waits in a channel never holds a slot."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 QUANTUM_SECONDS = 0.02
-"""How long an actor keeps its turn while others wait: short beside a barrier interval, long beside a
-chunk."""
+"""How long an actor keeps its slot while others wait: short compared to a barrier interval, long compared to the
+processing of one chunk."""
 
 
-class Turns:
-    """Thread safe. `limit` turns; first come, first served."""
+class RunSlots:
+    """`limit` slots; first come, first served. Thread safe."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class Turns:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
-        self._mine = threading.local()
+        self._held = threading.local()  # `since`: when this thread acquired its slot, None without one
 
-    def take(self) -> None:
-        """Wait for a turn. REQUIRES that this thread has none."""
+    def acquire(self) -> None:
+        """Wait for a slot. REQUIRES that this thread holds none."""
         gate = None
         with self._lock:
             if self._free:
@@ -46,38 +46,37 @@ class Turns:
                 self._waiting.append(gate)
         if gate is not None:
             gate.acquire()
-        self._mine.since = self._clock()
+        self._held.since = self._clock()
 
-    def give(self) -> None:
-        """End this thread's turn: it goes straight to the one that has waited longest."""
-        self._mine.since = None
+    def release(self) -> None:
+        """Release this thread's slot, directly to the thread that has waited longest."""
+        self._held.since = None
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()
             else:
                 self._free += 1
 
-    def share(self) -> None:
-        """Called between two messages: let others go first once the quantum is over."""
-        if self._waiting and self._clock() - self._mine.since > self._quantum:
-            self.give()
-            self.take()
+    def yield_if_due(self) -> None:
+        """Called between two messages: lets waiting threads run first once the quantum is over."""
+        if self._waiting and self._clock() - self._held.since > self._quantum:
+            self.release()
+            self.acquire()
 
     @contextlib.contextmanager
     def parked(self) -> Iterator[None]:
-        """Without a turn while the block runs, if this thread has one; threads that never took one may use it
-        as well."""
-        if getattr(self._mine, "since", None) is None:
+        """Releases this thread's slot while the block runs. A no-op for threads that hold none."""
+        if getattr(self._held, "since", None) is None:
             yield
             return
-        self.give()
+        self.release()
         try:
             yield
         finally:
-            self.take()
+            self.acquire()
 
 
 @contextlib.contextmanager
-def no_turns() -> Iterator[None]:
-    """`parked` where nobody takes turns."""
+def unlimited() -> Iterator[None]:
+    """`parked` of threads that run without slots."""
     yield

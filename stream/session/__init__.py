@@ -1,1 +1,1 @@
-"""What a user holds: sessions, tables, statements and reads."""
+"""The objects that users hold: sessions, tables, statements and reads."""

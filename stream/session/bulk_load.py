@@ -1,8 +1,8 @@
-"""Bulk load of a session: rows of a DataFrame enter a table at one epoch, all or none, beside the stream.
+"""Bulk load of a session: commits the rows of a DataFrame to a table at one epoch, all or none, beside the stream.
 
-From its begin to its end the table takes no statements, and what would follow its changes cannot be made; all else goes
-on. Its files enter in the commit of a checkpoint barrier. A table that is created or overwritten appears with its rows
-in that one transaction. After an error nothing is left but files that vacuum removes.
+During the load the table accepts no statements, and no job that would follow its changes can be created; everything
+else continues. The files are added in the commit of a checkpoint barrier. A table that is created or overwritten
+appears with its rows in that one transaction. After an error nothing is left except files that vacuum deletes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from hummock.version import HummockVersion
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import RowFormat, TableCatalog, TableKind
 from relational.spark.bulk_load import RowsRefused, WrittenRows, partitions_of, write_frame
-from relational.spark.frame_columns import FrameColumns, frame_types, placed_columns
+from relational.spark.frame_columns import FrameColumns, frame_types, matched_columns
 from relational.spark.load_spec import DUPLICATE_RULES, LoadSpec, Stored
 from relational.table.row_serde import RowSerde
 from stream.errors import BulkLoadRefused, DuplicateRows
+from stream.options import TASK_MEMORY_BYTES
 from stream.session.statements import table_draft
 
 if TYPE_CHECKING:
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from stream.playground import Playground
 
 MODES = ("append", "create", "overwrite")
-TASK_MEMORY_BYTES = 512 << 20
-ATTEMPT_MS = 4 * 3_600_000       # that a task may take
-WAIT_BYTES, WAITS = 4 << 20, 60  # of a load, for each of which it may wait a second for level 0; and how often
+ATTEMPT_MS = 4 * 3_600_000       # maximum duration of a task
+WAIT_BYTES, WAITS = 4 << 20, 60  # a load may wait one second for level 0 per WAIT_BYTES; at most WAITS times
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What became of a bulk load. `level` 0: its files lie above all others, and `debt_bytes` are to be merged down;
-    else at the bottom, each row written once. `seconds`: of the driver, by phase, and of all tasks together.
+    """The result of a bulk load. `level` 0: its files are above all others, and `debt_bytes` remain to be compacted;
+    else they are at the bottom level, each row written once. `seconds`: of the driver, by phase; `task_seconds`: the
+    sums over all tasks.
     """
 
     table: str
@@ -62,14 +63,14 @@ class LoadReport:
 
     @property
     def debt_bytes(self) -> int:
-        """What compaction has still to write because of it."""
+        """Bytes that compaction still has to write because of this load."""
         return 0 if self.level else self.data_bytes
 
     def __repr__(self) -> str:
-        place = (f"level {self.level}, nothing to compact" if self.level
-                 else f"level 0, {self.debt_bytes:,} bytes to be merged down")
+        placement = (f"level {self.level}, nothing to compact" if self.level
+                     else f"level 0, {self.debt_bytes:,} bytes to be merged down")
         lines = [f"bulk load {self.load_id} into {self.table!r} ({self.mode}), committed at epoch {self.epoch}",
-                 f"  {self.rows:,} rows in {self.files:,} files of {self.data_bytes:,} bytes: {place}"]
+                 f"  {self.rows:,} rows in {self.files:,} files of {self.data_bytes:,} bytes: {placement}"]
         if self.rows_dropped:
             lines.append(f"  {self.rows_dropped:,} rows gave way to others of their key")
         if self.was_repeated:
@@ -84,7 +85,7 @@ class LoadReport:
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What a session was asked for. `primary_key` is of a table that is created."""
+    """The arguments of a load. `primary_key` is that of a table to be created."""
 
     frame: DataFrame
     name: ObjectName
@@ -98,7 +99,7 @@ class LoadRequest:
     on_progress: Callable[[int, int], None] | None = None
 
     def check(self) -> None:
-        """BulkLoadRefused for words that mean nothing here."""
+        """BulkLoadRefused for invalid arguments."""
         for name, value, known in (("mode", self.mode, MODES), ("on_duplicate", self.on_duplicate, DUPLICATE_RULES)):
             if value not in known:
                 words = f"{', '.join(known[:-1])} or {known[-1]}"
@@ -120,8 +121,8 @@ class BulkLoader:
         self._began = time.perf_counter()
 
     def run(self) -> LoadReport:
-        """BulkLoadRefused, DuplicateRows, Fenced, SparkJobFailed, LoadRefused, SnapshotExpired: then the table is as
-        it was."""
+        """Carry out the load. BulkLoadRefused, DuplicateRows, Fenced, SparkJobFailed, LoadRefused, SnapshotExpired:
+        then the table is unchanged."""
         request = self._request
         request.check()
         shared_url(self._playground.url)
@@ -152,7 +153,7 @@ class BulkLoader:
         return self._report(answer, written, partitions=spec.partitions)
 
     def _target(self, opened: ExitStack) -> tuple[TableCatalog, TableCatalog | None]:
-        """The table to be written, and the one that it replaces; both are checked, and written by nobody else."""
+        """The table to write, and the one that it replaces; both are checked, and reserved for this load."""
         request = self._request
         if request.mode == "create":
             return self._ddl.identified(self._draft()), None
@@ -181,13 +182,13 @@ class BulkLoader:
 
     def _columns(self, table: TableCatalog) -> FrameColumns:
         try:
-            return placed_columns(self._request.frame, table)
+            return matched_columns(self._request.frame, table)
         except ValueError as error:
             raise BulkLoadRefused(table.name, str(error)) from error
 
     @contextmanager
     def _stored(self, table: TableCatalog) -> Iterator[Stored | None]:
-        """The table's rows as files, which stay until the block ends; None where there are none."""
+        """The table's rows as files, which are kept until the block ends; None if there are none."""
         with self._storage.snapshot() as epoch, self._storage.pinned_version() as pinned:
             runs = tuple(runs_of(pinned.version, table.id))
             yield Stored(epoch, runs) if runs else None
@@ -196,7 +197,7 @@ class BulkLoader:
         request, shape = self._request, self._playground.options.compaction
         version = self._storage.version
         return LoadSpec(
-            request.load_id, self._playground.url, prefix, table, columns.places,
+            request.load_id, self._playground.url, prefix, table, columns.column_indices,
             request.partitions or partitions_of(request.frame, table.vnode_count), request.on_duplicate,
             shape.sstable_bytes, shape.block_bytes, shape.codecs[min(shape.last_level, len(shape.codecs) - 1)],
             shape.filter_policy, shape.filter_bits_per_key, request.memory_bytes, ATTEMPT_MS,
@@ -208,7 +209,7 @@ class BulkLoader:
             raise DuplicateRows(table.name, written.duplicates, [serde.show_key(key) for key in written.duplicate_keys])
 
     def _wait_for_level0(self, size_bytes: int) -> None:
-        """Where compaction is behind, by how far; a load is never stopped, as no writer is."""
+        """Wait while compaction is behind, at most in proportion to the load's size; a load is never stopped."""
         is_cancelled = self._request.is_cancelled
         for _ in range(min(WAITS, -(-size_bytes // WAIT_BYTES))):
             if is_cancelled is not None and is_cancelled():
@@ -235,7 +236,7 @@ class BulkLoader:
 
 
 def runs_of(version: HummockVersion, table_id: int) -> Iterator[tuple]:
-    """The files that may hold rows of the table, by run, the newest first."""
+    """The files that may contain rows of the table, by sorted run, newest first."""
     for files in version.overlapping(KeyRange.table(table_id)):
         if mine := tuple(info for info in files if table_id in info.table_ids):
             yield mine

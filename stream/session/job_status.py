@@ -1,13 +1,13 @@
-"""SHOW JOBS: what runs, what was set aside and why, and how far sources have been read.
+"""SHOW JOBS: the state of each job, the reason of its failure, and the offsets of its source.
 
     name      the table, view or index that the job writes
     kind      table, materialized view or index
-    state     RUNNING; PAUSED, a source that reads nothing now; FAILED, set aside
+    state     RUNNING; PAUSED: a source that is paused; FAILED: set aside
     since     when it was set aside
     epoch     the last epoch that was committed with it
-    reason    the error, or the job whose failure took this one along
-    position  where the source was when it failed: split and offset
-    offsets   how far each split was read as of the last commit, as JSON; NULL without a source
+    reason    the error, or the job whose failure also stopped this one
+    position  split and offset of the source when it failed
+    offsets   the offset of each split as of the last commit, as JSON; NULL without a source
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def jobs_table(
     *,
     sources_paused: bool,
 ) -> pa.Table:
-    """One row per job by name. `offsets`: split -> offset, by the id of the table that has a source."""
+    """One row per job, ordered by name. `offsets`: table id -> split -> offset, of tables with a source."""
     jobs = sorted(known.jobs(), key=lambda table: str(known.name_of(table)))
     rows = [_row(known, table, failed.get(table.id), offsets, sources_paused) for table in jobs]
     return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -1,8 +1,8 @@
-"""SessionRunner: the reads and data changes of a session, whichever face they come from.
+"""SessionQueries: the reads and data changes of a session, from SQL and from the fluent API.
 
-A read is at one committed epoch, none older than the read before it [R15]. A change returns when the
-table's own actor has evaluated it on the table's current state [R14]: then it is known to have succeeded,
-and which rows it met."""
+A read is at one committed epoch, which is never older than that of the read before it [R15]. A change returns when the
+table's own actor has evaluated it on the table's current state [R14]: then its success and the rows affected are
+known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from relational.batch.query import query_chunks, run_query
+from relational.batch import query_chunks, run_query
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr.expression import Expression
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from stream.playground import Playground
 
 
-class SessionRunner:
-    """The Runner of all relations of a session. Thread safe."""
+class SessionQueries:
+    """Executes the reads and changes of all relations of a session. Thread safe."""
 
     def __init__(self, playground: Playground) -> None:
         self._storage = playground.storage
@@ -43,12 +43,12 @@ class SessionRunner:
 
     @property
     def epoch(self) -> Epoch:
-        """The epoch that a read begun now sees; it never goes back."""
+        """The epoch of a read that begins now; it never decreases."""
         return self._storage.committed_epoch
 
     def query(self, plan: LogicalPlan) -> pa.Table:
-        """The rows of a plan, hidden columns left out. EvaluationError, EpochTooOld; JobFailed where it reads a table
-        that was set aside and is no longer fresh."""
+        """The rows of a plan, without hidden columns. EvaluationError, EpochTooOld; JobFailed if it reads a table that
+        was set aside and is no longer fresh."""
         self._check_fresh(plan)
         with self._storage.snapshot() as epoch:
             return run_query(plan, self._storage, epoch, self._columns)
@@ -71,8 +71,7 @@ class SessionRunner:
         return self.insert_rows(table, DataChunk.concat(chunks)) if chunks else 0
 
     def insert_rows(self, table: TableCatalog, rows: DataChunk) -> int:
-        """Rows affected. DuplicateKey or InvalidStatement if the statement failed: it changed nothing
-        then."""
+        """Rows affected. DuplicateKey or InvalidStatement if the statement failed, which then changed nothing."""
         if rows.visible_rows > self._rows_limit:
             raise InvalidStatement(
                 table.name, f"{rows.visible_rows} rows in one INSERT; the limit is {self._rows_limit}"
@@ -84,7 +83,8 @@ class SessionRunner:
     def update(
         self, table: TableCatalog, assignments: Sequence[tuple[int, Expression]], predicate: Expression | None
     ) -> int:
-        """Rows affected. Column number and its new value over the old row; `predicate` None: every row."""
+        """Rows affected. `assignments`: column numbers and their new values over the old row; `predicate` None: every
+        row."""
         number = self._node.pending.next_id()
         return self._send(table, UpdateRows(number, predicate, tuple(assignments), table.column_ids))
 

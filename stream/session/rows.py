@@ -1,8 +1,8 @@
-"""Rows that a user hands over become a chunk with a table's stored columns, every value checked.
+"""Converts rows from a user to a chunk with a table's stored columns; every value is checked.
 
-Rows are tuples in the order of the visible columns, mappings by column name, or anything that gives an
-Arrow table (Arrow, pandas, polars), matched by name. What is not given is the column's default; a generated key is
-always left out. The index of a pandas frame is a column if the table has one of its name, else it is left out. Errors
+Rows are tuples in the order of the visible columns, mappings by column name, or any object that can be exported to
+Arrow (Arrow, pandas, polars), matched by name. Missing columns get their defaults; a generated key is never given. The
+index of a pandas frame is used as a column if the table has a column of that name, otherwise it is ignored. Errors
 count rows from 0."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Columns = Mapping[str, pa.Array | pa.ChunkedArray]
 
 
 def chunk_of_rows(table: TableCatalog, rows: Any) -> DataChunk:
-    """The chunk of `rows`, of all stored columns of `table`. InvalidStatement names column and row that do not fit."""
+    """The chunk of `rows`, with all stored columns of `table`. InvalidStatement names an invalid column or row."""
     try:
         if is_lazy(rows):
             rows = rows.collect()
@@ -39,7 +39,7 @@ def chunk_of_rows(table: TableCatalog, rows: Any) -> DataChunk:
 
 
 def is_lazy(rows: Any) -> bool:
-    """A polars LazyFrame, or what behaves like one: it gives its rows when collected."""
+    """Whether `rows` is a polars LazyFrame or behaves like one: its rows are available after `collect()`."""
     return type(rows).__name__ == "LazyFrame" and hasattr(rows, "collect")
 
 
@@ -79,7 +79,7 @@ def _from_arrow(table: TableCatalog, rows: Any) -> DataChunk:
 def _given_columns(
     table: TableCatalog, rows: Any, visible: Mapping[str, ColumnCatalog]
 ) -> tuple[Columns, int]:
-    """(the columns of `rows` by name, how many rows)."""
+    """(the columns of `rows` by name, the number of rows)."""
     try:
         if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, pa.Table):
             rows = pa.table(rows)
@@ -102,8 +102,8 @@ def _given_columns(
 
 
 def _pandas_index(metadata: Mapping[bytes, bytes] | None, rows: int) -> dict[str, pa.Array | None]:
-    """The index of the pandas frame that a table was made of: the names of the columns that hold it, None for each, or
-    the one column of a range, which Arrow keeps as a note only.
+    """The index of the pandas frame that a table was made of, from its metadata: the names of index columns that the
+    table contains, with value None, or the column of a range index, which Arrow only describes.
     """
     note = (metadata or {}).get(b"pandas")
     if note is None:
@@ -118,7 +118,7 @@ def _pandas_index(metadata: Mapping[bytes, bytes] | None, rows: int) -> dict[str
 
 
 def _of_objects(frame: Any, visible: Mapping[str, ColumnCatalog]) -> Columns:
-    """The columns of a pandas frame whose objects Arrow finds no common type for, each value in its column's type."""
+    """The columns of a pandas frame for whose objects Arrow finds no common type, each value in its column's type."""
     given = {}
     for name, values in frame.items():
         column = visible[str(name)]

@@ -1,10 +1,9 @@
-"""Session: what a user holds. SQL and the fluent face on one store.
+"""Session: the main object of a user. SQL and the fluent API on one store.
 
-Statements are carried out in the order they are given. A read sees one committed epoch for all its
-tables, and no read sees an older one than the read before it [R15]. What a statement changed is readable
-after `flush()`, or after the next barrier. Errors of a statement are typed and leave the session as it
-was. A statement that was acknowledged is undone by nobody else's failure; where a recovery could not keep
-one, StatementsLost names it at the next call of any kind. Thread safe."""
+Statements are executed in the order they are given. A read sees one committed epoch for all its tables, which is never
+older than that of the read before it [R15]. The changes of a statement are readable after `flush()`, or after the next
+barrier. Errors of a statement are typed and leave the session unchanged. An acknowledged statement is not undone by
+other failures; if a recovery could not keep one, StatementsLost names it at the next call of any kind. Thread safe."""
 
 from __future__ import annotations
 
@@ -24,42 +23,38 @@ from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
 from relational.plan.view import plain_view_of, view_of
 from relational.relation import Relation
-from relational.sql.binder import bind_sql
-from relational.sql.query import rows_of
 from relational.types import DataType
 from stream.error_counts import committed_errors
 from stream.errors import SessionClosed, StatementsLost
 from stream.meta.barrier_stats import BarrierFigures
-from stream.options import StreamOptions
+from stream.options import TASK_MEMORY_BYTES, StreamOptions
 from stream.playground import SESSION_COMPACTION, Playground, PlaygroundOptions, open_playground
-from stream.session.bulk_load import TASK_MEMORY_BYTES, BulkLoader, LoadReport, LoadRequest
 from stream.session.job_status import jobs_table
-from stream.session.queries import SessionRunner
+from stream.session.queries import SessionQueries
 from stream.session.snapshot import Snapshot
-from stream.session.statements import StatementRunner, constant, data_type, table_draft
 from stream.session.table import Table
-from stream.spark.driver import BulkBackfill
-from stream.spark.job import SparkTasks
 
 if TYPE_CHECKING:
     from relational.spark.bulk_load import DataFrame
+    from stream.session.bulk_load import LoadReport
+    from stream.spark.driver import BulkBackfill
     from stream.spark.job import SparkSession
 
 
 def connect(url: str, *, meta: str | None = None, accept_rollback: bool = False, **options: Any) -> Session:
-    """A session on `memory://` (a new store, gone with the session), `file:///directory` or a bucket, `s3://...`.
+    """A session on `memory://` (a new store, deleted with the session), `file:///directory` or a bucket, `s3://...`.
 
-    `url`, `meta`, which says where the truth is, and `accept_rollback` are as `hummock.open` takes them. `options` are
-    those of StreamOptions, StorageOptions and CompactionOptions by name. It takes the writer role: a session that
-    another process has open there ends with Fenced at its next commit. InvalidOption for an unknown option.
-    An epoch stays readable while a snapshot, cursor, bulk load or backfill, or another process's reader pins it, and
-    for `history_ms` more, here 0 by default; at one that is gone `at` and `AS OF` raise EpochTooOld.
+    `url`, `meta`, the location of the metadata, and `accept_rollback` are those of `hummock.open`. `options` are the
+    fields of StreamOptions, StorageOptions and CompactionOptions by name. The session claims the writer role: a session
+    of another process on this store ends with Fenced at its next commit. InvalidOption for an unknown option. An epoch
+    stays readable while a snapshot, cursor, bulk load or backfill, or a reader of another process pins it, and for
+    `history_ms` more, here 0 by default; for other epochs `at` and `AS OF` raise EpochTooOld.
     """
     return Session(open_playground(url, playground_options(options), meta=meta, accept_rollback=accept_rollback))
 
 
 def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
-    """Options by name, given to the floor that knows them."""
+    """Distributes options by name to the option classes of the layers."""
     kinds = (StreamOptions, CompactionOptions, StorageOptions)
     parts = {kind: {field.name for field in fields(kind)} for kind in kinds}
     known = set().union(*parts.values())
@@ -75,25 +70,29 @@ def playground_options(options: Mapping[str, Any]) -> PlaygroundOptions:
 
 
 class Session:
-    """Owns its playground. Leaving a `with` block without an error flushes; with one it does not."""
+    """Owns its playground. Leaving a `with` block flushes, unless it is left with an error."""
 
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
-        self._runner = SessionRunner(playground)
-        self._statements = StatementRunner(
-            playground, self._runner, self._relation_of, self.flush, self.jobs, self.errors
+        self._queries = SessionQueries(playground)
+        from stream.session.statements import SessionStatements  # the SQL grammar, which `import stream` does without
+
+        self._statements = SessionStatements(
+            playground, self._queries, self._relation_of, self.flush, self.jobs, self.errors
         )
         self._is_closed = False
 
     # -- SQL -------------------------------------------------------------------------------------------
 
     def sql(self, text: str) -> Relation | pa.Table | int | None:
-        """Run the statements of `text`; the answer of the last one.
+        """Run the statements of `text`; the result of the last one.
 
         SELECT: a lazy Relation. SHOW, DESCRIBE, EXPLAIN: rows. INSERT, UPDATE, DELETE: rows affected. CREATE:
-        the Table, of a view the Relation. Others None. ParseError and BindError point at the text;
-        StatementError when a statement failed.
+        the Table, or the Relation of a view. Others: None. ParseError and BindError point at the text;
+        StatementError if a statement failed.
         """
+        from relational.sql.binder import bind_sql
+
         answer = None
         self._check_open()
         for statement in bind_sql(text, self._playground.catalog, self._statements.now()):
@@ -101,10 +100,12 @@ class Session:
         return answer
 
     def explain(self, query: str | Relation) -> str:
-        """How a statement or a relation would run: its logical plan, and what a view of it would run as."""
+        """The plan of a statement or a relation: its logical plan, and the stream plan of a view of it."""
         self._check_open()
         if isinstance(query, Relation):
             return self._statements.explain_query(query.plan)
+        from relational.sql.binder import bind_sql
+
         return "\n".join(self._statements.explain(each) for each in bind_sql(query, self._playground.catalog))
 
     # -- tables and views ------------------------------------------------------------------------------
@@ -123,13 +124,15 @@ class Session:
     ) -> Table:
         """A table, committed when this returns. Without a primary key its rows get a generated, hidden one.
 
-        `on_conflict`: what an inserted row does to one of the same key: error, overwrite or ignore.
-        `connector`: options of the connector that feeds it, its name under "connector". `defaults`: what a
-        column holds where an inserted row does not say. Duplicate if the name is taken."""
+        `on_conflict`: the effect of an inserted row whose key exists: error, overwrite or ignore. `connector`: options
+        of the connector that feeds the table, its name under "connector". `defaults`: values of columns that an
+        inserted row does not specify. Duplicate if the name exists."""
+        from stream.session.statements import table_draft
+
         self._check_open()
         whole = ObjectName.parse(name)
         draft = table_draft(whole.name, columns, primary_key, append_only, on_conflict, connector, defaults)
-        self._playground.meta.ddl.create_table(self._placed(draft, whole))
+        self._playground.meta.ddl.create_table(self._in_schema(draft, whole))
         return self.table(name)
 
     def create_materialized_view(
@@ -137,25 +140,28 @@ class Session:
     ) -> Table:
         """A view that holds the rows of `query` when this returns and follows its changes from then on.
 
-        `backfill`: the Spark session whose executors compute what there is by now, or how they do it; then the stream
-        goes on meanwhile. BackfillRefused where they cannot."""
+        `backfill`: the Spark session whose executors compute the existing rows, or a BulkBackfill; the stream continues
+        meanwhile. BackfillRefused if that is not possible."""
         self._check_open()
         whole = ObjectName.parse(name)
         draft, _ = view_of(whole.name, query.plan, "", query.views)
-        placed = self._placed(draft, whole)
+        draft = self._in_schema(draft, whole)
         if backfill is None:
-            self._playground.meta.ddl.create_job(placed)
+            self._playground.meta.ddl.create_job(draft)
         else:
+            from stream.spark.driver import BulkBackfill
+            from stream.spark.job import SparkTasks
+
             how = backfill if isinstance(backfill, BulkBackfill) else BulkBackfill(SparkTasks(backfill))
-            how.create(self._playground, placed)
+            how.create(self._playground, draft)
         return self.table(name)
 
     def create_view(self, name: str, query: Relation) -> Relation:
-        """A name for a query, which is answered when it is read. Duplicate."""
+        """A named query, which is evaluated when it is read. Duplicate."""
         self._check_open()
         whole = ObjectName.parse(name)
         draft = plain_view_of(whole.name, query.plan, "", query.views)
-        self._playground.meta.ddl.create_view(self._placed(draft, whole))
+        self._playground.meta.ddl.create_view(self._in_schema(draft, whole))
         return self.relation(name)
 
     def bulk_load(
@@ -172,32 +178,38 @@ class Session:
         is_cancelled: Callable[[], bool] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> LoadReport:
-        """The rows of a Spark DataFrame in a table, written by Spark's executors and committed at one epoch.
+        """Load the rows of a Spark DataFrame into a table, written by Spark's executors and committed at one epoch.
 
         `mode`: "append" to the table's rows, "create" the table from the frame's columns with `primary_key`, or
-        "overwrite" all of its rows at once. `on_duplicate`, of rows with one key, stored ones included: "error"
-        (DuplicateRows), or the "last" or "first" stays, in the order of the frame, stored rows before all. While it
-        runs the table takes no statements. `load_id`: a repeated call with it answers what the first one did.
-        `partitions` of the sort, by default by the frame's size; `memory_bytes` of rows that a task holds.
-        `on_progress` is told of tasks that are done, of how many. BulkLoadRefused says what stands in the way, as
-        views that follow the table; Fenced, that another process serves the store by now: only the session that
-        does can load. After any error the table is as it was. SparkJobCancelled.
+        "overwrite" all of its rows at once. `on_duplicate`, for rows with the same key, including stored ones: "error"
+        (DuplicateRows), or keep the "last" or "first" in the order of the frame, with stored rows before all. During
+        the load the table accepts no statements. `load_id`: a repeated call with the same id returns the report of the
+        first one. `partitions`: of the sort, by default derived from the frame's size. `memory_bytes`: of rows that a
+        task buffers. `on_progress(done, total)` is called with the number of finished tasks.
+
+        BulkLoadRefused names the obstacle, such as views that follow the table. Fenced if another process has the
+        writer role by now: only the session that has it can load. SparkJobCancelled. After any error the table is
+        unchanged.
         """
+        from stream.session.bulk_load import BulkLoader, LoadRequest
+
         self._check_open()
         request = LoadRequest(frame, ObjectName.parse(table), on_duplicate, mode, primary_key, load_id, partitions,
                               memory_bytes, is_cancelled, on_progress)
         return BulkLoader(self._playground, request).run()
 
     def add_column(self, table: str, name: str, kind: str | DataType, *, default: object = None) -> Table:
-        """The table with one more column, which holds `default` in the rows there are. No row is rewritten; views
-        keep the columns they have. Duplicate, CatalogError."""
+        """The table with one more column, which has the value `default` in existing rows. No row is rewritten; views
+        keep their columns. Duplicate, CatalogError."""
+        from stream.session.statements import constant, data_type
+
         self._check_open()
         whole, found = data_type(kind), self._playground.catalog.resolve(ObjectName.parse(table))
         self._playground.meta.ddl.add_column(found.id, name, whole, constant(default, name, whole))
         return self.table(table)
 
     def drop_column(self, table: str, name: str, *, cascade: bool = False) -> Table:
-        """The table without a column. DependencyError names what reads it; `cascade` drops that too."""
+        """The table without a column. DependencyError names its readers; `cascade` drops them too."""
         self._check_open()
         found = self._playground.catalog.resolve(ObjectName.parse(table))
         self._playground.meta.ddl.drop_column(found.id, name, cascade=cascade)
@@ -215,7 +227,7 @@ class Session:
         return self._relation_of(ObjectName.parse(name))
 
     def drop(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a table, view or index, with `cascade` also what reads it. NotFound, DependencyError."""
+        """Drop a table, view or index, with `cascade` also its readers. NotFound, DependencyError."""
         self._check_open()
         self._playground.meta.ddl.drop(ObjectName.parse(name), cascade=cascade)
 
@@ -225,12 +237,12 @@ class Session:
         self._playground.meta.ddl.create_schema(name)
 
     def drop_schema(self, name: str, *, cascade: bool = False) -> None:
-        """Drop an empty schema, with `cascade` all that stands in it. NotFound, DependencyError."""
+        """Drop an empty schema, with `cascade` also its contents. NotFound, DependencyError."""
         self._check_open()
         self._playground.meta.ddl.drop_schema(name, cascade=cascade)
 
     def names(self) -> tuple[str, ...]:
-        """All tables, views and indexes, of every schema."""
+        """Names of all tables, views and indexes, of every schema."""
         known = self._playground.catalog.snapshot
         return tuple(known.show(known.list()))
 
@@ -239,11 +251,13 @@ class Session:
         catalog = self._playground.catalog
         table = catalog.resolve(name)
         if table.kind is TableKind.VIEW:
-            return Relation(rows_of(table, catalog), self._runner, frozenset({table.id}))
-        return Table.of(table, self._runner)
+            from relational.sql.query import rows_of
 
-    def _placed(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:
-        """The draft in the schema of its name. NotFound."""
+            return Relation(rows_of(table, catalog), self._queries, frozenset({table.id}))
+        return Table.of(table, self._queries)
+
+    def _in_schema(self, draft: TableCatalog, name: ObjectName) -> TableCatalog:
+        """The draft with the schema of its name. NotFound."""
         return replace(draft, schema_id=self._playground.catalog.resolve_schema(name.schema, name.database).id)
 
     # -- time ------------------------------------------------------------------------------------------
@@ -251,8 +265,8 @@ class Session:
     def flush(self) -> Epoch:
         """Wait until everything sent so far is committed; the epoch that holds it.
 
-        StatementsLost as from any call; what came after the lost ones is committed all the same. Fenced,
-        RecoveryFailed, Corruption if the session is at its end.
+        StatementsLost as from any call; later statements are committed nevertheless. Fenced, RecoveryFailed, Corruption
+        if the session has ended.
         """
         self._check_open()
         epoch = self._playground.meta.flush().result()
@@ -260,25 +274,25 @@ class Session:
         return Epoch(epoch)
 
     def pause(self) -> None:
-        """Sources read nothing more from the next barrier on, which is committed when this returns."""
+        """Pause all sources from the next barrier on, which is committed when this returns."""
         self._check_open()
         self._playground.meta.ddl.pause(True)
 
     def resume(self) -> None:
-        """Sources read again."""
+        """Resume all sources."""
         self._check_open()
         self._playground.meta.ddl.pause(False)
 
     def at(self, epoch: int | None = None) -> Snapshot:
-        """All that was committed up to `epoch`, by default the newest one, for several reads of one
-        moment; use it in a `with` block. EpochTooOld, InvalidEpoch."""
+        """A snapshot of everything committed up to `epoch`, by default the newest one, for several consistent reads;
+        use it in a `with` block. EpochTooOld, InvalidEpoch."""
         self._check_open()
         return Snapshot(self._playground, epoch)
 
     # -- jobs ------------------------------------------------------------------------------------------
 
     def jobs(self) -> pa.Table:
-        """What SHOW JOBS gives: one row per table, view and index that is kept, see `stream.session.job_status`."""
+        """The result of SHOW JOBS: one row per table, materialized view and index, see `stream.session.job_status`."""
         self._check_open()
         known = self._playground.catalog.snapshot
         with self.at() as snapshot:
@@ -288,8 +302,8 @@ class Session:
         return jobs_table(known, meta.failures.failed(known), offsets, sources_paused=meta.sources_paused)
 
     def errors(self) -> pa.Table:
-        """What SHOW ERRORS gives: job, reason and number of the rows that have no value as of the committed epoch, in
-        tables with connectors of the records that were no rows. A row that goes is counted no more."""
+        """The result of SHOW ERRORS: job, reason and number of rows without a value as of the committed epoch; for
+        tables with connectors also the malformed records. A deleted row is no longer counted."""
         self._check_open()
         with self.at() as snapshot:
             return committed_errors(
@@ -304,30 +318,30 @@ class Session:
         return tuple(failed[job_id] for job_id in sorted(failed))
 
     def resume_job(self, name: str, *, skip: int = 0) -> Table:
-        """Let the job of a table, view or index run again that was set aside, with those that read it; `skip`: how many
-        malformed records its source leaves out, or rows where no record was to blame. InvalidStatement where it runs,
-        JobNotRunning where it reads one that does not."""
+        """Resume the job of a table, view or index that was set aside, with its readers. `skip`: how many malformed
+        records its source skips, or rows if it did not fail at a malformed record. InvalidStatement if the job runs,
+        JobNotRunning if it reads one that does not."""
         self._check_open()
         self._playground.meta.revival.resume(self._playground.catalog.resolve(ObjectName.parse(name)), skip)
         return self.table(name)
 
     @property
     def committed_epoch(self) -> Epoch:
-        """The epoch that reads see now."""
-        return self._runner.epoch
+        """The epoch of a read that begins now."""
+        return self._queries.epoch
 
     @property
     def figures(self) -> BarrierFigures:
-        """How long barriers take, and how many there were."""
+        """Latencies and counts of barriers."""
         return self._playground.meta.figures
 
     def emitted_rows(self, *names: str) -> int:
-        """Changes that the jobs of these tables and views have emitted since they were started."""
+        """The number of changes that the jobs of these tables and views have emitted since they were started."""
         jobs = [self._playground.catalog.resolve(ObjectName.parse(name)).id for name in names]
         return self._playground.node.emitted_rows(jobs)
 
     def source_offsets(self, name: str, *, epoch: int | None = None) -> dict[str, str]:
-        """How far the connector of table `name` was read: split -> offset, as committed at `epoch` or last.
+        """The offsets of the connector of table `name`: split -> offset, as committed at `epoch` or last.
 
         {} for a table without a connector. NotFound, EpochTooOld.
         """
@@ -342,9 +356,9 @@ class Session:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and end. Closing twice is fine. Raises as flush does, and is closed all the same.
+        """Flush and close. Idempotent. Raises as flush does, and is closed nevertheless.
 
-        In a forked child nothing happens: the session is the parent's.
+        No effect in a forked child: the session belongs to the parent.
         """
         if not self._is_closed and not self._playground.storage.is_forked:
             try:
@@ -353,7 +367,7 @@ class Session:
                 self.abandon()
 
     def abandon(self) -> None:
-        """End without a flush: what is not committed is gone."""
+        """Close without a flush: uncommitted changes are lost."""
         self._is_closed = True
         if self._playground.storage.is_forked:
             return
@@ -380,7 +394,7 @@ class Session:
         self._check_lost()
 
     def _check_lost(self) -> None:
-        """Whoever calls next hears of statements that were acknowledged and lost since."""
+        """StatementsLost if acknowledged statements were lost since the last call."""
         lost = self._playground.node.pending.take_lost()
         if lost:
             raise StatementsLost(lost)

@@ -1,5 +1,4 @@
-"""Snapshot: several reads of one committed epoch. Tables, views and source offsets agree with each other
-there."""
+"""Snapshot: several reads of one committed epoch, at which tables, views and source offsets are consistent."""
 
 from __future__ import annotations
 
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, NoReturn, Self
 import pyarrow as pa
 
 from hummock.epoch import Epoch
-from relational.batch.query import run_query
+from relational.batch import run_query
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import CatalogError
 from relational.expr.expression import Expression
 from relational.plan.logical import LogicalPlan
 from relational.relation import TableRelation
-from relational.sql.binder import bind_sql
-from relational.sql.statement import Select
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """Pinned from construction until close(). Names mean what the catalog says now."""
+    """Pinned from construction until close(). Names are resolved in the current catalog."""
 
     def __init__(self, playground: Playground, epoch: int | None = None) -> None:
         self._catalog = playground.catalog
@@ -38,26 +35,28 @@ class Snapshot:
 
     def sql(self, query: str) -> pa.Table:
         """The rows of one SELECT. InvalidStatement for any other statement."""
+        from relational.sql.binder import bind_sql
+        from relational.sql.statement import Select
+
         (statement,) = bind_sql(query, self._catalog)
         if not isinstance(statement, Select):
             raise InvalidStatement(type(statement).__name__, "a snapshot answers queries only")
         return self.query(statement.plan)
 
     def table(self, name: str) -> TableRelation:
-        """The table or materialized view of that name, as of this epoch; it takes no changes. NotFound; CatalogError
-        for a view: `sql` reads it."""
+        """The table or materialized view of that name, as of this epoch; it is read-only. NotFound; CatalogError for a
+        view: `sql` reads it."""
         table = self._catalog.resolve(ObjectName.parse(name))
         if table.kind is TableKind.VIEW:
             raise CatalogError(f"{name!r} is a view, which has no rows of its own: read it with sql()", name=name)
         return TableRelation.of(table, self)
 
     def offsets(self, name: str) -> dict[str, str]:
-        """How far each split of a table's connector had been read: split -> offset; {} without a
-        connector."""
+        """The offsets of a table's connector: split -> offset; {} without a connector."""
         return self.offsets_of(self._catalog.resolve(ObjectName.parse(name)))
 
     def offsets_of(self, table: TableCatalog) -> dict[str, str]:
-        """The same of a table by its catalog."""
+        """As `offsets`, for a table given by its catalog."""
         if table.connector is None:
             return {}
         offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)
@@ -82,7 +81,7 @@ class Snapshot:
     # -- end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The epoch need no longer be kept. Closing twice is fine."""
+        """Unpin the epoch. Idempotent."""
         self._pin.close()
 
     def __enter__(self) -> Self:

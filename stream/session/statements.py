@@ -1,8 +1,7 @@
-"""StatementRunner: bound SQL statements, carried out on a playground.
+"""SessionStatements: executes bound SQL statements on a playground.
 
-One method per kind of statement, in one table. DDL returns when it is committed; a data change when the
-table's own actor has evaluated it, which is when it is known to have succeeded; a query does nothing
-until asked for rows."""
+There is one method per kind of statement, in the table _HANDLERS. A DDL returns when it is committed; a data change
+when the table's own actor has evaluated it, so that its success is known; a query is evaluated lazily."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from relational.catalog.names import ObjectName
 from relational.catalog.objects import ConflictBehaviour, TableCatalog
 from relational.errors import BindError
 from relational.expr.bind import literal
-from relational.expr.unbound import Constant
+from relational.expr.unbound import UnboundLiteral
 from relational.plan.changes import default_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.optimizer import optimize
@@ -33,16 +32,16 @@ from stream.spark.job import OwnSpark, SparkTasks
 
 if TYPE_CHECKING:
     from stream.playground import Playground
-    from stream.session.queries import SessionRunner
+    from stream.session.queries import SessionQueries
 
 
-class StatementRunner:
-    """Thread safe: everything it changes is behind the meta node or a table's channel."""
+class SessionStatements:
+    """Thread safe: all changes are made through the meta node or a table's channel."""
 
     def __init__(
         self,
         playground: Playground,
-        runner: SessionRunner,
+        queries: SessionQueries,
         relation: Callable[[ObjectName], Relation],
         flush: Callable[[], Any],
         jobs: Callable[[], pa.Table],
@@ -53,22 +52,22 @@ class StatementRunner:
         self._meta = playground.meta
         self._ddl = playground.meta.ddl
         self._catalog = playground.catalog
-        self._runner = runner
+        self._queries = queries
         self._relation = relation
         self._flush = flush
         self._jobs = jobs
         self._errors = errors
 
     def run(self, statement: bound.Statement) -> Relation | pa.Table | int | None:
-        """The answer of one statement, see Session.sql."""
-        return _RUNNERS[type(statement)](self, statement)
+        """The result of one statement, see Session.sql."""
+        return _HANDLERS[type(statement)](self, statement)
 
     def close(self) -> None:
-        """Ends the Spark session that statements began."""
+        """Stops the Spark session that a statement started."""
         self._spark.close()
 
     def now(self) -> datetime:
-        """What now() stands for in a query or data change that is bound now."""
+        """The value of now() in a query or data change that is bound now."""
         return datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC)
 
     # -- DDL -------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class StatementRunner:
             self._ddl.drop_database(statement.name)
 
     def _nothing(self, statement: bound.Nothing) -> None:
-        """IF EXISTS said that this is fine."""
+        """No effect, because of IF EXISTS or IF NOT EXISTS."""
 
     def _knows_database(self, name: str) -> bool:
         return any(database.name == name for database in self._catalog.snapshot.databases.values())
@@ -145,13 +144,13 @@ class StatementRunner:
     # -- data ------------------------------------------------------------------------------------------
 
     def _insert(self, statement: bound.Insert) -> int:
-        return self._runner.insert(statement.table, statement.query)
+        return self._queries.insert(statement.table, statement.query)
 
     def _update(self, statement: bound.Update) -> int:
-        return self._runner.update(statement.table, statement.assignments, statement.predicate)
+        return self._queries.update(statement.table, statement.assignments, statement.predicate)
 
     def _delete(self, statement: bound.Delete) -> int:
-        return self._runner.delete(statement.table, statement.predicate)
+        return self._queries.delete(statement.table, statement.predicate)
 
     def _wait(self, statement: bound.Flush) -> None:
         self._flush()
@@ -159,7 +158,7 @@ class StatementRunner:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return Relation(statement.plan, self._runner, statement.views)
+        return Relation(statement.plan, self._queries, statement.views)
 
     def _show(self, statement: bound.Show) -> pa.Table:
         return introspect.show(statement, self._catalog)
@@ -180,7 +179,7 @@ class StatementRunner:
         return pa.table({"plan": self.explain(statement.statement).split("\n")})
 
     def explain(self, statement: bound.Statement) -> str:
-        """How a statement would run."""
+        """The plan of a statement, as text."""
         if isinstance(statement, bound.Explain):
             return self.explain(statement.statement)
         if isinstance(statement, bound.CreateMaterializedView):
@@ -192,7 +191,7 @@ class StatementRunner:
         return type(statement).__name__
 
     def explain_query(self, query: LogicalPlan) -> str:
-        """The batch plan of a query, and the stream plan that a view of it would have."""
+        """The batch plan of a query, and the stream plan of a view of it."""
         text = "batch\n  " + _indented(optimize(query).explain())
         try:
             draft, plan = view_of("view", query, "")
@@ -205,31 +204,31 @@ class StatementRunner:
         return f"logical\n  {_indented(query.explain())}\nstream\n  {_indented(stream)}"
 
 
-_RUNNERS: Mapping[type, Callable[[StatementRunner, Any], Any]] = {
-    bound.CreateTable: StatementRunner._create_table,
-    bound.CreateMaterializedView: StatementRunner._create_materialized_view,
-    bound.CreateView: StatementRunner._create_view,
-    bound.CreateIndex: StatementRunner._create_index,
-    bound.CreateSchema: StatementRunner._create_schema,
-    bound.CreateDatabase: StatementRunner._create_database,
-    bound.AddColumn: StatementRunner._add_column,
-    bound.DropColumn: StatementRunner._drop_column,
-    bound.Resume: StatementRunner._resume,
-    bound.Nothing: StatementRunner._nothing,
-    bound.Drop: StatementRunner._drop,
-    bound.DropSchema: StatementRunner._drop_schema,
-    bound.DropDatabase: StatementRunner._drop_database,
-    bound.Insert: StatementRunner._insert,
-    bound.Update: StatementRunner._update,
-    bound.Delete: StatementRunner._delete,
-    bound.Flush: StatementRunner._wait,
-    bound.Select: StatementRunner._select,
-    bound.Show: StatementRunner._show,
-    bound.ShowJobs: StatementRunner._show_jobs,
-    bound.ShowErrors: StatementRunner._show_errors,
-    bound.ShowCreate: StatementRunner._show_create,
-    bound.Describe: StatementRunner._describe,
-    bound.Explain: StatementRunner._explained,
+_HANDLERS: Mapping[type, Callable[[SessionStatements, Any], Any]] = {
+    bound.CreateTable: SessionStatements._create_table,
+    bound.CreateMaterializedView: SessionStatements._create_materialized_view,
+    bound.CreateView: SessionStatements._create_view,
+    bound.CreateIndex: SessionStatements._create_index,
+    bound.CreateSchema: SessionStatements._create_schema,
+    bound.CreateDatabase: SessionStatements._create_database,
+    bound.AddColumn: SessionStatements._add_column,
+    bound.DropColumn: SessionStatements._drop_column,
+    bound.Resume: SessionStatements._resume,
+    bound.Nothing: SessionStatements._nothing,
+    bound.Drop: SessionStatements._drop,
+    bound.DropSchema: SessionStatements._drop_schema,
+    bound.DropDatabase: SessionStatements._drop_database,
+    bound.Insert: SessionStatements._insert,
+    bound.Update: SessionStatements._update,
+    bound.Delete: SessionStatements._delete,
+    bound.Flush: SessionStatements._wait,
+    bound.Select: SessionStatements._select,
+    bound.Show: SessionStatements._show,
+    bound.ShowJobs: SessionStatements._show_jobs,
+    bound.ShowErrors: SessionStatements._show_errors,
+    bound.ShowCreate: SessionStatements._show_create,
+    bound.Describe: SessionStatements._describe,
+    bound.Explain: SessionStatements._explained,
 }
 
 
@@ -242,7 +241,7 @@ def table_draft(
     connector: Mapping[str, str] | None,
     defaults: Mapping[str, object],
 ) -> TableCatalog:
-    """The draft of a table that the fluent face describes, as CREATE TABLE would make it. BindError."""
+    """The draft of a table described through the fluent API, equal to that of CREATE TABLE. BindError."""
     types = {column: data_type(kind) for column, kind in columns.items()}
     key = (
         [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
@@ -261,13 +260,13 @@ def table_draft(
 
 
 def data_type(kind: str | DataType) -> DataType:
-    """A type, or the type that a text names. BindError."""
+    """The type, or the type named by a string. BindError."""
     return kind if isinstance(kind, DataType) else DataType.parse(kind)
 
 
 def constant(value: object, column: str, kind: DataType) -> Any:
-    """A default as the column holds it. BindError where it cannot."""
-    return default_of(literal(Constant(value)), column, kind)
+    """A default, converted to the column's type. BindError if that is not possible."""
+    return default_of(literal(UnboundLiteral(value)), column, kind)
 
 
 def _indented(text: str) -> str:

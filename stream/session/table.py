@@ -1,5 +1,4 @@
-"""Table: the handle of a table or view. It is a relation over its rows, and takes changes where it is a
-table."""
+"""Table: the handle of a table or materialized view. It is a relation over its rows; a table also accepts changes."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from relational.relation import TableRelation
 from stream.session.rows import chunk_of_rows
 
 if TYPE_CHECKING:
-    from stream.session.queries import SessionRunner
+    from stream.session.queries import SessionQueries
 
 
 class Table(TableRelation):
-    """Named rows. What it changes is readable after the session's next flush or barrier."""
+    """Named rows. Changes are readable after the session's next flush or barrier."""
 
-    runner: SessionRunner
+    runner: SessionQueries
 
     def insert(self, rows: Iterable[Any]) -> int:
-        """Rows affected. `rows`: tuples, mappings, or anything Arrow-capable, which is taken column by
+        """Rows affected. `rows`: tuples, mappings, or an object that can be exported to Arrow, which is converted by
         column."""
         table = writable(self.table)
         return self.runner.insert_rows(table, chunk_of_rows(table, rows))

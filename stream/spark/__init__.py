@@ -1,1 +1,1 @@
-"""Bulk backfill: the history of a new view is computed by a Spark job, its executors those of the stream."""
+"""Bulk backfill: a Spark job computes the history of a new view with the executors of the stream."""

@@ -1,8 +1,8 @@
-"""The driver of a bulk backfill: plan, pin, let Spark compute, hand in, catch up.
+"""The driver of a bulk backfill: plans the view, pins an epoch, runs the Spark jobs, commits the files, catches up.
 
-Nothing is changed before all of it is computed: what a plan cannot, what Spark lacks and what fails in a task is told
-while there is nothing to undo. The upstream goes on throughout; the epoch that the tasks read stays readable until the
-view has seen what came after it (CHECKPOINT.md, [C14]).
+Nothing is changed before everything is computed: errors of the plan, of Spark and of the tasks are raised while there
+is nothing to undo. The upstream continues meanwhile; the epoch that the tasks read stays readable until the view has
+read the changes after it (CHECKPOINT.md, [C14]).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hummock.epoch import NEVER, SPILL_BITS, Epoch, EpochPair
 from hummock.errors import ObjectStoreError
 from hummock.loaded_files import LoadedFiles
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
-from hummock.store.bulk_store import TaskStore
+from hummock.store.bulk_store import BulkStore
 from relational.expr import ErrorCounts
 from relational.spark.read_spec import ReadSpec
 from relational.table.state_table import StateTable
@@ -27,7 +27,7 @@ from relational.table.storage_table import StorageTable
 from stream.error_counts import StoredErrorCounts
 from stream.plan.stream_plan import StreamScanNode
 from stream.spark.fragments import Fragment, fragments_of
-from stream.spark.shuffle_files import Sent
+from stream.spark.shuffle_files import ShufflePart
 from stream.spark.spec import BackfillSpec, TaskSpec
 from stream.spark.tasks import TaskReport, checked
 
@@ -40,43 +40,43 @@ if TYPE_CHECKING:
     from stream.playground import Playground
 
 TASK_ROWS = 500_000
-"""Rows that come into one task, about; a vnode with more has a task of its own."""
+"""Approximate input rows of one task; a vnode with more rows has a task of its own."""
 TASK_BYTES = 128 << 20
 
 
 class Tasks(Protocol):
-    """Who runs the tasks of a backfill: `SparkTasks`."""
+    """Runs the tasks of a backfill; implemented by `SparkTasks`."""
 
     @property
     def slots(self) -> int:
-        """How many run at once."""
+        """How many tasks run at once."""
         ...
 
     def check(self, view: str, url: str) -> None:
-        """Raises where they cannot be run for `view` over the store at `url`."""
+        """Raises if tasks cannot be run for `view` over the store at `url`."""
         ...
 
     def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
-        """What the tasks of one fragment report, in the order of their specs."""
+        """Runs the tasks of one fragment; their reports, in the order of `specs`."""
         ...
 
     def delete(self, url: str, paths: Sequence[str]) -> None:
-        """Removes objects of the store at `url` that no task needs any more."""
+        """Deletes objects of the store at `url` that no task needs any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BulkBackfill:
-    """How a view gets its history in bulk. A task gets about `task_rows`, and holds at most `task_bytes` of what
-    it writes in memory."""
+    """Creates a view whose history is computed in bulk. A task reads about `task_rows`, and buffers at most
+    `task_bytes` of its output in memory."""
 
     tasks: Tasks
     task_rows: int = TASK_ROWS
     task_bytes: int = TASK_BYTES
 
     def create(self, playground: Playground, draft: TableCatalog) -> TableCatalog:
-        """The materialized view, with all rows, running. Raises what creating it in the stream raises, what `tasks`
-        raises, BackfillRefused, Fenced, SnapshotExpired, LoadRefused: then nothing of it is left."""
+        """The materialized view, with all rows, running. Raises the errors of creating it in the stream and of `tasks`,
+        BackfillRefused, Fenced, SnapshotExpired, LoadRefused: then nothing of it is left."""
         playground.check_serves()
         view, plan = playground.meta.ddl.plan_history(draft)
         fragments = fragments_of(plan)
@@ -108,8 +108,8 @@ class BulkBackfill:
     def _run(
         self, spec: BackfillSpec, scans: Sequence[TaskSpec]
     ) -> tuple[tuple[SstableInfo, ...], Mapping[str, int]]:
-        """What the tasks of all fragments wrote, and their rows without a value. Parcels go as soon as their receivers
-        are done."""
+        """The files that the tasks of all fragments wrote, and their rows without a value. Shuffle files are deleted as
+        soon as their receivers are done."""
         files: list[SstableInfo] = []
         errors: Counter[str] = Counter()
         specs, reports = scans, list[TaskReport]()
@@ -127,12 +127,12 @@ class BulkBackfill:
         return tuple(files), errors
 
     def _delete(self, url: str, reports: Sequence[TaskReport]) -> None:
-        """What their tasks sent. Vacuum finds what is left."""
+        """Delete the shuffle files that the tasks wrote. Vacuum deletes the rest."""
         with suppress(ObjectStoreError):
             self.tasks.delete(url, [sstable_data_path(report.sent.name) for report in reports if report.sent.name])
 
     def _counts(self, version: HummockVersion, table: TableCatalog, fragments: tuple[Fragment, ...]) -> list[int]:
-        """How many tasks each fragment gets: all slots have one, and none much more than its share of rows."""
+        """The number of tasks of each fragment: enough to use all slots, and for about `task_rows` per task."""
         whole = KeyRange.table(table.id)
         rows = sum(info.rows for run in version.overlapping(whole) for info in run)
         many = min(max(self.tasks.slots, -(-rows // self.task_rows)), table.vnode_count)
@@ -147,23 +147,24 @@ def scans_of(spec: BackfillSpec, version: HummockVersion, leaf: StreamScanNode,
     return [TaskSpec(spec, 0, scan=read.to_bytes()) for read in reads]
 
 
-def arrivals_of(spec: BackfillSpec, fragment: int, sent: Sequence[Sent]) -> list[TaskSpec]:
-    """The tasks of a later fragment: each gets what every task of the one before `sent` to it, in their order."""
+def arrivals_of(spec: BackfillSpec, fragment: int, sent: Sequence[ShufflePart]) -> list[TaskSpec]:
+    """The tasks of a later fragment: each receives the blocks that the tasks of the previous fragment `sent` to it, in
+    the order of the senders."""
     tasks = spec.tasks[fragment]
     by_sender = [each.by_receiver(tasks) for each in sent]
-    return [TaskSpec(spec, fragment, parcels=tuple(parcel for parts in by_sender for parcel in parts[place]))
-            for place in range(tasks)]
+    return [TaskSpec(spec, fragment, blocks=tuple(block for received in by_sender for block in received[receiver]))
+            for receiver in range(tasks)]
 
 
 def error_files(
     plan: StreamPlan, spec: BackfillSpec, errors: Mapping[str, int], objects: ObjectStore
 ) -> tuple[SstableInfo, ...]:
-    """The file, if any, of the view's table of errors: `errors`, the sums over all tasks, as of `spec.epoch`."""
+    """The files of the view's error table, if any: `errors`, the sums over all tasks, as of `spec.epoch`."""
     table = plan.root.error_table
     if table is None or not any(errors.values()):
         return ()
     counts = ErrorCounts()
-    with TaskStore(spec.storage) as store:
+    with BulkStore(spec.storage) as store:
         stored = StoredErrorCounts(counts, StateTable(table, store, row_cache_bytes=0))
         stored.init_epoch(EpochPair(spec.epoch, NEVER))
         for reason, rows in errors.items():

@@ -1,8 +1,8 @@
-"""One task of a fragment: the executors of the stream over rows that are all there, for one epoch.
+"""One task of a fragment: the executors of the stream over a complete set of rows, for one epoch.
 
-They see what a new job sees whose upstream had nothing before: a barrier, the rows, a barrier. Their state tables lie
-in a TaskStore, which begins empty, and leave as files once the second barrier has passed. An aggregation emits at that
-barrier only, so what a fragment emits is its net change.
+They process what a new job with an empty upstream would: a barrier, the rows, a barrier. Their state tables are in a
+BulkStore, which is initially empty, and are written to files after the second barrier. An aggregation emits at that
+barrier only, so the output of a fragment is its net change.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from stream.spark.fragments import Fragment
 from stream.worker.actor_builder import ExecutorChain
 
 FLUSH_GROUPS = 1 << 40
-"""Never before the barrier: how many groups a task has is bounded by how many rows it gets."""
+"""Never flush before the barrier: the number of groups of a task is bounded by its input rows."""
 
 
 class RowsExecutor(Executor):
-    """`chunks` between two barriers, all in `epoch`."""
+    """Emits `chunks` between two barriers, all in `epoch`."""
 
     def __init__(self, info: ExecutorInfo, chunks: Iterable[StreamChunk], epoch: Epoch) -> None:
         self.info = info
@@ -42,7 +42,7 @@ class RowsExecutor(Executor):
 
 
 class _FragmentChain(ExecutorChain):
-    """A fragment under construction: `leaf` stands for its leaf."""
+    """A fragment under construction; `leaf` builds the executor of its leaf."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _FragmentChain(ExecutorChain):
         return StateTable(catalog, self.store, is_fresh=True, row_cache_bytes=0)
 
     def stored_errors(self, node: MaterializeNode) -> None:
-        """The driver stores them: a task knows those of its own rows only."""
+        """None: the driver stores the sums, a task only counts its own rows."""
 
     def build(self, node: StreamNode) -> Executor:
         if not node.inputs:
@@ -74,8 +74,8 @@ def run_fragment(
     epoch: Epoch,
     errors: ErrorCounts,
 ) -> Iterator[StreamChunk]:
-    """What comes out of the fragment's executors over `chunks`; at the end `store` holds their state at `epoch`, and
-    `errors` their rows without a value."""
+    """The output of the fragment's executors over `chunks`; at the end `store` holds their state at `epoch`, and
+    `errors` the rows without a value."""
     chain = _FragmentChain(store, options, errors, lambda info: RowsExecutor(info, chunks, epoch))
     for message in chain.build(fragment.root).execute():
         if isinstance(message, StreamChunk):

@@ -1,8 +1,8 @@
-"""Fragments: a stream plan in the pieces that a bulk backfill runs one after the other.
+"""Fragments: the parts of a stream plan that a bulk backfill runs one after the other.
 
-A fragment is a chain of executors whose rows are distributed in one way; between two of them lies an exchange, a
-shuffle by the vnode of columns. It is cut below each aggregation, by its groups, and below what writes the view, unless
-its rows come distributed like the view already.
+A fragment is a chain of executors whose rows have one distribution; between two fragments is an exchange, a shuffle by
+the vnode of columns. The plan is cut below each aggregation, by its groups, and below the Materialize node, unless its
+input is distributed like the view already.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from stream.plan.stream_plan import StreamPlan
 
 Distribution: TypeAlias = "tuple[int, ...] | None"
-"""Columns whose vnode says where a row lies; None where no columns of these rows do."""
+"""The columns whose vnode determines the task of a row; None if no columns of these rows do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalNode(StreamNode):
-    """What the fragment before sent."""
+    """The rows sent by the previous fragment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The executors of `root` down to its leaf: a scan in the first fragment, else what arrives, distributed by the
-    vnode of the columns `key`."""
+    """The executors from `root` down to its leaf: a scan in the first fragment, else the arriving rows, distributed by
+    the vnode of the columns `key`."""
 
     root: StreamNode
     key: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class Fragment:
 
     @property
     def table_ids(self) -> tuple[int, ...]:
-        """The tables that its executors write, ascending."""
+        """Ids of the tables that its executors write, ascending."""
         ids = [table.id for node in self.root.walk() for table in node.state_tables]
         if isinstance(self.root, MaterializeNode):
             ids.append(self.root.table.id)
@@ -55,7 +55,7 @@ class Fragment:
 
 
 def fragments_of(plan: StreamPlan) -> tuple[Fragment, ...]:
-    """The plan's fragments, the one that scans first. BackfillRefused names an executor that no fragment can have."""
+    """The plan's fragments, beginning with the scan. BackfillRefused names an executor that cannot run in a task."""
     for node in plan.root.walk():
         if not isinstance(node, (StreamScanNode, FilterNode, ProjectNode, HashAggNode, MaterializeNode)):
             raise BackfillRefused(plan.root.table.name, f"{node.identity} cannot run in a task")
@@ -72,10 +72,10 @@ class _Cutter:
 
     def __init__(self) -> None:
         self.fragments: list[Fragment] = []
-        self._key: tuple[int, ...] = ()  # of the fragment that grows
+        self._key: tuple[int, ...] = ()  # of the fragment under construction
 
     def part(self, node: StreamNode) -> tuple[StreamNode, Distribution]:
-        """`node` in the fragment that is its own, and how the rows lie that come out of it."""
+        """`node` within its fragment, and the distribution of its output."""
         if isinstance(node, StreamScanNode):
             return node, _among(node.table.distribution_key, node.columns)
         assert isinstance(node, (FilterNode, ProjectNode, HashAggNode, MaterializeNode))
@@ -91,7 +91,7 @@ class _Cutter:
         return replace(node, input=child), distribution
 
     def end(self, root: StreamNode) -> None:
-        """The fragment that grew ends with `root`."""
+        """Finish the fragment under construction with `root`."""
         self.fragments.append(Fragment(root, self._key))
 
     def _cut(self, root: StreamNode, key: tuple[int, ...]) -> ArrivalNode:
@@ -101,5 +101,5 @@ class _Cutter:
 
 
 def _among(columns: tuple[int, ...], kept: tuple[int, ...] | list[int]) -> Distribution:
-    """Where `columns` stand among the `kept` ones; None where one is not there."""
+    """The positions of `columns` among the `kept` ones; None if one is missing."""
     return tuple(kept.index(column) for column in columns) if set(columns) <= set(kept) else None

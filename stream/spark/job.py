@@ -1,6 +1,7 @@
 """The tasks of a bulk backfill on Spark: a job for each fragment, a spec for each task.
 
-What travels to executors names a function of the installed package; rows go through the store at the backfill's URL.
+The payload sent to executors names a function of the installed package; rows are exchanged through the store at the
+backfill's URL.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WORK = f"{run_task.__module__}:{run_task.__name__}"
 
 @dataclass(frozen=True, slots=True)
 class SparkTasks:
-    """Tasks on Spark's executors. `on_progress` is told of tasks that are done, of how many."""
+    """Tasks on Spark's executors. `on_progress(done, total)` is called with the number of finished tasks."""
 
     spark: SparkSession
     is_cancelled: Callable[[], bool] | None = None
@@ -37,7 +38,7 @@ class SparkTasks:
         return slots(self.spark)
 
     def check(self, view: str, url: str) -> None:
-        """BackfillRefused, ExecutorUnfit where executors cannot do the tasks of `view` over the store at `url`."""
+        """BackfillRefused, ExecutorUnfit if executors cannot run the tasks of `view` over the store at `url`."""
         try:
             shared_url(url)
         except InvalidOption as error:
@@ -45,11 +46,11 @@ class SparkTasks:
         check_executors(self.spark, url)
 
     def run(self, view: str, specs: Sequence[TaskSpec]) -> list[TaskReport]:
-        """What the tasks report. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
+        """The reports of the tasks. SparkJobFailed, SparkJobCancelled, ExecutorUnfit."""
         name = f"hummock: backfill of {view}, fragment {specs[0].fragment}"
-        told = [spec.to_bytes() for spec in specs]
+        payloads = [spec.to_bytes() for spec in specs]
         answers = run_specs(
-            self.spark, told, WORK, name=name, is_cancelled=self.is_cancelled, on_progress=self.on_progress)
+            self.spark, payloads, WORK, name=name, is_cancelled=self.is_cancelled, on_progress=self.on_progress)
         return list(map(TaskReport.from_bytes, answers))
 
     def delete(self, url: str, paths: Sequence[str]) -> None:
@@ -57,15 +58,15 @@ class SparkTasks:
 
 
 class OwnSpark:
-    """The Spark session of this process; where it has none one on `master`, which carries no rows, begun when first
-    asked for. One thread at a time."""
+    """The Spark session of this process; if there is none, one on `master`, through which no rows pass, created on
+    first use. One thread at a time."""
 
     def __init__(self, master: str) -> None:
         self._master = master
         self._own: SparkSession | None = None
 
     def session(self, view: str) -> SparkSession:
-        """For the backfill of `view`. BackfillRefused where there is neither; SparkMissing, InvalidOption."""
+        """The session for the backfill of `view`. BackfillRefused if there is neither; SparkMissing, InvalidOption."""
         require_spark(self._master)
         from pyspark.sql import SparkSession
 

@@ -1,11 +1,11 @@
-"""The exchange between two fragments: rows as parcels, in objects beside the files of the store.
+"""Shuffle files: the exchange of rows between two fragments, as objects beside the files of the store.
 
-All state that a bulk backfill begins with is empty, so the net change of its one epoch is nothing but inserts: a row
-is sent once, as it is in the end. A task parts its rows by the vnode of a key and writes one object, parcel behind
-parcel, each an Arrow message with a checksum; whoever starts the receivers tells them where theirs are, in the order of
-the senders. So what a receiver computes depends on what was sent alone, whatever ran first or twice, and no row passes
-through what runs the tasks. The objects are scratch, as a lost one fails the job, and go as soon as all receivers are
-done; those of an attempt that does not count are left to vacuum.
+All state of a bulk backfill is empty at its beginning, so the net change of its one epoch consists of inserts only: a
+row is sent once, in its final form. A task partitions its rows by the vnode of a key and writes one object of
+consecutive shuffle blocks, each an Arrow message with a checksum. The driver passes each receiver the positions of its
+blocks, in the order of the senders. So the result of a receiver depends only on what was sent, independent of the
+order and the repetition of tasks, and no row passes through the driver. The objects are scratch: a lost one fails the
+job. They are deleted as soon as all receivers are done; those of an attempt that does not count are left to vacuum.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from relational.chunk.vnode_map import VnodeMap
 from relational.types import Schema
 from stream.errors import InconsistentStream
 
-WINDOW_ROWS, WINDOW_BYTES = 524_288, 16 << 20  # that are parted at once, as soon as either is there
-CHUNK_ROWS = 32_768  # of a chunk as it is unpacked, about
+WINDOW_ROWS, WINDOW_BYTES = 524_288, 16 << 20  # buffered before they are partitioned, whichever is reached first
+CHUNK_ROWS = 32_768  # approximate rows of a chunk that is read back
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """Rows for one receiver: `size` bytes from `start` on in the data object of the name `name`."""
+class ShuffleBlock:
+    """Rows for one receiver: `size` bytes at offset `start` of the data object named `name`."""
 
     name: str
     start: int
@@ -39,46 +39,46 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What one task sent: (receiver, size, checksum) of each parcel of the object `name`, from its first byte on."""
+class ShufflePart:
+    """The output of one task: (receiver, size, checksum) of each block of the object `name`, in file order."""
 
     name: str = ""
-    parcels: tuple[tuple[int, int, int], ...] = ()
+    blocks: tuple[tuple[int, int, int], ...] = ()
 
-    def by_receiver(self, receivers: int) -> list[list[Parcel]]:
-        """The parcels of each receiver, as they were written."""
-        found: list[list[Parcel]] = [[] for _ in range(receivers)]
+    def by_receiver(self, receivers: int) -> list[list[ShuffleBlock]]:
+        """The blocks of each receiver, in the order written."""
+        found: list[list[ShuffleBlock]] = [[] for _ in range(receivers)]
         start = 0
-        for receiver, size, checksum in self.parcels:
-            found[receiver].append(Parcel(self.name, start, size, checksum))
+        for receiver, size, checksum in self.blocks:
+            found[receiver].append(ShuffleBlock(self.name, start, size, checksum))
             start += size
         return found
 
 
-NOTHING = Sent()
+EMPTY_PART = ShufflePart()
 
 
-class Packer:
-    """Parts rows among `parts` receivers by the vnode of the columns `key`, into an object of `objects` under a name
-    that `mint_name` gives. As a context it leaves no object where its body raises."""
+class ShuffleWriter:
+    """Partitions rows among `receivers` by the vnode of the columns `key`, into an object of `objects` named by
+    `mint_name`. As a context manager it leaves no object behind when its body raises."""
 
     def __init__(self, objects: ObjectStore, mint_name: Callable[[], str], schema: Schema, key: tuple[int, ...],
-                 parts: int, vnode_count: int) -> None:
+                 receivers: int, vnode_count: int) -> None:
         self.rows = 0
-        """Sent so far."""
+        """Rows written so far."""
         self._objects = objects
         self._mint_name = mint_name
         self._schema = schema.arrow
         self._key = key
-        self._parts = parts
-        self._vnodes = VnodeMap.even(range(parts), vnode_count)
+        self._receivers = receivers
+        self._vnodes = VnodeMap.even(range(receivers), vnode_count)
         self._waiting: list[DataChunk] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._writer: ObjectWriter | None = None
         self._name = ""
-        self._parcels: list[tuple[int, int, int]] = []
+        self._blocks: list[tuple[int, int, int]] = []
 
-    def __enter__(self) -> Packer:
+    def __enter__(self) -> ShuffleWriter:
         return self
 
     def __exit__(self, *caught: object) -> None:
@@ -86,7 +86,7 @@ class Packer:
             self._writer.abort()
 
     def add(self, chunk: StreamChunk) -> None:
-        """InconsistentStream for a change that is no insert."""
+        """Adds rows; InconsistentStream for a change that is no insert."""
         dense = chunk.compact()
         if dense.ops.any():
             raise InconsistentStream("Exchange", "the net change of an epoch that begins with nothing has a retraction")
@@ -94,18 +94,18 @@ class Packer:
         self._waiting_rows += dense.capacity
         self._waiting_bytes += dense.nbytes
         if self._waiting_rows >= WINDOW_ROWS or self._waiting_bytes >= WINDOW_BYTES:
-            self._pack()
+            self._write_window()
 
-    def finish(self) -> Sent:
-        """All of it can be read. No object where nothing was sent."""
+    def finish(self) -> ShufflePart:
+        """Makes all rows readable. No object is created if no row was added."""
         if self._waiting_rows:
-            self._pack()
+            self._write_window()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        return Sent(self._name, tuple(self._parcels))
+        return ShufflePart(self._name, tuple(self._blocks))
 
-    def _pack(self) -> None:
+    def _write_window(self) -> None:
         rows = DataChunk.concat(self._waiting)
         targets = self._vnodes.targets_of([rows.columns[column] for column in self._key], rows=rows.capacity)
         order = np.argsort(targets.astype(np.int16), kind="stable").astype(np.int32)
@@ -113,22 +113,22 @@ class Packer:
         if self._writer is None:
             self._name = self._mint_name()
             self._writer = self._objects.create_scratch(sstable_data_path(self._name))
-        ends = np.cumsum(np.bincount(targets, minlength=self._parts)).tolist()
-        for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        ends = np.cumsum(np.bincount(targets, minlength=self._receivers)).tolist()
+        for receiver, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
             if end > start:
                 body = memoryview(batch.slice(start, end - start).serialize()).cast("B")
                 self._writer.write(body)
-                self._parcels.append((part, len(body), crc32c_of(body)))
+                self._blocks.append((receiver, len(body), crc32c_of(body)))
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         self.rows += rows.capacity
 
 
-def unpacked(parcels: Sequence[Parcel], schema: Schema, objects: ObjectStore) -> Iterator[StreamChunk]:
-    """The rows of `parcels`, one after the other, as inserts. Corruption, ObjectNotFound."""
+def read_blocks(blocks: Sequence[ShuffleBlock], schema: Schema, objects: ObjectStore) -> Iterator[StreamChunk]:
+    """The rows of `blocks`, in that order, as inserts. Corruption, ObjectNotFound."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    for parcel in parcels:
-        waiting.append(pa.ipc.read_record_batch(_body(parcel, objects), schema.arrow))
+    for block in blocks:
+        waiting.append(pa.ipc.read_record_batch(_body(block, objects), schema.arrow))
         rows += waiting[-1].num_rows
         if rows >= CHUNK_ROWS:
             yield _inserts(waiting)
@@ -137,11 +137,11 @@ def unpacked(parcels: Sequence[Parcel], schema: Schema, objects: ObjectStore) ->
         yield _inserts(waiting)
 
 
-def _body(parcel: Parcel, objects: ObjectStore) -> pa.Buffer:
-    path = sstable_data_path(parcel.name)
-    body = objects.get(path, range(parcel.start, parcel.start + parcel.size))
-    if len(body) != parcel.size or crc32c_of(body) != parcel.checksum:
-        raise Corruption(path, f"parcel at {parcel.start}", f"{parcel.size} bytes of checksum {parcel.checksum}",
+def _body(block: ShuffleBlock, objects: ObjectStore) -> pa.Buffer:
+    path = sstable_data_path(block.name)
+    body = objects.get(path, range(block.start, block.start + block.size))
+    if len(body) != block.size or crc32c_of(body) != block.checksum:
+        raise Corruption(path, f"shuffle block at {block.start}", f"{block.size} bytes of checksum {block.checksum}",
                          f"{len(body)} of {crc32c_of(body)}")
     return pa.py_buffer(body)
 

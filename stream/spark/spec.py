@@ -1,7 +1,7 @@
-"""BackfillSpec, what all tasks of one bulk backfill share, and TaskSpec, what one of them is told: versioned records.
+"""BackfillSpec, shared by all tasks of one bulk backfill, and TaskSpec, the input of one task: versioned records.
 
-A task plans the view again from its catalog with the table ids that the driver got, so driver and tasks run the same
-executors over the same tables. Nothing of ours is pickled.
+A task plans the view again from its catalog with the table ids that the driver allocated, so driver and tasks run the
+same executors over the same tables. No object of this project is pickled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hummock.options import StorageOptions
 from relational.catalog.objects import TableCatalog
 from stream.plan.planner import plan_known_view
 from stream.spark.fragments import Fragment, fragments_of
-from stream.spark.shuffle_files import Parcel
+from stream.spark.shuffle_files import ShuffleBlock
 
 FORMAT = 2
 
@@ -26,9 +26,9 @@ FORMAT = 2
 class BackfillSpec:
     """The history of `view` over `tables`, as they were at `epoch`.
 
-    `state_ids`: the ids of its internal tables by name. `tasks`: how many there are of each fragment. Files go to the
-    store at `url`, their names begin with `prefix`, and `storage` says how they are built. A task keeps at most
-    `memory_bytes` of what it writes in memory."""
+    `state_ids`: the ids of its internal tables by name. `tasks`: the number of tasks of each fragment. Files are
+    written to the store at `url` under names that begin with `prefix`, built with the options `storage`. A task
+    buffers at most `memory_bytes` of its output in memory."""
 
     view: TableCatalog
     tables: tuple[TableCatalog, ...]
@@ -80,23 +80,23 @@ class BackfillSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task of fragment `fragment` of `backfill`: what it reads are `scan`, a ReadSpec, in the first fragment, else
-    `parcels`, in their order."""
+    """A task of fragment `fragment` of `backfill`. Its input is `scan`, a ReadSpec, in the first fragment, and the
+    shuffle `blocks`, in their order, in later ones."""
 
     backfill: BackfillSpec
     fragment: int
     scan: bytes = b""
-    parcels: tuple[Parcel, ...] = ()
+    blocks: tuple[ShuffleBlock, ...] = ()
 
     def to_bytes(self) -> bytes:
-        places = {name: at for at, name in enumerate(sorted({parcel.name for parcel in self.parcels}))}
+        name_index = {name: index for index, name in enumerate(sorted({block.name for block in self.blocks}))}
         record = {
             "format": FORMAT,
             "backfill": self.backfill.to_bytes().decode(),
             "fragment": self.fragment,
             "scan": self.scan.hex(),
-            "names": list(places),
-            "parcels": [[places[each.name], each.start, each.size, each.checksum] for each in self.parcels],
+            "names": list(name_index),
+            "parcels": [[name_index[each.name], each.start, each.size, each.checksum] for each in self.blocks],
         }
         return json.dumps(record).encode()
 
@@ -105,11 +105,11 @@ class TaskSpec:
         """The inverse of `to_bytes`. ValueError for an older format, FormatTooNew for a newer one."""
         record = json.loads(text)
         check_format("a task of a backfill", record["format"], FORMAT)
-        parcels = tuple(Parcel(record["names"][name], *rest) for name, *rest in record["parcels"])
-        return cls(_shared(record["backfill"]), record["fragment"], bytes.fromhex(record["scan"]), parcels)
+        blocks = tuple(ShuffleBlock(record["names"][name], *rest) for name, *rest in record["parcels"])
+        return cls(_shared(record["backfill"]), record["fragment"], bytes.fromhex(record["scan"]), blocks)
 
 
 @lru_cache(1)
 def _shared(text: str) -> BackfillSpec:
-    """Read, and planned, once for all tasks of a worker that follow each other."""
+    """Parsed and planned once for consecutive tasks of a worker."""
     return BackfillSpec.from_bytes(text.encode())

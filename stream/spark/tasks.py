@@ -1,7 +1,7 @@
-"""The tasks of a bulk backfill: a spec in, files and parcels out, a report back.
+"""The tasks of a bulk backfill: the input is a spec, the output are files and shuffle blocks, the answer is a report.
 
-What is known of a task is its report alone, whichever attempt at it that came from: files and parcels that no report
-names are nothing. The last fragment sends no parcels.
+The report is all that is known of a task, whichever attempt it came from: files and blocks that no report names are
+ignored. The last fragment writes no shuffle blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 from hummock.spark.worker import local_directory, task_store
 from hummock.sstable.info import SstableInfo
-from hummock.store.bulk_store import TaskStore
+from hummock.store.bulk_store import BulkStore
 from relational.catalog.objects import DEFAULT_VNODE_COUNT
 from relational.chunk import DataChunk, StreamChunk
 from relational.expr import ErrorCounts
@@ -23,7 +23,7 @@ from relational.spark.read_spec import ReadSpec, files_of, read_chunks
 from stream.errors import InconsistentStream
 from stream.options import StreamOptions
 from stream.spark.fragment_run import run_fragment
-from stream.spark.shuffle_files import NOTHING, Packer, Sent, unpacked
+from stream.spark.shuffle_files import EMPTY_PART, ShufflePart, ShuffleWriter, read_blocks
 from stream.spark.spec import BackfillSpec, TaskSpec
 
 CHUNK_ROWS = 16_384
@@ -31,13 +31,13 @@ CHUNK_ROWS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """A task: rows that came in and went out, its files, ascending and disjoint, its parcels, and how many of its rows
-    have no value, by reason."""
+    """The result of a task: rows received and emitted, its files, ascending and disjoint, its shuffle blocks, and the
+    number of its rows without a value, by reason."""
 
     rows_in: int
     rows_out: int
     sstables: tuple[SstableInfo, ...]
-    sent: Sent = NOTHING
+    sent: ShufflePart = EMPTY_PART
     errors: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -45,7 +45,7 @@ class TaskReport:
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "sstables": [info.to_json() for info in self.sstables],
-            "sent": [self.sent.name, self.sent.parcels],
+            "sent": [self.sent.name, self.sent.blocks],
             "errors": dict(self.errors),
         }
         return json.dumps(record).encode()
@@ -54,33 +54,33 @@ class TaskReport:
     def from_bytes(cls, text: bytes) -> TaskReport:
         record = json.loads(text)
         files = tuple(map(SstableInfo.from_json, record["sstables"]))
-        name, parcels = record["sent"]
-        sent = Sent(name, tuple(map(tuple, parcels)))
+        name, blocks = record["sent"]
+        sent = ShufflePart(name, tuple(map(tuple, blocks)))
         return cls(record["rows_in"], record["rows_out"], files, sent, record["errors"])
 
 
 def checked(reports: list[TaskReport], before: Sequence[TaskReport]) -> list[TaskReport]:
-    """The reports of a fragment; `before`: those of the one that sent its rows, if any. InconsistentStream unless what
-    was sent came."""
+    """The reports of a fragment; `before`: those of the fragment that sent its rows, if any. InconsistentStream unless
+    as many rows were received as were sent."""
     sent, came = sum(report.rows_out for report in before), sum(report.rows_in for report in reports)
     if before and sent != came:
         raise InconsistentStream("Exchange", f"{sent} rows were sent, {came} came")
     return reports
 
 
-def run_task(told: bytes) -> bytes:
-    """What a Spark task does with its spec: the report."""
-    spec = TaskSpec.from_bytes(told)
+def run_task(serialized: bytes) -> bytes:
+    """Runs the task of a serialized spec in a Spark executor; its serialized report."""
+    spec = TaskSpec.from_bytes(serialized)
     url = spec.backfill.url
 
-    def scan(told: bytes) -> Iterable[DataChunk]:
-        return read_chunks(ReadSpec.from_bytes(told), files_of(url))
+    def scan(read: bytes) -> Iterable[DataChunk]:
+        return read_chunks(ReadSpec.from_bytes(read), files_of(url))
 
     return task_report(spec, scan, task_store(url)).to_bytes()
 
 
 def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], objects: ObjectStore) -> TaskReport:
-    """Does the task; `scan` reads what its spec says of the upstream, `objects` hold parcels and what is written."""
+    """Runs the task; `scan` reads the upstream, `objects` holds the shuffle blocks and the files written."""
     backfill, number = spec.backfill, spec.fragment
     fragment = backfill.fragments[number]
 
@@ -90,18 +90,18 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
     def arriving() -> Iterable[StreamChunk]:
         if spec.scan:
             return map(StreamChunk.inserts, scan(spec.scan))
-        return unpacked(spec.parcels, fragment.leaf.schema, objects)
+        return read_blocks(spec.blocks, fragment.leaf.schema, objects)
 
     rows, errors = _Counted(arriving()), ErrorCounts()
     is_last = number == len(backfill.fragments) - 1
     storage = replace(backfill.storage, shared_buffer_bytes=backfill.memory_bytes)
-    packing = nullcontext() if is_last else _packer(backfill, number + 1, objects, mint)
-    with packing as packer, TaskStore(storage, local_directory()) as store:
+    output = nullcontext() if is_last else _shuffle_writer(backfill, number + 1, objects, mint)
+    with output as writer, BulkStore(storage, local_directory()) as store:
         options = StreamOptions(chunk_rows=CHUNK_ROWS)
         for chunk in run_fragment(fragment, rows, store, options, backfill.epoch, errors):
-            if packer is not None:
-                packer.add(chunk)
-        sent, rows_out = (NOTHING, 0) if packer is None else (packer.finish(), packer.rows)
+            if writer is not None:
+                writer.add(chunk)
+        sent, rows_out = (EMPTY_PART, 0) if writer is None else (writer.finish(), writer.rows)
         written = store.write_out(objects, mint, fragment.table_ids)
         if sum(info.rows for info in written) != store.puts:
             raise InconsistentStream(fragment.root.identity, f"of {store.puts} rows of a new state some have one key")
@@ -109,7 +109,7 @@ def task_report(spec: TaskSpec, scan: Callable[[bytes], Iterable[DataChunk]], ob
 
 
 class _Counted:
-    """Chunks that are counted as they pass."""
+    """Counts the visible rows of the chunks that it yields."""
 
     def __init__(self, chunks: Iterable[StreamChunk]) -> None:
         self._chunks = chunks
@@ -121,7 +121,9 @@ class _Counted:
             yield chunk
 
 
-def _packer(backfill: BackfillSpec, number: int, objects: ObjectStore, mint: Callable[[], str]) -> Packer:
-    """For the rows that fragment `number` gets."""
+def _shuffle_writer(
+    backfill: BackfillSpec, number: int, objects: ObjectStore, mint: Callable[[], str]
+) -> ShuffleWriter:
+    """Writes the input of fragment `number`."""
     after = backfill.fragments[number]
-    return Packer(objects, mint, after.leaf.schema, after.key, backfill.tasks[number], DEFAULT_VNODE_COUNT)
+    return ShuffleWriter(objects, mint, after.leaf.schema, after.key, backfill.tasks[number], DEFAULT_VNODE_COUNT)

@@ -1,1 +1,1 @@
-"""Where actors run: built from plans, fed with barriers, watched until each epoch is synced."""
+"""Runs actors: builds them from plans, injects barriers, seals and syncs each epoch."""

@@ -1,6 +1,6 @@
-"""ActorBuilder: a tree of stream nodes becomes a chain of executors with open tables and channels.
+"""ActorBuilder: turns a tree of stream nodes into a chain of executors with open tables and channels.
 
-One builder function per kind of node, in one table; a new executor is a new row of it."""
+There is one builder function per node type, in the table BUILDERS; a new executor is a new row of it."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor, ActorObserver
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import BroadcastDispatcher
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 
 if TYPE_CHECKING:
     from hummock.state_store import StateStore
 
 
 class ActorBuilder:
-    """Builds actors over one store. `request_barrier` is what a source calls when it has read enough. `errors` are the
-    counts of the actors that run."""
+    """Builds actors over one store. A source calls `request_barrier` when it has read enough. `errors` holds the counts
+    of the running actors."""
 
     def __init__(self, store: StateStore, options: StreamOptions, request_barrier: Callable[[], None]) -> None:
         self.store = store
@@ -61,20 +61,20 @@ class ActorBuilder:
         control: Channel | None,
         upstreams: Sequence[Channel],
         observer: ActorObserver,
-        turns: Turns,
+        run_slots: RunSlots,
     ) -> Actor:
-        """An actor that is not yet started. `control` brings barriers and statements to a head without
-        upstreams; `upstreams` belong to the plan's scans in the order of a walk from the root."""
+        """An actor that is not yet started. `control` carries barriers and statements to an actor without upstreams;
+        `upstreams` are those of the plan's scans, in pre-order from the root."""
         errors = self.errors.open(spec.root.table)
         chain = _ActorChain(self.store, self.options, self.request_barrier, spec, control, iter(upstreams), errors)
         dispatcher = BroadcastDispatcher(spec.actor_id)
         chain.has_readers = lambda: bool(dispatcher.targets)
-        return Actor(spec.actor_id, chain.build(spec.root), dispatcher, observer, turns, chain.position)
+        return Actor(spec.actor_id, chain.build(spec.root), dispatcher, observer, run_slots, chain.position)
 
 
 class ExecutorChain:
-    """Executors under construction, over one store; they count into `errors`. What is fed by nothing but its input is
-    built here."""
+    """Executors under construction, over one store; they count into `errors`. This class builds the executors that read
+    nothing but their input."""
 
     def __init__(self, store: StateStore, options: StreamOptions, errors: ErrorCounts) -> None:
         self.store = store
@@ -83,7 +83,7 @@ class ExecutorChain:
         self.has_readers: Callable[[], bool] = lambda: True
 
     def build(self, node: StreamNode) -> Executor:
-        """The executor of `node`, with those below it."""
+        """The executor of `node`, and recursively those of its inputs."""
         info = ExecutorInfo(node.schema, node.stream_key, node.identity)
         return BUILDERS[type(node)](self, node, info)
 
@@ -123,7 +123,7 @@ class ExecutorChain:
         )
 
     def stored_errors(self, node: MaterializeNode) -> StoredErrorCounts | None:
-        """The counts of the chain in their table, where the job has one."""
+        """The counts of the chain in their table, None if the job has none."""
         if node.error_table is None:
             return None
         return StoredErrorCounts(self.errors, self.state_table(node.error_table))
@@ -150,11 +150,11 @@ class _ActorChain(ExecutorChain):
         self.sources: list[SourceExecutor] = []
 
     def position(self) -> SourcePosition | None:
-        """Where the actor's source is, None without one."""
+        """The position of the actor's source, None without one."""
         return self.sources[0].position if self.sources else None
 
     def head_channel(self) -> Channel:
-        """What brings barriers and statements; an actor with a head has it, for it has no upstreams."""
+        """The channel of barriers and statements, which every actor without upstreams has."""
         assert self.control is not None
         return self.control
 

@@ -1,9 +1,9 @@
-"""ComputeNode: the actors of one process, their channels, and the way in for statements.
+"""ComputeNode: the actors of one process, their channels, and the entry point for statements.
 
-Actors are built first and begin with the barrier whose Add mutation names them; then the actors before them
-send to them as well [C2]. A reset ends all of them before it forgets what they wrote [C9], so nothing of an
-old actor reaches the store afterwards. The first barrier after it says which epochs were committed: the statements
-of the others are sent again right behind it, before any new one [C12]."""
+Actors are built first and begin with the barrier whose Add mutation names them; from then on their upstream actors send
+to them [C2]. A reset ends all actors before it discards what they wrote [C9], so an old actor cannot write to the store
+afterwards. The first barrier after a reset tells which epochs were committed: the statements of the others are sent
+again right after it, before any new one [C12]."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream.protocol import ActorSpec, CollectedEpoch, StepObserver, unobserved
 from stream.runtime.actor import Actor
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import Output
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 from stream.worker.local_barrier_manager import LocalBarrierManager
 from stream.worker.pending_statements import PendingStatements
 
@@ -35,7 +35,7 @@ JOIN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """An actor with what leads into it. `control` is None unless it is the head of a table."""
+    """An actor with its input channels. `control` is None if it has upstreams."""
 
     spec: ActorSpec
     actor: Actor
@@ -55,7 +55,7 @@ class ComputeNode:
         store: StateStore,
         builder: ActorBuilder,
         options: StreamOptions,
-        turns: Turns,
+        run_slots: RunSlots,
         on_failure: Callable[[BaseException], None],
         observer: StepObserver = unobserved,
         request_barrier: Callable[[], None] = lambda: None,
@@ -63,35 +63,35 @@ class ComputeNode:
         self._store = store
         self._options = options
         self._builder = builder
-        self._turns = turns
+        self._run_slots = run_slots
         self._barriers = LocalBarrierManager(store, on_failure, observer)
         self._request_barrier = request_barrier
         self.pending = PendingStatements()
         self._changed = threading.Condition()
-        self._built: dict[int, _Running] = {}  # not yet begun
+        self._built: dict[int, _Running] = {}  # built, but not yet begun
         self._running: dict[int, _Running] = {}
-        self._ended: list[_Running] = []  # have been sent their Stop
+        self._ended: list[_Running] = []  # stopped by a barrier
         self._is_serving = False  # between an Initial barrier and a reset
-        self._failed: Mapping[int, Exception] = {}  # of jobs that do not run because they failed
+        self._failed: Mapping[int, Exception] = {}  # job id -> error, of jobs that do not run because they failed
         self._closed_by: BaseException | None = None
         self._last_epoch = 0  # the newest that was opened
         self._discarded_upto = 0  # as of the last barrier
 
-    # -- what the meta side asks for (Worker) ----------------------------------------------------------
+    # -- interface of the meta side (Worker) -----------------------------------------------------------
 
     def build(self, specs: Sequence[ActorSpec]) -> None:
-        """Build and start actors; each waits for its first barrier."""
+        """Build and start actors, which wait for their first barrier."""
         for spec in specs:
             permits = self._options.channel_permits_rows
             upstreams = tuple(
-                Channel(permits, f"actor {upstream} to {spec.actor_id}", self._turns)
+                Channel(permits, f"actor {upstream} to {spec.actor_id}", self._run_slots)
                 for upstream in spec.upstreams
             )
             control = (
-                None if upstreams else Channel(permits, f"control of actor {spec.actor_id}", self._turns)
+                None if upstreams else Channel(permits, f"control of actor {spec.actor_id}", self._run_slots)
             )
             try:
-                actor = self._builder.build(spec, control, upstreams, self._barriers, self._turns)
+                actor = self._builder.build(spec, control, upstreams, self._barriers, self._run_slots)
             except Exception as error:
                 raise ActorFailed(spec.actor_id, error) from error
             with self._changed:
@@ -99,7 +99,7 @@ class ComputeNode:
             actor.start()
 
     def inject(self, barrier: Barrier) -> Future[CollectedEpoch]:
-        """Send `barrier` to every head; its mutation begins and ends actors."""
+        """Send `barrier` to every control channel; its mutation begins and ends actors."""
         with self._changed:
             self._discarded_upto, self._last_epoch = self._last_epoch, barrier.epoch.curr
             stopped: list[_Running] = []
@@ -122,7 +122,7 @@ class ComputeNode:
         return self._barriers.missing(epoch)
 
     def committed(self, epoch: int) -> None:
-        """Statements up to `epoch` are safe, and actors that were stopped are gone."""
+        """Statements up to `epoch` are durable; actors that were stopped and have ended are removed."""
         self.pending.committed(epoch)
         with self._changed:
             ended, self._ended = self._ended, []
@@ -134,8 +134,7 @@ class ComputeNode:
                     self._ended.append(each)
 
     def reset(self, cause: BaseException) -> None:
-        """No actor runs and nothing uncommitted is left when this returns, but for the statements that are to be sent
-        again."""
+        """End all actors and discard everything uncommitted, except the statements that will be sent again."""
         self._barriers.quiesce()
         self.pending.suspend()
         with self._changed:
@@ -151,7 +150,7 @@ class ComputeNode:
         self._store.clear_uncommitted()
 
     def close(self, error: BaseException) -> None:
-        """Reset for good: who waits for this node gets `error`."""
+        """Reset for the last time: every caller that waits for this node gets `error`."""
         with self._changed:
             self._closed_by = error
             self._changed.notify_all()
@@ -161,12 +160,12 @@ class ComputeNode:
             self.pending.close(error)
             self._barriers.close()
 
-    # -- what sessions ask for -------------------------------------------------------------------------
+    # -- interface of sessions -------------------------------------------------------------------------
 
     def execute(self, table_id: int, table_name: str, statement: Statement) -> int:
-        """Rows affected, once the table's own actor has evaluated the statement. A recovery is waited out, whether it
-        comes before or after the statement was sent. StatementError when the statement fails, JobFailed when the table
-        was set aside, StatementsLost when the table could not take it again after a recovery."""
+        """Rows affected, once the table's own actor has evaluated the statement. Waits for the end of a recovery,
+        whether it begins before or after the statement was sent. StatementError if the statement fails, JobFailed if
+        the table was set aside, StatementsLost if the table could not accept it again after a recovery."""
         number = statement.statement_id
         self.pending.add(statement, table_id, table_name, self._request_barrier)
         message: Statement | Replayed | None = statement
@@ -187,15 +186,15 @@ class ComputeNode:
         return rows
 
     def emitted_rows(self, job_ids: Iterable[int]) -> int:
-        """Changes that the actors of these jobs have emitted since they were built."""
+        """The number of changes that the actors of these jobs have emitted since they were built."""
         wanted = frozenset(job_ids)
         with self._changed:
             return sum(each.actor.rows for each in self._running.values() if each.spec.job_id in wanted)
 
-    # -- inside ----------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------
 
     def _begin_serving(self, barrier: Barrier) -> None:
-        """The Initial barrier of a generation is sent: what was undone follows it, then sessions may send."""
+        """After the Initial barrier of a generation: send undone statements again, then admit those of sessions."""
         with self._changed:
             heads = {each.spec.job_id: each.control for each in self._running.values() if each.control is not None}
             self._failed = barrier.mutation.failed if isinstance(barrier.mutation, Add) else {}
@@ -204,7 +203,7 @@ class ComputeNode:
             if control is None:
                 self.pending.lose(pending, self._failed.get(pending.table_id))
                 continue
-            with contextlib.suppress(ChannelClosed):  # the actor's end begins another recovery
+            with contextlib.suppress(ChannelClosed):  # the end of the actor leads to another recovery
                 control.send(self.pending.again(pending), free=True)
             self.pending.sent(pending.statement.statement_id, barrier.epoch.curr)
         with self._changed:
@@ -236,7 +235,7 @@ class ComputeNode:
 
 
 def _refuse_leftovers(ended: _Running) -> None:
-    """Statements that came after the Stop of their table are answered, not forgotten."""
+    """Complete statements that arrived after the Stop of their table with an error."""
     while ended.control is not None:
         try:
             message = ended.control.try_recv()

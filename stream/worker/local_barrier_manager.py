@@ -1,10 +1,10 @@
-"""LocalBarrierManager: a worker's half of the checkpoint: inject, collect, seal, sync.
+"""LocalBarrierManager: a worker's part of the checkpoint: inject, collect, seal, sync.
 
-Barriers enter every root channel; an epoch is collected when every actor that it waits for has passed its barrier,
-and every epoch before it is collected: a barrier that stops an actor still waits for it, the next one does not, so
-without the second condition a later epoch could be sealed first. Then one thread of its own, in epoch order [C4],
-seals the epoch and at a checkpoint uploads it, while the actors work on the next epochs [C5]. The first failure of an
-actor or an upload fails every barrier in flight [C9], and nothing happens any more until reset()."""
+Barriers are sent into every root channel. An epoch is collected when every actor that it waits for has passed its
+barrier, and every epoch before it is collected: a barrier that stops an actor still waits for it, the next one does
+not, so without the second condition a later epoch could be sealed first. Then a dedicated thread, in epoch order [C4],
+seals the epoch and at a checkpoint uploads it, while the actors process the next epochs [C5]. The first failure of an
+actor or an upload fails every barrier in flight [C9]; all further events are ignored until reset()."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _InFlight:
-    """One injected barrier: who has not passed it yet, and who waits for it."""
+    """An injected barrier: the actors that have not passed it yet, and the future of its collection."""
 
     barrier: Barrier
     missing: set[int]
@@ -33,8 +33,7 @@ class _InFlight:
 
 
 class LocalBarrierManager:
-    """Thread safe. `on_failure(error)` is called once per generation of actors, from the thread that
-    failed."""
+    """Thread safe. `on_failure(error)` is called once per generation of actors, by the thread that failed."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class LocalBarrierManager:
     def inject(
         self, barrier: Barrier, roots: Iterable[Channel], actors: Iterable[int]
     ) -> Future[CollectedEpoch]:
-        """Send the barrier into `roots`; the result comes when `actors` have passed it and it is synced."""
+        """Send the barrier into `roots`; completes when `actors` have passed it and it is synced."""
         waiting = _InFlight(barrier, set(actors))
         with self._lock:
             if self._failure is not None:
@@ -66,7 +65,7 @@ class LocalBarrierManager:
         return waiting.result
 
     def collect(self, actor_id: int, barrier: Barrier) -> None:
-        """`actor_id` has passed `barrier`; the last one of the oldest epoch starts seal and sync."""
+        """`actor_id` has passed `barrier`; the last actor of the oldest epoch starts seal and sync."""
         with self._lock:
             waiting = self._in_flight.get(barrier.epoch.prev)
             if waiting is None:
@@ -75,7 +74,7 @@ class LocalBarrierManager:
             self._complete_collected()
 
     def missing(self, epoch: int) -> tuple[int, ...]:
-        """Actors that have not passed the barrier that ends `epoch`; for messages."""
+        """Actors that have not passed the barrier that ends `epoch`, for error messages."""
         with self._lock:
             waiting = self._in_flight.get(epoch)
             return tuple(sorted(waiting.missing)) if waiting else ()
@@ -85,14 +84,14 @@ class LocalBarrierManager:
         self._fail(ActorFailed(actor_id, error, position))
 
     def quiesce(self) -> None:
-        """From now on failures are expected and ignored: the actors are being ended."""
+        """Ignore failures from now on: they are expected while the actors are being ended."""
         with self._lock:
             if self._failure is None:
                 self._failure = RuntimeError("the worker is being reset")
             self._in_flight.clear()
 
     def reset(self) -> None:
-        """Wait for an upload under way and begin anew. REQUIRES that no actor runs."""
+        """Wait for an upload under way, then begin a new generation. REQUIRES that no actor runs."""
         self._syncer.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             self._in_flight.clear()

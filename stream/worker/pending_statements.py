@@ -1,17 +1,18 @@
 """PendingStatements: the DML statements that are not committed yet, so that a recovery undoes none of them [R14, R22].
 
-A statement lies in some epoch; until that epoch is committed a recovery discards what it wrote. Each statement is
+A statement belongs to an epoch; until that epoch is committed a recovery discards what it wrote. Each statement is
 therefore kept until then, as the changes that it was evaluated to, which share the memory of the chunk that its table
 wrote. After a recovery the statements of discarded epochs are sent again to the tables' new actors, before anything
-else: those that were evaluated as their changes, in the order of their evaluation, then those that were not, in the
-order they were sent. So a statement that was acknowledged stays true whoever failed, and one that waits for its answer
-gets it later.
+else: the evaluated ones as their changes, in the order of their evaluation, then the others, in the order in which they
+were sent. So an acknowledged statement stays in effect whatever failed, and a statement that is not yet acknowledged is
+only delayed.
 
-What cannot be sent again is lost: its table was set aside, or its evaluation was interrupted twice. Whoever waits for
-it gets StatementsLost as the answer; what was acknowledged is named by the next `take_lost()`.
+A statement that cannot be sent again is lost: its table was set aside, or its evaluation was interrupted twice. If it
+was not acknowledged its caller gets StatementsLost; if it was, the next `take_lost()` names it.
 
-Which epochs were committed is known only when the recovery has asked the meta store, as the answer to the last commit
-may be missing [C11]: between `suspend` and `resume` nothing is decided, and who has just sent a statement waits.
+Which epochs were committed is known only after the recovery has read the meta store, because the answer to the last
+commit may be missing [C11]: between `suspend` and `resume` nothing is decided, and callers that have just sent a
+statement wait.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from stream.errors import LostStatement, StatementsLost
 from stream.message import InsertRows, Replayed, Statement
 
 MAX_UNCOMMITTED = 100_000
-"""Statements that may wait for their commit; the next one waits until an epoch is committed."""
+"""Maximum number of uncommitted statements; the next one waits until an epoch is committed."""
 MAX_BYTES = 256 << 20
-"""Bytes of changes that may wait for their commit, beyond which the next statement waits too."""
+"""Maximum bytes of uncommitted changes, beyond which the next statement waits too."""
 MAX_INTERRUPTIONS = 2
-"""Recoveries that may interrupt one statement's evaluation before it is held to be their cause."""
+"""Recoveries that may interrupt one statement's evaluation before the statement is assumed to be their cause."""
 REMEMBERED_RECOVERIES = 64
-"""Discarded intervals kept for statements that were being sent while a recovery ran."""
+"""Discarded epoch intervals kept for statements that were being sent while a recovery ran."""
 
 
 @dataclass(slots=True)
 class Pending:
-    """A statement with the table that it goes to. `epoch` is None until it has been sent."""
+    """A statement and its table. `epoch` is None until it has been sent."""
 
     statement: Statement
     table_id: int
@@ -51,7 +52,7 @@ class Pending:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that are kept until its commit."""
+        """Bytes that are kept until the commit."""
         evaluation = self.statement.result.evaluation
         if evaluation is not None:
             return evaluation.nbytes
@@ -66,7 +67,7 @@ class PendingStatements:
         self._max_bytes = max_bytes
         self._ids = itertools.count(1)
         self._pending: dict[int, Pending] = {}
-        self._bytes = 0  # of acknowledged ones
+        self._bytes = 0  # of acknowledged statements
         self._acknowledged: dict[int, int] = {}  # statement id -> bytes
         self._discarded: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_RECOVERIES)
         self._committed_epoch = 0
@@ -76,13 +77,13 @@ class PendingStatements:
         self._changed = threading.Condition()
 
     def next_id(self) -> int:
-        """An id that no statement of this session has."""
+        """A new statement id, unique in this session."""
         return next(self._ids)
 
     # -- one statement ---------------------------------------------------------------------------------
 
     def add(self, statement: Statement, table_id: int, table: str, request_commit: Callable[[], None]) -> None:
-        """A statement is about to be sent. Waits while too much is uncommitted, after asking for a commit."""
+        """A statement is about to be sent. If too much is uncommitted, requests a commit and waits."""
         with self._changed:
             if not self._has_room():
                 request_commit()
@@ -90,8 +91,8 @@ class PendingStatements:
             self._pending[statement.statement_id] = Pending(statement, table_id, table)
 
     def sent(self, statement_id: int, epoch: int) -> Statement | Replayed | None:
-        """The statement was sent and lies in `epoch`; None if it does. Otherwise a recovery has discarded that epoch
-        meanwhile, and this is what has to be sent instead."""
+        """The statement was sent in `epoch`. None, unless a recovery has discarded that epoch meanwhile: then the
+        message that has to be sent again."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_suspended or self._closed_by is not None)
             pending = self._pending.get(statement_id)
@@ -105,7 +106,7 @@ class PendingStatements:
             return None
 
     def acknowledged(self, statement_id: int) -> None:
-        """The statement has its answer: what it changed is kept until its commit."""
+        """The statement was answered: its changes are kept until the commit."""
         with self._changed:
             pending = self._pending.get(statement_id)
             if pending is not None and statement_id not in self._acknowledged:
@@ -113,7 +114,7 @@ class PendingStatements:
                 self._bytes += pending.waiting_bytes
 
     def forget(self, statement_id: int) -> None:
-        """The statement was refused or failed: nothing of it has to be kept."""
+        """The statement was refused or failed: nothing of it is kept."""
         with self._changed:
             self._forget(statement_id)
 
@@ -125,7 +126,7 @@ class PendingStatements:
             self._commit(epoch)
 
     def suspend(self) -> None:
-        """A recovery has begun; which epochs it discards is said by `resume`."""
+        """A recovery has begun; `resume` tells which epochs it discards."""
         with self._changed:
             self._is_suspended = True
             for pending in self._pending.values():
@@ -133,8 +134,8 @@ class PendingStatements:
                 pending.interruptions += result.evaluation is None and result.running()
 
     def resume(self, committed: int, upto: int) -> list[Pending]:
-        """Epochs in (committed, upto] will never be committed: the statements that lay in them, in the order in
-        which they are to be sent again, each followed by `sent`. REQUIRES that no actor of those epochs runs."""
+        """Epochs in (committed, upto] will never be committed. Returns their statements, in the order in which they
+        must be sent again, each followed by a call of `sent`. REQUIRES that no actor of those epochs runs."""
         with self._changed:
             self._discarded.append((committed, upto))
             self._commit(committed)
@@ -153,19 +154,19 @@ class PendingStatements:
             return sorted(again, key=_order)
 
     def again(self, pending: Pending) -> Statement | Replayed:
-        """What is sent to the table's next actor: the changes if the statement was evaluated, else itself."""
+        """The message for the table's next actor: the changes if the statement was evaluated, else the statement."""
         result = pending.statement.result
         if result.evaluation is None:
             return pending.statement
         return Replayed(pending.statement.statement_id, result.evaluation, result, lambda: self.lose(pending))
 
     def lose(self, pending: Pending, cause: BaseException | None = None) -> None:
-        """The statement has no table to go to any more."""
+        """The statement cannot be sent to its table any more."""
         with self._changed:
             self._lose(pending, cause)
 
     def close(self, error: BaseException) -> None:
-        """No epoch will be committed any more: who waits for an answer gets the loss."""
+        """No further epoch will be committed: statements without an answer are lost."""
         with self._changed:
             self._closed_by = error
             self._is_suspended = False
@@ -184,10 +185,10 @@ class PendingStatements:
 
     @property
     def uncommitted(self) -> int:
-        """How many statements wait for their commit."""
+        """The number of uncommitted statements."""
         return len(self._pending)
 
-    # -- inside ----------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._max_uncommitted and self._bytes < self._max_bytes
@@ -222,7 +223,7 @@ class PendingStatements:
 
 
 def _order(pending: Pending) -> tuple[bool, int]:
-    """Evaluated statements by their evaluation, then the others by their number."""
+    """Evaluated statements by the number of their evaluation, then the others by their id."""
     evaluation = pending.statement.result.evaluation
     if evaluation is not None:
         return False, evaluation.number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ def test_functions_fit_on_a_screen(path: Path) -> None:
     assert not long
 
 
-def test_every_compiled_room_has_its_contract() -> None:
-    alone = [name(path) for path in SOURCES if path.suffix == ".pyx" and not path.with_suffix(".pxd").exists()]
-    assert not alone
+def test_a_pxd_is_cimported_elsewhere() -> None:
+    compiled = {path: path.read_text() for path in SOURCES if path.suffix in (".pyx", ".pxd")}
+
+    def is_used(path: Path) -> bool:
+        package, _, module = name(path.with_suffix("")).replace("/", ".").rpartition(".")
+        cimport = re.compile(rf"from {re.escape(package)}(\.{module} cimport | cimport .*\b{module}\b)")
+        return any(cimport.search(text) for each, text in compiled.items()
+                   if each.with_suffix("") != path.with_suffix(""))
+
+    assert not [name(path) for path in compiled if path.suffix == ".pxd" and not is_used(path)]

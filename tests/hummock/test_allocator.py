@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hummock.base.allocator import return_freed_memory
+from hummock.base.process import return_freed_memory
 from tests.suites.process_memory import has_gnu_malloc
 
 PIECES = """
-from hummock.base.allocator import return_freed_memory
+from hummock.base.process import return_freed_memory
 from tests.suites.process_memory import status
 assert return_freed_memory()
 before = status("VmRSS")

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
+from hummock.sstable.cache.block_cache import BlockCache, FileSlots
 
 
 class Thing:
@@ -17,68 +17,68 @@ class Thing:
 
 def test_what_was_put_is_found_until_it_is_replaced():
     cache = BlockCache(1_000)
-    shelf = CacheShelf(cache, 3)
-    assert shelf[1] is None
+    slots = FileSlots(cache, 3)
+    assert slots[1] is None
     first, second = Thing(), Thing()
-    shelf[1] = first, 10
-    assert shelf[1] is first
-    shelf[1] = second, 20
-    assert shelf[1] is second
+    slots[1] = first, 10
+    assert slots[1] is first
+    slots[1] = second, 20
+    assert slots[1] is second
     assert (cache.used_bytes, cache.objects) == (20, 1)
 
 
 def test_what_was_not_used_goes_first():
     cache = BlockCache(30)
-    shelf = CacheShelf(cache, 4)
+    slots = FileSlots(cache, 4)
     for index in range(3):
-        shelf[index] = Thing(), 10
-    assert shelf[0] is not None
-    shelf[3] = Thing(), 10
-    assert [shelf[index] is not None for index in range(4)] == [True, False, True, True]
+        slots[index] = Thing(), 10
+    assert slots[0] is not None
+    slots[3] = Thing(), 10
+    assert [slots[index] is not None for index in range(4)] == [True, False, True, True]
     assert cache.evictions == 1
 
 
 def test_what_somebody_holds_stays_and_counts():
     cache = BlockCache(20)
-    shelf = CacheShelf(cache, 3)
+    slots = FileSlots(cache, 3)
     held = Thing()
-    shelf[0] = held, 15
-    shelf[1] = Thing(), 15
-    shelf[2] = Thing(), 15
-    assert shelf[0] is held
+    slots[0] = held, 15
+    slots[1] = Thing(), 15
+    slots[2] = Thing(), 15
+    assert slots[0] is held
     assert cache.used_bytes == 15 * cache.objects
     del held
-    shelf[1] = Thing(), 15
+    slots[1] = Thing(), 15
     assert cache.used_bytes <= 30
 
 
 def test_an_object_larger_than_the_cache_does_not_stay():
     cache = BlockCache(5)
-    shelf = CacheShelf(cache, 2)
-    shelf[0] = Thing(), 100
-    shelf[1] = Thing(), 1
+    slots = FileSlots(cache, 2)
+    slots[0] = Thing(), 100
+    slots[1] = Thing(), 1
     assert cache.used_bytes <= 5
 
 
 def test_a_shelf_takes_its_objects_with_it():
     cache = BlockCache(100)
-    shelf, other = CacheShelf(cache, 2), CacheShelf(cache, 1)
+    slots, other = FileSlots(cache, 2), FileSlots(cache, 1)
     thing = Thing()
     seen = weakref.ref(thing)
-    shelf[0], other[0] = (thing, 10), (Thing(), 7)
-    del thing, shelf
+    slots[0], other[0] = (thing, 10), (Thing(), 7)
+    del thing, slots
     gc.collect()
     assert seen() is None
     assert (cache.used_bytes, cache.objects) == (7, 1)
 
 
 def test_places_outside_the_shelf_are_refused():
-    shelf = CacheShelf(BlockCache(10), 2)
+    slots = FileSlots(BlockCache(10), 2)
     for index in (-1, 2):
         with pytest.raises(IndexError):
-            shelf[index] = Thing(), 1
+            slots[index] = Thing(), 1
         with pytest.raises(IndexError):
-            shelf[index]
+            slots[index]
     with pytest.raises(ValueError, match="bytes"):
         BlockCache(-1)
 
@@ -87,19 +87,19 @@ def test_places_outside_the_shelf_are_refused():
 def test_random_use_keeps_the_account(seed):
     rng = random.Random(seed)
     cache = BlockCache(rng.choice((0, 50, 500)))
-    shelves = [CacheShelf(cache, rng.randint(0, 20)) for _ in range(3)]
+    all_slots = [FileSlots(cache, rng.randint(0, 20)) for _ in range(3)]
     sizes: dict[tuple[int, int], int] = {}
     for _ in range(400):
         number = rng.randrange(3)
-        if len(shelves[number]) == 0:
+        if len(all_slots[number]) == 0:
             continue
-        index = rng.randrange(len(shelves[number]))
+        index = rng.randrange(len(all_slots[number]))
         if rng.random() < 0.5:
             sizes[number, index] = rng.randint(1, 60)
-            shelves[number][index] = Thing(), sizes[number, index]
+            all_slots[number][index] = Thing(), sizes[number, index]
         elif rng.random() < 0.02:
-            shelves[number] = CacheShelf(cache, len(shelves[number]))
-        there = [(n, i) for n, shelf in enumerate(shelves) for i in range(len(shelf)) if shelf[i] is not None]
+            all_slots[number] = FileSlots(cache, len(all_slots[number]))
+        there = [(n, i) for n, slots in enumerate(all_slots) for i in range(len(slots)) if slots[i] is not None]
         assert cache.objects == len(there)
         assert cache.used_bytes == sum(sizes[place] for place in there)
         assert cache.used_bytes <= cache.capacity_bytes + 60  # what is just put in is held by who does it
@@ -108,7 +108,7 @@ def test_random_use_keeps_the_account(seed):
 def test_a_cache_that_needs_more_takes_it_from_its_lender():
     blocks = BlockCache(1_000)
     metas = BlockCache(100, blocks)
-    of_blocks, of_metas = CacheShelf(blocks, 20), CacheShelf(metas, 20)
+    of_blocks, of_metas = FileSlots(blocks, 20), FileSlots(metas, 20)
     for place in range(10):
         of_blocks[place] = object(), 100
     for place in range(4):

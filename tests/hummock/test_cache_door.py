@@ -5,31 +5,31 @@ from itertools import accumulate
 
 import pytest
 
-from hummock.sstable.cache.admission import CacheDoor
-from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
+from hummock.sstable.cache.admission import CacheAdmission
+from hummock.sstable.cache.block_cache import BlockCache, FileSlots
 
 BLOCKS, BLOCK_BYTES, HELD = 2_000, 64 << 10, 200
 MIXED = 0x9E3779B97F4A7C15
 
 
 class Reader:
-    """Asks for blocks through a cache that holds a tenth of them, with or without a door."""
+    """Asks for blocks through a cache that holds a tenth of them, with or without a admission."""
 
     def __init__(self, has_door=True):
         self.cache = BlockCache(HELD * BLOCK_BYTES)
-        self.shelf = CacheShelf(self.cache, BLOCKS)
-        self.door = CacheDoor(self.cache)
+        self.slots = FileSlots(self.cache, BLOCKS)
+        self.admission = CacheAdmission(self.cache)
         self.has_door, self.hits, self.misses, self.entered = has_door, 0, 0, 0
 
     def read(self, block):
-        if self.shelf[block] is not None:
+        if self.slots[block] is not None:
             self.hits += 1
             return
         self.misses += 1
         hashed = (block + 1) * MIXED & (1 << 64) - 1
-        if not self.has_door or self.door.asks(hashed ^ hashed >> 32, BLOCK_BYTES):
+        if not self.has_door or self.admission.asks(hashed ^ hashed >> 32, BLOCK_BYTES):
             self.entered += 1
-            self.shelf[block] = bytearray(1), BLOCK_BYTES
+            self.slots[block] = bytearray(1), BLOCK_BYTES
 
     def rate(self, blocks):
         for block in blocks:
@@ -52,7 +52,7 @@ def test_everything_enters_while_there_is_room():
     reader = Reader()
     for block in range(HELD):
         reader.read(block)
-    assert reader.entered == HELD == reader.door.admitted and reader.cache.evictions == 0
+    assert reader.entered == HELD == reader.admission.admitted and reader.cache.evictions == 0
 
 
 def test_uniform_keys_hit_as_often_with_hardly_a_block_changed():
@@ -79,6 +79,6 @@ def test_what_is_wanted_from_now_on_takes_the_place_of_what_was():
 
 
 def test_a_cache_of_nothing_admits_what_is_wanted_most():
-    door = CacheDoor(BlockCache(0))
-    assert [door.asks(5 << 32 | 8, 100) for _ in range(5)] == [False, False, False, True, True]
-    assert not door.asks(5 << 32 | 16, 100) and door.admitted == 2
+    admission = CacheAdmission(BlockCache(0))
+    assert [admission.asks(5 << 32 | 8, 100) for _ in range(5)] == [False, False, False, True, True]
+    assert not admission.asks(5 << 32 | 16, 100) and admission.admitted == 2

@@ -1,4 +1,4 @@
-"""ColumnMerge: rounds over columns of batches and of blocks give what a sorted list gives."""
+"""BlockMerge: rounds over columns of batches and of blocks give what a sorted list gives."""
 
 from __future__ import annotations
 

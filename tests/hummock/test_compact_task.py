@@ -32,7 +32,7 @@ class TestRecords:
 
     def test_ranges_cover_all_keys_and_survive_json(self):
         ranges = TASK.ranges()
-        assert [(spec.place, spec.start, spec.end) for spec in ranges] == [
+        assert [(spec.index, spec.start, spec.end) for spec in ranges] == [
             (0, b"", b"b"), (1, b"b", b"c\0"), (2, b"c\0", None)]
         assert tuple(RangeSpec.from_json(through_json(spec.to_json())) for spec in ranges) == ranges
 

@@ -155,7 +155,7 @@ class TestReports:
          "content hash"),
         (lambda result: replace(result, sstables=(replace(result.sstables[0], content_hash=None), result.sstables[1])),
          "without a content hash"),
-        (lambda result: replace(result, place=1), "ranges"),
+        (lambda result: replace(result, index=1), "ranges"),
         (lambda result: replace(result, sstables=result.sstables[::-1]), "ascend"),
         (lambda result: replace(result, sstables=(replace(result.sstables[0], name="0" * 32), result.sstables[1])),
          "name"),

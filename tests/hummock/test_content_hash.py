@@ -9,7 +9,7 @@ import pytest
 from hummock.base.checksum import hash64_of
 from hummock.base.key import user_key
 from hummock.base.row_digest import under_epoch
-from hummock.sstable.block_hash import content_hash_of
+from hummock.sstable.block import content_hash_of
 from hummock.sstable.meta import SstableMeta
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import U64, content_hash, hash64

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.thread_group import ThreadGroup
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell names in other ways")
 def test_the_system_knows_threads_by_name():
-    crew, seen = Crew("compact-7"), []
+    crew, seen = ThreadGroup("compact-7"), []
     for _ in range(2):
         crew.start(lambda: seen.append(Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text()))
     crew.join()
@@ -19,7 +19,7 @@ def test_the_system_knows_threads_by_name():
 
 
 def test_join_waits_for_all_that_was_started():
-    crew, go, done = Crew(), threading.Event(), []
+    crew, go, done = ThreadGroup(), threading.Event(), []
     for number in range(5):
         crew.start(lambda number=number: go.wait(60) and done.append(number))
     go.set()

@@ -9,46 +9,46 @@ import pytest
 from hummock.errors import ObjectExists, ObjectStoreError, UploadLost
 from hummock.metrics import Metrics
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions, StorageOptions
-from hummock.pipeline.streaming_upload import Departure
-from hummock.pipeline.thread_group import Crew
+from hummock.pipeline.streaming_upload import UploadQueue
+from hummock.pipeline.thread_group import ThreadGroup
 from hummock.sstable.filter.policy import BlockedBloomPolicy, filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from tests.hummock.test_object_store_disk import Disk
 from tests.suites.compaction_files import entries_in, names
 from tests.suites.file_calls import between
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 ENTRIES = [(b"%06d" % n, 1 << 16, b"%d" % (n * n) * 9) for n in range(4_000)]
 
 
 def build(store, pieces=2, threads=2, is_served=False, policy=None):
     """Infos of ENTRIES in several files of many pieces each."""
-    departure, crew = Departure(store, pieces * 12_000), Crew()
+    queue, group = UploadQueue(store, pieces * 12_000), ThreadGroup()
     for _ in range(threads):
-        crew.start(departure.serve)
-    builder = SplitSstableBuilder(
+        group.start(queue.serve)
+    builder = MultiSstableBuilder(
         StorageOptions(sstable_bytes=80_000, block_bytes=1_000, codec="none"), policy or BlockedBloomPolicy(),
-        names(), data_bytes=12_000, sink_of=departure.file, is_served=is_served)
-    builder.hand_over_to(departure.finish)
+        names(), data_bytes=12_000, sink_of=queue.file, is_served=is_served)
+    builder.hand_over_to(queue.finish)
     if is_served:
-        crew.start(builder.serve)
+        group.start(builder.serve)
     try:
         for entry in ENTRIES:
             builder.put(*entry)
         builder.finish()
-        return [output.info for output in departure.wait()]
+        return [output.info for output in queue.wait()]
     finally:
         builder.stop()
-        departure.stop()
-        crew.join()
-        departure.close()
+        queue.stop()
+        group.join()
+        queue.close()
 
 
-class Pieces(MemoryObjectStore):
+class UploadParts(MemoryObjectStore):
     """Remembers how large each piece was."""
 
     def __init__(self):
@@ -65,7 +65,7 @@ class Pieces(MemoryObjectStore):
 @pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("pieces", [1, 2, 50])
 def test_files_that_left_in_pieces_are_whole(tmp_path, pieces, is_served):
-    for store in (Pieces(), LocalObjectStore(tmp_path)):
+    for store in (UploadParts(), LocalObjectStore(tmp_path)):
         infos = build(store, pieces, is_served=is_served)
         assert [entry for info in infos for entry in entries_in(store, info)] == ENTRIES
         assert len(infos) > 3
@@ -160,22 +160,22 @@ def test_only_the_piece_that_a_file_refused_is_written_by_the_store(tmp_path):
                 return -errno.EIO
         return real(*arguments)
 
-    departure, crew = Departure(store, 1 << 30), Crew()
-    builder = SplitSstableBuilder(StorageOptions(block_bytes=1_000, codec="none"), BlockedBloomPolicy(), names(),
-                                  data_bytes=12_000, sink_of=departure.file)
-    builder.hand_over_to(departure.finish)
+    queue, group = UploadQueue(store, 1 << 30), ThreadGroup()
+    builder = MultiSstableBuilder(StorageOptions(block_bytes=1_000, codec="none"), BlockedBloomPolicy(), names(),
+                                  data_bytes=12_000, sink_of=queue.file)
+    builder.hand_over_to(queue.finish)
     with between(refuse_one):
-        crew.start(departure.serve)
+        group.start(queue.serve)
         try:
             for entry in ENTRIES:
                 builder.put(*entry)
             built.set()
             builder.finish()
-            info, = (output.info for output in departure.wait())
+            info, = (output.info for output in queue.wait())
         finally:
-            departure.stop()
-            crew.join()
-            departure.close()
+            queue.stop()
+            group.join()
+            queue.close()
     assert entries_in(store, info) == ENTRIES
     assert len(calls) > 10 and store.written == 1
 
@@ -204,15 +204,15 @@ def test_a_name_that_is_taken_is_refused_and_what_stands_there_stays(tmp_path, p
 
 def test_a_file_that_was_not_finished_is_given_up(tmp_path):
     for store in (MemoryObjectStore(), LocalObjectStore(tmp_path)):
-        departure, crew = Departure(store, 100_000), Crew()
-        builder = SplitSstableBuilder(
+        queue, group = UploadQueue(store, 100_000), ThreadGroup()
+        builder = MultiSstableBuilder(
             StorageOptions(block_bytes=1_000, codec="none"), filter_policy("blocked_bloom"), names(),
-            data_bytes=12_000, sink_of=departure.file)
-        crew.start(departure.serve)
+            data_bytes=12_000, sink_of=queue.file)
+        group.start(queue.serve)
         for entry in ENTRIES:
             builder.put(*entry)
-        departure.stop()
-        crew.join()
-        departure.close()
+        queue.stop()
+        group.join()
+        queue.close()
         assert list(store.list()) == []
     assert list((tmp_path / TEMPORARY).iterdir()) == []

@@ -38,7 +38,7 @@ ARGUMENTS = {
     "LoadRefused": ("nightly", "table 7 was dropped"),
     "InvalidTask": ("compact task", "no id"),
     "TaskRefused": (7, "its lease ran out"),
-    "RowsUnaccounted": (7, 2, "read 3 rows, kept 1 and dropped 1"),
+    "RowCountMismatch": (7, 2, "read 3 rows, kept 1 and dropped 1"),
     "TaskCancelled": (7,),
     "Fenced": ("writer", 1, 2, "node"),
     "EpochTooOld": (1, 2),

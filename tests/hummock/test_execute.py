@@ -13,19 +13,19 @@ import pytest
 from hummock.base.json_fields import U64
 from hummock.base.key import user_key
 from hummock.compaction.read_ahead import ReadAhead
-from hummock.compaction.subcompaction import execute_range
+from hummock.compaction.subcompaction import run_subcompaction
 from hummock.compaction.task import OutputOptions, RangeSpec
 from hummock.errors import Corruption, HummockError, ObjectNotFound, ObjectStoreError, TaskCancelled
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from tests.hummock.oracle_block import full_key_order
 from tests.hummock.oracle_hash import content_hash
 from tests.hummock.test_retention import kept_by_the_rule
 from tests.suites.compaction_files import OUTPUT, entries_in, names, put_run, run_ranges, task_of
 from tests.suites.interpreter_work import gil_takings
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 MEMORY = 1 << 20
 
@@ -80,7 +80,7 @@ def test_a_range_holds_the_keys_from_its_start_to_before_its_end():
     task = task_of([infos])
     for start, end in ((b"", None), (b"00100", b"00200"), (b"00100", b"001000"), (b"", b"00000"), (b"00499", None),
                        (b"001", b"0010"), (b"9", None)):
-        result = execute_range(RangeSpec(task, 0, start, end), store, names("c"), memory_bytes=MEMORY)
+        result = run_subcompaction(RangeSpec(task, 0, start, end), store, names("c"), memory_bytes=MEMORY)
         found = [entry for info in result.sstables for entry in entries_in(store, info)]
         assert found == [entry for entry in run if start <= entry[0] and (end is None or entry[0] < end)]
         assert (result.rows_read, result.hash_read) == (len(found), content_hash(found))
@@ -95,7 +95,7 @@ def test_files_outside_the_range_are_not_read():
         if not info.smallest <= b"01000" <= info.largest:
             store.delete([sstable_data_path(info.name), sstable_meta_path(info.name)])
     spec = RangeSpec(task_of([infos]), 0, b"01000", b"01001")
-    result = execute_range(spec, store, names("c"), memory_bytes=MEMORY)
+    result = run_subcompaction(spec, store, names("c"), memory_bytes=MEMORY)
     assert (result.rows_read, len(result.sstables)) == (1, 1)
 
 
@@ -175,7 +175,7 @@ def test_a_range_can_be_cancelled_before_and_in_its_middle():
     for calls in (0, 1, 3, 9):
         left = iter([False] * calls)
         with pytest.raises(TaskCancelled):
-            execute_range(spec, store, names(f"{calls}"), memory_bytes=MEMORY,
+            run_subcompaction(spec, store, names(f"{calls}"), memory_bytes=MEMORY,
                           is_cancelled=lambda left=left: next(left, True))
 
 
@@ -187,7 +187,7 @@ def test_what_progress_raises_ends_the_attempt():
         raise HummockError(f"no more than {rows}")
 
     with pytest.raises(HummockError, match="no more than"):
-        execute_range(spec, store, names("f"), memory_bytes=MEMORY, progress=refuse)
+        run_subcompaction(spec, store, names("f"), memory_bytes=MEMORY, progress=refuse)
 
 
 def test_one_range_that_fails_ends_the_others_and_its_error_is_told():
@@ -210,7 +210,7 @@ def test_a_failed_attempt_is_gone_while_its_error_is_kept():
         with pytest.raises(ObjectStoreError, match="injected") as caught:
             run_ranges(task, faulty, names("f"), threads=2, memory_bytes=2 * MEMORY)
         assert caught.value.__traceback__ is not None
-        assert not [found for found in gc.get_objects() if isinstance(found, ReadAhead | SplitSstableBuilder)]
+        assert not [found for found in gc.get_objects() if isinstance(found, ReadAhead | MultiSstableBuilder)]
     finally:
         gc.enable()
 
@@ -218,8 +218,8 @@ def test_a_failed_attempt_is_gone_while_its_error_is_kept():
 def test_a_task_without_rows_in_a_range_gives_no_files():
     store = MemoryObjectStore()
     spec = RangeSpec(task_of([big_run(store, 10)]), 3, b"x", b"y")
-    result = execute_range(spec, store, names("f"), memory_bytes=MEMORY)
-    assert (result.place, result.sstables, result.rows_read, result.bytes_read) == (3, (), 0, 0)
+    result = run_subcompaction(spec, store, names("f"), memory_bytes=MEMORY)
+    assert (result.index, result.sstables, result.rows_read, result.bytes_read) == (3, (), 0, 0)
 
 
 def takings_of_a_compaction(rows):
@@ -229,7 +229,7 @@ def takings_of_a_compaction(rows):
                     sstable_bytes=64 << 20)
     (spec,) = task_of([infos], output=OutputOptions(64 << 20, block_bytes, "none", "none", 10)).ranges()
     with gil_takings() as taken:
-        result = execute_range(spec, store, names("f"), memory_bytes=64 << 20)
+        result = run_subcompaction(spec, store, names("f"), memory_bytes=64 << 20)
     assert len(result.sstables) == 1
     return taken[0], -(-result.bytes_read // (4 << 20)), result.bytes_read // block_bytes
 
@@ -259,7 +259,7 @@ class SecondReadFirst(MemoryObjectStore):
 def test_windows_of_a_run_are_read_at_once_and_merged_in_order():
     store = SecondReadFirst()
     (spec,) = task_of([big_run(store)]).ranges()
-    result = execute_range(spec, store, names("f"), memory_bytes=MEMORY)
+    result = run_subcompaction(spec, store, names("f"), memory_bytes=MEMORY)
     keys = [key for info in result.sstables for key, _, _ in entries_in(store, info)]
     assert keys == [b"%08d" % n for n in range(20_000)]
 
@@ -267,7 +267,7 @@ def test_windows_of_a_run_are_read_at_once_and_merged_in_order():
 def test_outputs_carry_what_the_task_says():
     store = MemoryObjectStore()
     (spec,) = task_of([big_run(store, 100)], output=OUTPUT).ranges()
-    (info,) = execute_range(spec, store, names("f"), memory_bytes=MEMORY).sstables
+    (info,) = run_subcompaction(spec, store, names("f"), memory_bytes=MEMORY).sstables
     assert (info.codec, info.filter_policy, info.name) == ("lz4", "blocked_bloom", "f" + "0" * 31)
 
 
@@ -322,6 +322,6 @@ def test_a_range_of_files_of_this_machine_can_be_cancelled_in_its_middle(tmp_pat
     (spec,) = task_of([run], output=OutputOptions(256 << 20, 64 << 10, "none", "none", 10)).ranges()
     seen = []
     with pytest.raises(TaskCancelled):
-        execute_range(spec, store, names("f"), memory_bytes=16 << 20, progress=seen.append,
+        run_subcompaction(spec, store, names("f"), memory_bytes=16 << 20, progress=seen.append,
                       is_cancelled=lambda: len(seen) > 0)
     assert 0 < seen[0] < 10_000

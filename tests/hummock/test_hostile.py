@@ -16,7 +16,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, LEASES, STALE, TASK, UPLOADS, VACUUMED, WRITER
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.meta.uploads import UploadRegistry
+from hummock.meta.upload_registry import UploadRegistry
 from hummock.meta.vacuum.references import read_references
 from hummock.meta.version_log import load
 from hummock.object_store import open_object_store

@@ -16,15 +16,15 @@ from hummock.errors import (
     SstableRefused,
 )
 from hummock.loaded_files import LoadedFiles
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.records import CHECKPOINT, COMMITS, DELTAS, HEAD, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
 from hummock.meta_client import WriterSession
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from hummock.compaction.index_cache import SharedIndexes
+from hummock.compaction.index_cache import IndexCache
 
 
 def test_an_index_is_read_once_however_many_ask():
-    indexes, reads, found, start = SharedIndexes(), [], [], threading.Barrier(8)
+    indexes, reads, found, start = IndexCache(), [], [], threading.Barrier(8)
 
     def read():
         reads.append(1)
@@ -27,12 +27,12 @@ def test_an_index_is_read_once_however_many_ask():
 
 
 def test_each_file_has_its_own():
-    indexes = SharedIndexes()
+    indexes = IndexCache()
     assert [indexes.get(name, lambda name=name: name * 2) for name in "abab"] == ["aa", "bb", "aa", "bb"]
 
 
 def test_what_could_not_be_read_is_read_again():
-    indexes = SharedIndexes()
+    indexes = IndexCache()
 
     def fail():
         raise ValueError("damaged")
@@ -44,7 +44,7 @@ def test_what_could_not_be_read_is_read_again():
 
 
 def test_the_files_that_were_asked_for_last_are_held():
-    indexes, reads = SharedIndexes(limit=2), []
+    indexes, reads = IndexCache(limit=2), []
     for name in "abacab":
         indexes.get(name, lambda name=name: reads.append(name) or name)
     assert reads == list("abcb")

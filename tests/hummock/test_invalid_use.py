@@ -17,7 +17,6 @@ EVERYTHING = KeyRange(b"", None)
 STORES = {
     "the model": MemoryStateStore,
     "in memory": lambda: hummock.open("memory://"),
-    "retaining": lambda: hummock.open("memory://", retained_epochs=2),
     "flushing": lambda: hummock.open("memory://", shared_buffer_bytes=1),
 }
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hummock.compaction.landing import landing_level
-from hummock.compaction.picker.candidate import Pick
+from hummock.compaction.picker.candidate import CompactionCandidate
 from hummock.compaction.task import TaskInput, TaskKind
+from hummock.meta.ingest_placement import ingest_target_level
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion, Level, Run
 from tests.hummock.test_picker import FILE, Tree, file_of, inputs_of
@@ -35,8 +35,8 @@ class LandingTree(Tree):
     def level(self):
         levels = tuple(Level(number, tuple(self.levels.get(number, ()))) for number in range(max(self.levels) + 1))
         version = HummockVersion(1, 1 << 40, 0, levels)
-        running = [Pick(TaskKind.LEVEL, inputs_of(version, ids), target) for ids, target in self.running]
-        return landing_level(version, running, self.entering, self.load, 6)
+        running = [CompactionCandidate(TaskKind.LEVEL, inputs_of(version, ids), target) for ids, target in self.running]
+        return ingest_target_level(version, running, self.entering, self.load, 6)
 
 
 def cases():
@@ -84,8 +84,8 @@ def test_nothing_of_the_load_s_tables_lies_over_it_and_nothing_meets_it_at_the_b
     for level in version.levels[:6]:
         if level.runs and rng.random() < 0.3:
             picked = TaskInput(level.number, level.runs[0].id, level.runs[0].sstables)
-            tasks.append(Pick(TaskKind.LEVEL, (picked,), 6))
-    found = landing_level(version, tasks, entering, load, 6)
+            tasks.append(CompactionCandidate(TaskKind.LEVEL, (picked,), 6))
+    found = ingest_target_level(version, tasks, entering, load, 6)
 
     def span(info):
         return set(range(int(info.smallest), int(info.largest) + 1))

@@ -9,7 +9,7 @@ import pytest
 
 from hummock.base.key import KeyRange
 from hummock.compaction.executors import ThreadRunner
-from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal, write_result
+from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog, write_result
 from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compactor import Compactor
 from hummock.errors import TaskRefused
@@ -153,25 +153,25 @@ class Driver:
         self.reached = threading.Event()
 
     def run(self, task, prefix, *, progress=None, is_cancelled=None):
-        journal = Journal(self.objects, task)
+        journal = TaskProgressLog(self.objects, task)
         files = [info for part in task.inputs for info in part.sstables]
         cuts = cuts_of(files, self.objects, max(1, task.input_bytes // 4))
         split = journal.split(lambda: Split(cuts, (1,) * (len(cuts) + 1)))
         specs = replace(task, cuts=split.cuts).ranges()
         done = journal.results(len(specs))
-        left = [spec for spec in specs if spec.place not in done]
+        left = [spec for spec in specs if spec.index not in done]
         self.runs.append((len(done), len(left)))
         runner = ThreadRunner(self.objects, threads=1, memory_bytes=1 << 20)
         for number, spec in enumerate(left):
             if number == self.dies_after:
                 raise KeyError("the driver died")
-            (done[spec.place],) = runner.run([spec], prefix)
-            write_result(self.objects, journal.path(spec.place), done[spec.place])
+            (done[spec.index],) = runner.run([spec], prefix)
+            write_result(self.objects, journal.path(spec.index), done[spec.index])
         return [done[place] for place in range(len(specs))]
 
     def forget(self, task):
         self.forgotten.append(task.id)
-        Journal(self.objects, task).clear()
+        TaskProgressLog(self.objects, task).clear()
 
 
 def vacuum(store):

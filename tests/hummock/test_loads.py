@@ -15,19 +15,19 @@ from hummock.compactor import Compactor
 from hummock.errors import HummockError, InvalidEpoch, LoadRefused, OutcomeUnknown, SstableRefused
 from hummock.loaded_files import PLACEHOLDER, LoadedFiles
 from hummock.meta import MemoryMetaStore
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import LOADS, TASKS, UPLOADS, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import mint_sstable_name
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
 from hummock.shared_buffer.ingest_writer import rows_of_batches, write_load
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_rows
 from tests.suites.manager_parts import StandingClock, epoch_of
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 EVERYTHING = KeyRange(b"", None)
 

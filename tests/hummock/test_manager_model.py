@@ -10,11 +10,11 @@ from contextlib import suppress
 import pytest
 
 from hummock.errors import EpochTooOld, Fenced, InvalidEpoch, MetaStoreError, OutcomeUnknown, SstableRefused
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, names_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 PROGRAMS = 560
 ON_DISK = 6

@@ -24,13 +24,13 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta import open_meta_store
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.meta.store.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
 from hummock.meta.store.sqlite import SqliteMetaStore
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
+from tests.suites.meta_store_faults import FaultyMetaStore
 from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 
 class TestMemoryMetaStore(MetaStoreSuite):
@@ -305,7 +305,7 @@ class TestSqlite:
 
 class TestWitness:
     def test_the_newest_whole_slot_speaks(self, tmp_path):
-        witness = Witness(tmp_path / "w")
+        witness = RollbackGuard(tmp_path / "w")
         assert witness.read() is None
         for serial in range(5):
             witness.write(Acknowledged(b"i" * 16, serial))

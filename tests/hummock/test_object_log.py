@@ -22,14 +22,14 @@ from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.store.object_log_gc import LogListing
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESS_EVERY, StoreWitness, Witnessed
-from hummock.object_store.faults import Fault, FaultKind, FaultyObjectStore
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESS_EVERY, BucketRollbackGuard, GuardRecord
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
 from tests.suites.manager_parts import Files, epoch_of, open_manager
 from tests.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 from tests.suites.object_log_world import LogWorld, copied, count
+from tests.suites.object_store_faults import Fault, FaultKind, FaultyObjectStore
 
 
 class TestObjectLogInMemory(MetaStoreSuite):
@@ -323,7 +323,8 @@ def test_a_record_is_these_bytes():
     assert LogRecord.decode(data, "x") == (record, data[-16:])
     with pytest.raises(MetaStoreCorrupt, match="magic"):
         LogRecord.decode(data, "x", CHECKPOINT_MAGIC)
-    assert Witnessed.decode(Witnessed(b"i" * 16, 3, b"d" * 16).encode(), "x") == Witnessed(b"i" * 16, 3, b"d" * 16)
+    record = GuardRecord(b"i" * 16, 3, b"d" * 16)
+    assert GuardRecord.decode(record.encode(), "x") == record
 
 
 @pytest.mark.parametrize(("records", "checkpoints", "gone"), [
@@ -396,7 +397,7 @@ def test_leases_run_by_the_clock_of_the_objects(world):
     world.clock.advance(10_000_000)
     assert one.now_ms() == world.clock() and world.calls() == [("put", "store/clock")]
     with pytest.raises(MetaStoreError):
-        StoreWitness(FaultyObjectStore(world.objects, world.plan), os.urandom).now_ms()
+        BucketRollbackGuard(FaultyObjectStore(world.objects, world.plan), os.urandom).now_ms()
 
 
 def test_the_witness_is_no_more_than_its_share_of_requests(world):

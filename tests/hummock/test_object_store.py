@@ -23,12 +23,12 @@ from hummock.object_store.base import (
     sstable_meta_path,
     sstable_name_of,
 )
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.instrumented import LISTED_AT_ONCE, InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, TEMPORARY_KEPT_MS, LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import RetryOptions
 from tests.suites.file_calls import between
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.object_store_suite import ObjectStoreSuite
 
 

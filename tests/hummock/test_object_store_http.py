@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from hummock.errors import ObjectStoreError
-from hummock.object_store.http import PIECE_BYTES, HttpClient
+from hummock.object_store.http import PART_BYTES, HttpClient
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def test_more_than_the_memory_takes_is_refused(client):
 
 
 def test_a_large_body_travels_in_pieces_with_its_length(client):
-    body = bytes(3 * PIECE_BYTES + 5)
+    body = bytes(3 * PART_BYTES + 5)
     with server_that_says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.") as (url, requests):
         client.request("PUT", url, {"Content-Length": str(len(body))}, path="a", seconds=10, body=memoryview(body))
         assert requests[0][1] == len(body)

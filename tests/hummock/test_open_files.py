@@ -10,10 +10,10 @@ import pytest
 from hummock.errors import InvalidPath, StoreClosed
 from hummock.metrics import Metrics
 from hummock.object_store import open_object_store
-from hummock.object_store.faults import FaultPlan, FaultyObjectStore
-from hummock.object_store.fd_cache import OpenFiles, files_limit
+from hummock.object_store.fd_cache import FdCache, files_limit
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
+from tests.suites.object_store_faults import FaultPlan, FaultyObjectStore
 
 
 def descriptors():
@@ -68,7 +68,7 @@ def test_closing_the_store_closes_its_files(store):
 def test_no_more_files_are_open_than_the_limit(tmp_path):
     for number in range(20):
         (tmp_path / str(number)).write_bytes(b"%d" % number)
-    table, before = OpenFiles(4), descriptors()
+    table, before = FdCache(4), descriptors()
     rng = random.Random(5)
     for _ in range(300):
         name = str(rng.randrange(20))
@@ -83,7 +83,7 @@ def test_no_more_files_are_open_than_the_limit(tmp_path):
 def test_a_file_in_use_stays_before_one_that_is_not(tmp_path):
     for name in "abc":
         (tmp_path / name).write_bytes(name.encode())
-    table = OpenFiles(2)
+    table = FdCache(2)
     used, idle = (table.open(name, os.fsencode(tmp_path / name)) for name in "ab")
     used.read_at(0, 1)
     table.open("c", os.fsencode(tmp_path / "c"))
@@ -92,7 +92,7 @@ def test_a_file_in_use_stays_before_one_that_is_not(tmp_path):
 
 def test_files_are_closed_under_readers_without_harm(tmp_path):
     (tmp_path / "a").write_bytes(bytes(100_000))
-    table, wrong, before = OpenFiles(2), [], descriptors()
+    table, wrong, before = FdCache(2), [], descriptors()
 
     def read():
         for _ in range(300):

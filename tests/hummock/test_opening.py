@@ -22,7 +22,7 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta import open_meta_store
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.sqlite import SqliteMetaStore

@@ -11,8 +11,8 @@ from hummock.base.key import KeyRange, user_key
 from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.compaction.picker import l0 as picker_l0
 from hummock.compaction.picker import pick_compaction, pick_range
-from hummock.compaction.picker.candidate import Pick, Shift, files_of, hull
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import pick_slice
 from hummock.compaction.picker.l0 import pick_to_base
 from hummock.compaction.task import TaskInput, TaskKind
@@ -85,7 +85,7 @@ class Tree:
         running = []
         for ids, target in self.running:
             inputs = inputs_of(version, ids)
-            running.append(Pick(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
+            running.append(CompactionCandidate(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
         if self.range is not None:
             return pick_range(version, running, self.options, self.range)[1]
         return pick_compaction(version, running, self.options, self.watermark)
@@ -94,7 +94,7 @@ class Tree:
 def shown(work):
     if work is None:
         return "nothing"
-    if isinstance(work, Shift):
+    if isinstance(work, VersionEdit):
         ids = " ".join(map(str, work.removed))
         if not work.added:
             return f"{work.kind} removes {ids}"
@@ -150,11 +150,11 @@ def test_nothing_older_stays_above_what_goes_down(seed):
     options = replace(OPTIONS, l0_base_bytes=1, task_bytes=rng.choice((20, 60, 200)))
     runs = version.levels[0].runs
     taken = rng.sample(range(len(runs)), rng.randint(0, 1))
-    running = [Pick(TaskKind.INTRA_L0, (TaskInput(0, runs[place].id, runs[place].sstables),), 0, runs[place].id)
-               for place in taken]
-    situation = Situation(version, running, options, 1 << 40)
-    within, beyond = pick_slice(situation)
-    for pick in filter(None, (within, beyond, pick_to_base(situation))):
+    running = [CompactionCandidate(TaskKind.INTRA_L0, (TaskInput(0, run.id, run.sstables),), 0, run.id)
+               for run in (runs[index] for index in taken)]
+    context = PickerContext(version, running, options, 1 << 40)
+    within, beyond = pick_slice(context)
+    for pick in filter(None, (within, beyond, pick_to_base(context))):
         if pick.target_level == 0:
             continue
         inside = {info.id for info in files_of(pick)}
@@ -163,7 +163,7 @@ def test_nothing_older_stays_above_what_goes_down(seed):
         for number, info in upper:
             older = [other for run in runs if run.id < number for other in run.covering(info.smallest, info.largest)]
             assert {other.id for other in older} <= inside, f"seed {seed}"
-        below = version.levels[6].runs[0].covering(*hull(info for _, info in upper))
+        below = version.levels[6].runs[0].covering(*key_bounds(info for _, info in upper))
         assert {info.id for info in below} <= inside, f"seed {seed}"
     if within is not None:
         assert sum(info.data_bytes for info in files_of(within)) <= options.task_bytes

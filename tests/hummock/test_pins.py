@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreError, OutcomeUnknown, SnapshotExpired
-from hummock.meta.faults import FaultyMetaStore
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import LEASES
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 LEASE_MS = 30_000
 

@@ -1,4 +1,4 @@
-"""Runners: threads, processes and Spark make the same files of the same ranges, and end when they are told to."""
+"""Executors: threads and Spark make the same files of the same ranges, and end when they are told to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from hummock.base.json_fields import U64
 from hummock.base.key import user_key
-from hummock.compaction import subcompaction as execute
-from hummock.compaction.executors import ProcessRunner, ThreadRunner
-from hummock.compaction.progress_log import Journal
+from hummock.compaction import subcompaction
+from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.progress_log import TaskProgressLog
 from hummock.compaction.spark import SparkRunner
 from hummock.compaction.subcompaction_planner import Split, cuts_of
 from hummock.compaction.task import OutputOptions
-from hummock.compaction.worker_task import Assignment, carry_out, decode_result
+from hummock.compaction.worker_task import WorkerTask, carry_out, decode_result
 from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
 from hummock.object_store import open_object_store
 from hummock.object_store.base import name_prefix, sstable_data_path
@@ -26,7 +26,7 @@ from tests.suites.compaction_files import entries_in, names, put_run, task_of
 MEMORY, PREFIX = 8 << 20, "0123456789abcdef"
 OUTPUT = OutputOptions(40_000, 2_000, "lz4", "blocked_bloom", 10)
 SPLIT, OTHER = Split((b"k", b"m"), (5, 7, 2)), Split((b"other",), (1, 1))
-KINDS = ["threads", "processes", pytest.param("spark", marks=pytest.mark.spark)]
+KINDS = ["threads", pytest.param("spark", marks=pytest.mark.spark)]
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +45,16 @@ def place(tmp_path_factory):
     store.close()
 
 
-@pytest.fixture(scope="module")
-def processes(place):
-    with ProcessRunner(place[0], processes=2, memory_bytes=MEMORY) as runner:
-        yield runner
-
-
 @pytest.fixture(params=KINDS)
 def runner(request, place):
     if request.param == "threads":
         return ThreadRunner(open_object_store(place[0]), threads=2, memory_bytes=2 * MEMORY)
-    if request.param == "processes":
-        return request.getfixturevalue("processes")
     return SparkRunner(request.getfixturevalue("spark"), place[0], memory_bytes=MEMORY)
 
 
 def content(store, results):
     """All that results say but names and times, and the very bytes of the files' data."""
-    return [(result.place, result.rows_read, result.rows_dropped, result.hash_read, result.hash_dropped,
+    return [(result.index, result.rows_read, result.rows_dropped, result.hash_read, result.hash_dropped,
              [(replace(info, name="", meta_digest="", meta_bytes=0), store.get(sstable_data_path(info.name)))
               for info in result.sstables]) for result in results]
 
@@ -85,7 +77,7 @@ def test_every_runner_makes_the_same_files_but_for_their_names(runner, place):
 def test_results_come_in_the_order_of_the_specs_whatever_that_is(runner, place):
     specs = list(place[1].ranges())
     random.Random(3).shuffle(specs)
-    assert [result.place for result in runner.run(specs, PREFIX)] == [spec.place for spec in specs]
+    assert [result.index for result in runner.run(specs, PREFIX)] == [spec.index for spec in specs]
 
 
 def test_nothing_to_do_is_done(runner):
@@ -142,7 +134,7 @@ class LateStore(MemoryObjectStore):
 
 def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(monkeypatch):
     store, mint, merging, most, merged = LateStore(), names(), [], [], []
-    itself = execute.run_pipeline
+    itself = subcompaction.run_pipeline
     entries = [(b"%05d" % n, 1 << 16, b"v" * 40) for n in range(900)]
     task = task_of([put_run(store, entries, mint)], cuts=(b"00300", b"00600"), output=OUTPUT)
 
@@ -155,7 +147,7 @@ def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(mon
         merging.pop()
         return merged[-1]
 
-    monkeypatch.setattr(execute, "run_pipeline", run_pipeline)
+    monkeypatch.setattr(subcompaction, "run_pipeline", run_pipeline)
     store.may_end.clear()
     results = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(task.ranges(), PREFIX)
     assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == entries
@@ -180,16 +172,16 @@ def test_a_narrowed_range_names_what_it_touches_and_gives_the_same(place):
 def test_a_range_that_touches_nothing_gives_nothing(place):
     spec = replace(place[1].ranges()[-1], start=b"\xff" * 9, end=None).narrowed()
     assert spec.task.inputs == ()
-    result = decode_result(carry_out(Assignment(spec, place[0], PREFIX, MEMORY, 60_000).encode()))
+    result = decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 60_000).encode()))
     assert (result.sstables, result.rows_read) == ((), 0)
 
 
 def test_an_assignment_is_read_as_it_was_written(place):
-    assignment = Assignment(place[1].ranges()[2].narrowed(), place[0], PREFIX, MEMORY, 60_000, "compact/7/3")
-    assert Assignment.decode(assignment.encode()) == assignment
+    assignment = WorkerTask(place[1].ranges()[2].narrowed(), place[0], PREFIX, MEMORY, 60_000, "compact/7/3")
+    assert WorkerTask.decode(assignment.encode()) == assignment
     for bad in (b"", b"[]", b"{}", assignment.encode().replace(b'"format": 1', b'"format": 0')):
         with pytest.raises(InvalidTask):
-            Assignment.decode(bad)
+            WorkerTask.decode(bad)
     with pytest.raises(InvalidTask):
         decode_result(b"{")
 
@@ -199,8 +191,8 @@ def test_an_attempt_ends_no_file_after_its_time(place, monkeypatch):
     monkeypatch.setattr("hummock.compaction.worker_task.deadline", lambda limit_ms: lambda: limit_ms == 0)
     spec = place[1].ranges()[0].narrowed()
     with pytest.raises(TaskCancelled):
-        carry_out(Assignment(spec, place[0], PREFIX, MEMORY, 0).encode())
-    assert decode_result(carry_out(Assignment(spec, place[0], PREFIX, MEMORY, 1).encode())).rows_read > 0
+        carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 0).encode())
+    assert decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 1).encode())).rows_read > 0
 
 
 # -- the journal -----------------------------------------------------------------------------------------------
@@ -209,12 +201,12 @@ def test_an_attempt_ends_no_file_after_its_time(place, monkeypatch):
 def test_a_result_is_written_down_once_by_whoever_comes_first(place):
     url, task = place
     store = open_object_store(url)
-    journal, spec = Journal(store, replace(task, cuts=())), task.ranges()[3]
+    journal, spec = TaskProgressLog(store, replace(task, cuts=())), task.ranges()[3]
     assert journal.results(7) == {}
-    one, two = (decode_result(carry_out(Assignment(spec.narrowed(), url, prefix * 16, MEMORY, 60_000,
+    one, two = (decode_result(carry_out(WorkerTask(spec.narrowed(), url, prefix * 16, MEMORY, 60_000,
                                                    journal.path(3)).encode())) for prefix in "ab")
     assert one != two
-    assert Journal(store, replace(task, cuts=())).results(7) == {3: one}
+    assert TaskProgressLog(store, replace(task, cuts=())).results(7) == {3: one}
     assert journal.results(3) == {}
     journal.clear()
     assert journal.results(7) == {}
@@ -223,7 +215,7 @@ def test_a_result_is_written_down_once_by_whoever_comes_first(place):
 def test_the_first_driver_says_where_a_task_is_cut(place):
     url, task = place
     store = open_object_store(url)
-    journal, asked = Journal(store, replace(task, id=8, cuts=())), []
+    journal, asked = TaskProgressLog(store, replace(task, id=8, cuts=())), []
 
     def plan():
         asked.append(1)
@@ -231,15 +223,15 @@ def test_the_first_driver_says_where_a_task_is_cut(place):
 
     assert journal.split(plan) == journal.split(lambda: OTHER) == SPLIT
     assert len(asked) == 1
-    assert Journal(store, replace(task, id=9, cuts=())).split(lambda: OTHER) == OTHER
-    assert Journal(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
+    assert TaskProgressLog(store, replace(task, id=9, cuts=())).split(lambda: OTHER) == OTHER
+    assert TaskProgressLog(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
 
 
 def test_what_a_damaged_journal_says_is_not_used(place):
     url, task = place
     store, rng = open_object_store(url), random.Random(5)
-    journal = Journal(store, replace(task, id=11, cuts=()))
-    carry_out(Assignment(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, journal.path(3)).encode())
+    journal = TaskProgressLog(store, replace(task, id=11, cuts=()))
+    carry_out(WorkerTask(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, journal.path(3)).encode())
     journal.split(lambda: SPLIT)
     for path in (journal.path(3), journal.path(3).replace("000003", "plan")):
         data = bytearray(store.get(path))
@@ -260,6 +252,6 @@ def test_what_a_damaged_journal_says_is_not_used(place):
 def test_ranges_on_spark_are_written_down_as_they_end(spark, place):
     url, task = place
     store = open_object_store(url)
-    journal = Journal(store, replace(task, id=12, cuts=()))
+    journal = TaskProgressLog(store, replace(task, id=12, cuts=()))
     results = SparkRunner(spark, url, memory_bytes=MEMORY).run(task.ranges(), PREFIX, journal=journal)
     assert journal.results(7) == dict(enumerate(results))

@@ -21,10 +21,10 @@ from hummock.shared_buffer.batch import (
     SharedBufferChainIterator,
 )
 from hummock.shared_buffer.buffer import SharedBuffer, StagedRun
-from hummock.shared_buffer.flush import Uploader, chains_of
+from hummock.shared_buffer.flush import Flusher, chains_of
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from hummock.sstable.store import SstableStore
 from tests.suites.compaction_files import put_file
 
@@ -63,7 +63,7 @@ def store():
 @pytest.fixture
 def uploader(store):
     names = count(1)
-    return Uploader(store, StorageOptions(), lambda: f"{next(names):032x}")
+    return Flusher(store, StorageOptions(), lambda: f"{next(names):032x}")
 
 
 def content(store, infos):
@@ -124,7 +124,7 @@ def test_names_that_no_file_of_an_upload_took_are_given_up(store, count_of_rows,
         return minted[-1]
 
     options = StorageOptions(sstable_bytes=20_000, block_bytes=1_000, codec="none")
-    uploader = Uploader(store, options, mint, given_up.extend)
+    uploader = Flusher(store, options, mint, given_up.extend)
     buffer = buffer_of((rows(*(b"%06d" % n for n in range(count_of_rows)), value=b"v" * 100), E1), limit=1 << 24)
     buffer.seal(E1)
     buffer.cut_through(E1)
@@ -267,7 +267,7 @@ def test_a_chain_seeks_as_its_entries_stand():
 
 def pipeline_of(source, **how):
     names = count(1)
-    builder = SplitSstableBuilder(StorageOptions(), filter_policy("none"), lambda: f"{next(names):032x}")
+    builder = MultiSstableBuilder(StorageOptions(), filter_policy("none"), lambda: f"{next(names):032x}")
     outputs = []
     return run_pipeline(source, builder, outputs.append, **how), outputs
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from hummock.columnar.slab_allocator import slab_totals
-from hummock.sstable.cache.block_cache import BlockCache, CacheShelf
+from hummock.sstable.cache.block_cache import BlockCache, FileSlots
 from hummock.sstable.filter.bloom import BloomFilter, build_filter
 from tests.suites.seeds import run_seed
 
@@ -59,16 +59,16 @@ def test_a_cache_whose_objects_change_in_size_keeps_to_its_budget():
     rng = random.Random(run_seed())
     mapped, taken = slab_totals()
     cache = BlockCache(200 << 20)
-    shelf = CacheShelf(cache, 30_000)
+    slots = FileSlots(cache, 30_000)
     place = found = 0
     for size in (70_000, 100_000, 40_000):
         for _ in range(2 * (200 << 20) // size):
             filter, _ = filled(rng, size)
-            shelf[place % 30_000] = filter, filter.size_bytes
+            slots[place % 30_000] = filter, filter.size_bytes
             del filter
-            found += shelf[rng.randrange(30_000)] is not None
+            found += slots[rng.randrange(30_000)] is not None
             place += 1
         assert cache.used_bytes <= cache.capacity_bytes and found > 0
         assert slab_totals()[0] - mapped <= 1.25 * (cache.capacity_bytes + IDLE_BYTES)
-    del shelf
+    del slots
     assert slab_totals()[1] == taken

@@ -10,7 +10,7 @@ import pytest
 import hummock
 from hummock.base.key import user_key
 from hummock.compaction import spark as on_spark
-from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
+from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.subcompaction_planner import read_samples
 from hummock.compactor import Compactor
@@ -88,7 +88,7 @@ def test_a_second_driver_does_only_what_is_left(world, monkeypatch):
     task, token = world.manager.get_compact_task("died", does_large=True)
     monkeypatch.setattr(on_spark, "range_bytes_for", lambda total, slots: total // 4)
     first = world.large.run(task, token[:16])
-    lost = Journal(world.objects, task).path(2)
+    lost = TaskProgressLog(world.objects, task).path(2)
     world.objects.delete([lost])
     asked = []
     run_specs = on_spark.run_specs

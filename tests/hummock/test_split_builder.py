@@ -11,13 +11,13 @@ from hummock.base.table_rules import TableRules
 from hummock.errors import ObjectStoreError
 from hummock.options import StorageOptions
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from tests.hummock.test_builder import entries_of
 
 
-def split_builder(borders=(), **options) -> SplitSstableBuilder:
+def split_builder(borders=(), **options) -> MultiSstableBuilder:
     numbers = count()
-    return SplitSstableBuilder(
+    return MultiSstableBuilder(
         StorageOptions(**options), filter_policy("blocked_bloom"), lambda: f"{next(numbers):032x}", {}, borders)
 
 
@@ -100,7 +100,7 @@ def test_many_borders_passed_at_once_make_one_cut():
 def served(name_source=None, **options):
     """A builder, another thread that serves it, and the outputs that thread handed over."""
     numbers, outputs = count(), []
-    builder = SplitSstableBuilder(
+    builder = MultiSstableBuilder(
         StorageOptions(**options), filter_policy("blocked_bloom"), name_source or (lambda: f"{next(numbers):032x}"),
         is_served=True)
     builder.hand_over_to(lambda output: outputs.append((threading.get_ident(), output)))

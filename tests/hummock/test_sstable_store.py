@@ -15,7 +15,7 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.sstable.concat_iterator import ConcatIterator
 from hummock.sstable.filter.policy import filter_policy
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from hummock.sstable.sstable_iterator import SstableIterator
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
@@ -42,7 +42,7 @@ class CountingObjectStore(MemoryObjectStore):
 def built(entries, options):
     names = count(1)
     policy = filter_policy(options.filter_policy)
-    builder = SplitSstableBuilder(options, policy, lambda: f"{next(names):032x}")
+    builder = MultiSstableBuilder(options, policy, lambda: f"{next(names):032x}")
     for key, epoch, value in entries:
         builder.put(key, epoch, value)
     return builder.finish()

@@ -28,12 +28,12 @@ from hummock.errors import (
 )
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions
 from hummock.store.memory_store import MemoryStateStore
 from hummock.store.storage import HummockStorage
 from tests.suites.interpreter_work import PER_ROW, assert_no_work_per_row, work_of
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.seeds import run_seed
 from tests.suites.state_store_suite import StateStoreSuite
 
@@ -61,15 +61,6 @@ class TestHummockStorageOfTinyFiles(StateStoreSuite):
             "memory://", block_bytes=1, sstable_bytes=64, block_cache_bytes=1, meta_cache_bytes=1,
             prefetch_bytes=1, scan_batch_rows=3, shared_buffer_bytes=64,
         ) as store:  # fmt: skip
-            yield store
-
-
-class TestHummockStorageThatRetainsEpochs(StateStoreSuite):
-    """Committed batches are read in place of the files that they became."""
-
-    @pytest.fixture
-    def store(self):
-        with hummock.open("memory://", retained_epochs=3, block_bytes=1, sstable_bytes=64) as store:
             yield store
 
 
@@ -182,14 +173,13 @@ def test_writers_beyond_the_budget_spill_and_lose_nothing():
 
 
 @pytest.mark.parametrize("flush_threads", [0, 1])
-@pytest.mark.parametrize("retained_epochs", [0, 2])
-def test_flushes_syncs_and_failures_in_any_order_read_as_the_model_does(flush_threads, retained_epochs):
+def test_flushes_syncs_and_failures_in_any_order_read_as_the_model_does(flush_threads):
     rng = random.Random(run_seed())
     plan = FaultPlan()
     cluster = Cluster(FaultyObjectStore(MemoryObjectStore(), plan))
     for _ in range(10):
         limit = rng.choice((1, 300, 3_000))
-        options = {"flush_threads": flush_threads, "retained_epochs": retained_epochs, "sstable_bytes": 200}
+        options = {"flush_threads": flush_threads, "sstable_bytes": 200}
         with cluster.node(shared_buffer_bytes=limit, **options) as store:
             run_against_model(rng, store, cluster.manager, plan)
         cluster = Cluster(FaultyObjectStore(MemoryObjectStore(), plan))
@@ -293,9 +283,14 @@ def test_a_snapshot_of_the_newest_epoch_is_not_overtaken(monkeypatch):
             assert (epoch, store.get(b"k", epoch)) == (Epoch(5 << 16), b"new")
 
 
-FAULTS = ("hummock.store.storage.ReadView", "hummock.store.storage.HummockStorage._run_of", "hummock.store.write_path.WritePath.advance",
-          "hummock.shared_buffer.retained.RetainedEpochs.commit", "hummock.store.storage.HummockStorage._forget_runs",
-          "hummock.store.storage._VersionHold", "hummock.meta.pin_table.PinTable.pin_version")
+FAULTS = (
+    "hummock.store.storage.ReadView",
+    "hummock.store.storage.HummockStorage._run_of",
+    "hummock.store.storage.HummockStorage._forget_runs",
+    "hummock.store.storage._VersionHold",
+    "hummock.store.write_path.WritePath.advance",
+    "hummock.meta.leases.PinTable.pin_version",
+)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5])

@@ -16,12 +16,12 @@ import pytest
 
 from hummock.errors import Fenced, MetaStoreBusy
 from hummock.meta import open_meta_store
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import MetaOptions
 from tests.suites.manager_parts import Files, epoch_of, names_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 # A log that forgets within half a second, and databases that give a frozen process up in less.
 OPTIONS = {"busy_timeout_ms": 300, "log_grace_ms": 400, "log_checkpoint_records": 4}

@@ -1,4 +1,4 @@
-"""TaskStore against the model of all stores: what reads find, and what leaves in files, whatever was spilled."""
+"""BulkStore against the model of all stores: what reads find, and what leaves in files, whatever was spilled."""
 
 import random
 from contextlib import closing
@@ -14,10 +14,11 @@ from hummock.iterator.batch_collector import BatchCollector
 from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
 from hummock.options import StorageOptions
-from hummock.read.view import ReadView, SortedRun
+from hummock.read.sorted_run import SortedRun
+from hummock.read.view import ReadView
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
-from hummock.store.bulk_store import TaskStore
+from hummock.store.bulk_store import BulkStore
 from hummock.store.memory_store import MemoryStateStore
 from hummock.version import HummockVersion
 from tests.suites.seeds import run_seed
@@ -33,7 +34,7 @@ def random_batch(rng):
 
 
 def filled(rng, batches=40):
-    model, store = MemoryStateStore(), TaskStore(SMALL)
+    model, store = MemoryStateStore(), BulkStore(SMALL)
     for _ in range(batches):
         batch = random_batch(rng)
         model.ingest_batch(batch, EPOCH)
@@ -91,7 +92,7 @@ def test_rows_that_came_once_each_are_as_many_as_leave():
     batches = [WriteBatch.from_pairs([(user_key(3, 0, bytes([key])), b"v")]) for key in (2, 1, 2)]
     with closing(open_object_store("memory://")) as objects:
         for count, left in ((2, 2), (3, 2)):
-            with TaskStore(SMALL) as store:
+            with BulkStore(SMALL) as store:
                 for batch in batches[:count]:
                     store.ingest_batch(batch, EPOCH)
                 infos = store.write_out(objects, lambda: mint_sstable_name(random.randbytes), (3,))
@@ -100,7 +101,7 @@ def test_rows_that_came_once_each_are_as_many_as_leave():
 
 def test_where_all_was_deleted_nothing_leaves():
     key = user_key(3, 0, b"k")
-    with closing(open_object_store("memory://")) as objects, TaskStore(SMALL) as store:
+    with closing(open_object_store("memory://")) as objects, BulkStore(SMALL) as store:
         assert store.write_out(objects, lambda: "", (3,)) == ()
         store.ingest_batch(WriteBatch.from_pairs([(key, b"v")]), EPOCH)
         store.ingest_batch(WriteBatch.from_pairs([(key, None)]), EPOCH)
@@ -109,7 +110,7 @@ def test_where_all_was_deleted_nothing_leaves():
 
 
 def test_a_sealed_epoch_takes_no_writes_and_a_closed_store_no_reads():
-    store = TaskStore(SMALL)
+    store = BulkStore(SMALL)
     store.commit(EPOCH)
     with pytest.raises(InvalidEpoch):
         store.ingest_batch(WriteBatch.from_pairs([(user_key(3, 0, b"k"), b"v")]), EPOCH)

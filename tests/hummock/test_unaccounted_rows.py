@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from hummock.compaction import subcompaction as execute
+from hummock.compaction import subcompaction
 from hummock.compaction.input_iterator import run_iterators
-from hummock.compaction.subcompaction import execute_range
-from hummock.errors import Corruption, RowsUnaccounted
+from hummock.compaction.subcompaction import run_subcompaction
+from hummock.errors import Corruption, RowCountMismatch
 from hummock.iterator.drain import drain
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_meta_path
@@ -38,9 +38,9 @@ class FaultyMerge:
         options = StorageOptions()
         self._others = [ConcatIterator(SstableStore(store, options), put_run(store, run, mint)) for run in rows]
         self._runs = []
-        monkeypatch.setattr(execute, "run_iterators", self.run_iterators)
-        monkeypatch.setattr(execute, "MergeIterator", lambda runs: MergeIterator(self._others))
-        monkeypatch.setattr(execute, "run_pipeline", self.run_pipeline)
+        monkeypatch.setattr(subcompaction, "run_iterators", self.run_iterators)
+        monkeypatch.setattr(subcompaction, "MergeIterator", lambda runs: MergeIterator(self._others))
+        monkeypatch.setattr(subcompaction, "run_pipeline", self.run_pipeline)
 
     def run_iterators(self, ahead):
         self._runs = run_iterators(ahead)
@@ -95,11 +95,11 @@ def test_whatever_happens_to_rows_on_their_way_is_caught(monkeypatch, seed):
     FaultyMerge(monkeypatch, others)
     if is_same:                 # two equal values changed places
         assert what == "swapped values"
-        assert execute_range(task.ranges()[0], store, names("f"), memory_bytes=MEMORY).hash_read == task.input_hash
+        assert run_subcompaction(task.ranges()[0], store, names("f"), memory_bytes=MEMORY).hash_read == task.input_hash
         return
-    with pytest.raises(RowsUnaccounted, match=r"kept .* and dropped") as caught:
-        execute_range(task.ranges()[0], store, names("f"), memory_bytes=MEMORY)
-    assert (caught.value.task_id, caught.value.place) == (task.id, 0), what
+    with pytest.raises(RowCountMismatch, match=r"kept .* and dropped") as caught:
+        run_subcompaction(task.ranges()[0], store, names("f"), memory_bytes=MEMORY)
+    assert (caught.value.task_id, caught.value.index) == (task.id, 0), what
     assert ("content hash" in str(caught.value)) == (what not in ("lost", "doubled"))
 
 
@@ -107,7 +107,7 @@ def test_the_same_rows_by_another_way_are_no_fault(monkeypatch):
     runs, store, mint = two_runs(random.Random(1)), MemoryObjectStore(), names()
     task = task_of([put_run(store, run, mint) for run in runs])
     FaultyMerge(monkeypatch, runs)
-    result = execute_range(task.ranges()[0], store, names("f"), memory_bytes=MEMORY)
+    result = run_subcompaction(task.ranges()[0], store, names("f"), memory_bytes=MEMORY)
     assert result.hash_read == task.input_hash == content_hash(row for run in runs for row in run)
 
 
@@ -132,8 +132,8 @@ def more(hashes):
 def test_a_file_that_holds_other_rows_than_its_builder_wrote_is_found_by_a_task_and_by_verify():
     store, output = MemoryObjectStore(), rewritten(build(ROWS), more, lambda held: (held + 1) % U64)
     put_file(store, output)
-    with pytest.raises(RowsUnaccounted, match="content hash"):
-        execute_range(task_of([(output.info,)]).ranges()[0], store, names("f"), memory_bytes=MEMORY)
+    with pytest.raises(RowCountMismatch, match="content hash"):
+        run_subcompaction(task_of([(output.info,)]).ranges()[0], store, names("f"), memory_bytes=MEMORY)
     meta, data = verify_sstable(output.info, store)
     assert not meta.damages and len(data.damages) == 1 and "content hash" in data.damages[0]
 
@@ -144,7 +144,7 @@ def test_hashes_of_blocks_that_are_not_those_of_the_file_are_damage(change, wher
     store, output = MemoryObjectStore(), rewritten(build(ROWS), change)
     put_file(store, output)
     with pytest.raises(Corruption, match=where) as caught:
-        execute_range(task_of([(output.info,)]).ranges()[0], store, names("f"), memory_bytes=MEMORY)
+        run_subcompaction(task_of([(output.info,)]).ranges()[0], store, names("f"), memory_bytes=MEMORY)
     assert caught.value.object_name == sstable_meta_path(output.name)
 
 
@@ -156,7 +156,7 @@ def test_files_from_before_there_was_a_hash_are_hashed_when_they_are_read():
     newer = put_run(store, [(b"%05d" % n, 2 << 16, b"new") for n in range(0, 2_000, 3)], names())
     task = task_of([newer, (older.info,)], watermark=9 << 16, cuts=[b"00777"])
     assert task.input_hash is None
-    results = [execute_range(spec, store, names(f"{spec.place}"), memory_bytes=MEMORY) for spec in task.ranges()]
+    results = [run_subcompaction(spec, store, names(f"{spec.index}"), memory_bytes=MEMORY) for spec in task.ranges()]
     assert sum(result.hash_read for result in results) % U64 == (content_hash(ROWS) + newer[0].content_hash) % U64
     assert not verify_sstable(older.info, store)[1].damages
     assert all(info.content_hash is not None for result in results for info in result.sstables)

@@ -7,20 +7,19 @@ import pytest
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import MetaStoreError
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import UPLOADS
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.meta.upload_table import read_uploads
-from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
+from hummock.meta.upload_registry import PREFIX_SECONDS, UploadRegistry, read_uploads
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store.base import is_sstable_name, name_prefix
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
 from tests.suites.manager_parts import Files, StandingClock, epoch_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 
 LEASE_MS = 30_000
 

@@ -3,9 +3,9 @@
 import pytest
 
 from hummock.errors import HummockError
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.records import STALE, UPLOADS, VACUUMED
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.vacuum_world import LEASE_MS, VacuumWorld, names
 
 KINDS = [FaultKind.BEFORE, FaultKind.TORN, FaultKind.AFTER]

@@ -6,7 +6,7 @@ import pytest
 
 from hummock.errors import ObjectStoreError
 from hummock.meta.vacuum.loop import VacuumLoop
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.vacuum_world import VacuumWorld, names
 
 

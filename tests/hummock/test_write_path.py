@@ -25,12 +25,12 @@ from hummock.errors import (
 )
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.upload_table import read_uploads
+from hummock.meta.upload_registry import read_uploads
 from hummock.metrics import Metrics
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.seeds import run_seed
 
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))
@@ -354,14 +354,12 @@ def write_epochs(node, rng, prefix, barrier, epochs):
     return last
 
 
-@pytest.mark.parametrize("retained_epochs", [0, 2])
-def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_picture(retained_epochs):
+def test_many_writers_and_commits_that_overlap_or_fail_give_one_consistent_picture():
     rng = random.Random(run_seed())
     plan = FaultPlan()
     epochs = [Epoch(number << 16) for number in range(1, 31)]
     barrier = threading.Barrier(4)
-    with Node(FaultyObjectStore(MemoryObjectStore(), plan), shared_buffer_bytes=5_000, sstable_bytes=2_000,
-              retained_epochs=retained_epochs) as node:  # fmt: skip
+    with Node(FaultyObjectStore(MemoryObjectStore(), plan), shared_buffer_bytes=5_000, sstable_bytes=2_000) as node:
         writers = [
             node.later(write_epochs, node, random.Random(rng.random()), prefix, barrier, epochs)
             for prefix in (b"a", b"b", b"c")

@@ -21,7 +21,7 @@ from hummock.object_store.base import ObjectStore
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions
-from hummock.store.scan import HummockScan
+from hummock.store.reads import HummockScan
 from hummock.store.storage import HummockStorage
 from tests.model.ruled_model import Keys, RuledModel, first_rules
 from tests.suites.manager_parts import StandingClock
@@ -38,7 +38,6 @@ SIZES = (
     {"shared_buffer_bytes": 400, "block_bytes": 200, "codec": "none"},
     {"shared_buffer_bytes": 1, "filter_policy": "pybloom", "codec": "zstd"},
     {"filter_policy": "none", "block_bytes": 64, "sstable_bytes": 300},
-    {"retained_epochs": 2, "block_bytes": 100, "sstable_bytes": 600},
 )
 SHAPES = (
     {"base_level_bytes": 300, "l0_base_bytes": 200, "sstable_bytes": 200, "block_bytes": 60, "level_multiplier": 2},

@@ -61,7 +61,7 @@ def encoded(spec, senders, monkeypatch):
     """What each sender's task yields, by partition, the order of senders in it mixed."""
     sent = {partition: [] for partition in range(spec.partitions)}
     for place, rows in enumerate(senders):
-        monkeypatch.setattr(load_encoder, "_task_place", lambda place=place: place)
+        monkeypatch.setattr(load_encoder, "_task_partition", lambda place=place: place)
         for batch in encode_rows(installed_version(), spec.to_bytes(), batches_of(rows)):
             for partition in sent:
                 mine = batch.filter(pc.equal(batch.column(0), partition))

@@ -16,7 +16,6 @@ from Cython.Build import cythonize
 
 from hummock.columnar.binary_column import BinaryColumn
 from relational.chunk import DataChunk, StreamChunk, VnodeMap, mask_of, vnodes_of
-from relational.chunk.net_changes import net_changes
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import OrderType, Schema
 from tests.reliability.children import COMPILER
@@ -44,7 +43,6 @@ def all_verbs(chunk):
         DataChunk(keys.decode(encoded, skip=6))
         values.decode(values.encode(dense.columns), [0, 2])
         chunk.split_by_vnode([0], owners)
-        net_changes(chunk, [0])
         chunk.without_unchanged_updates()
         chunk.inverse()
         StreamChunk.concat([chunk, dense])

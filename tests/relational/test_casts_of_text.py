@@ -11,8 +11,7 @@ import pytest
 
 from relational.chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.expr import ErrorCounts, Literal
-from relational.expr import eval as evaluate
+from relational.expr import ErrorCounts, Literal, evaluate
 from relational.expr.expression import Call, Case, Cast, InputRef
 from relational.expr.functions import resolve
 from relational.types import DataType, Field, Interval, Schema

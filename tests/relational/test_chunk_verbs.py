@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from relational.chunk import DataChunk, Op, StreamChunk, VnodeMap, vnodes_of
-from relational.chunk.chunk_builder import ChunkBuilder
-from relational.chunk.net_changes import net_changes
-from relational.types import DataType, Field, Schema
+from relational.types import DataType
 from tests.relational.random_rows import COMPOSED, TYPES, columns_of, random_rows
 
 KEY = DataType.BIGINT
@@ -131,28 +129,3 @@ def test_updates_that_change_nothing_are_left_out(model):
         preceded = at > 0 and change[0] is Op.UPDATE_INSERT and told_now[at - 1][1] == change[1]
         kept += [] if follows or preceded else [change]
     assert told(model.chunk.without_unchanged_updates()) == kept
-
-
-def test_changes_of_a_key_cancel_out():
-    for seed in range(25):
-        model = Model(random.Random(f"cancel out {seed}"), 60)
-        by_key = {}
-        for op, row in meant(model, model.changes):
-            by_key.setdefault(row.split(",")[0], []).append((op, row))
-        expected = []
-        for changes in by_key.values():
-            first = changes[0] if changes[0][0].is_retraction else None
-            last = changes[-1] if not changes[-1][0].is_retraction else None
-            if first is None or last is None or first[1] != last[1]:
-                expected += [(each[0].is_retraction, each[1]) for each in (first, last) if each is not None]
-        got = told(net_changes(model.chunk, [0]))
-        assert sorted((op.is_retraction, row) for op, row in got) == sorted(expected), f"seed {seed}"
-
-
-def test_a_builder_gives_the_visible_changes_in_whole_pairs(model):
-    schema = Schema(Field(f"c{at}", each) for at, each in enumerate(model.types))
-    builder, capacity = ChunkBuilder(schema, 4), 4
-    made = [*builder.append_chunk(model.chunk), *builder.append_chunk(model.chunk), builder.finish()]
-    made = [chunk for chunk in made if chunk is not None]
-    assert [change for chunk in made for change in told(chunk)] == 2 * meant(model, model.visible)
-    assert all(chunk.capacity <= capacity and chunk.ops[-1] != Op.UPDATE_DELETE for chunk in made)

@@ -5,9 +5,8 @@ import pytest
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EvaluationError
-from relational.expr import ErrorCounts, col, lit
-from relational.expr import eval as evaluate
-from relational.expr.bind import Scope, TermBinder
+from relational.expr import ErrorCounts, col, evaluate, lit
+from relational.expr.bind import ExprBinder, Scope
 from relational.expr.eval_context import MAX_REASONS, OTHER_REASONS
 from relational.types import Schema
 
@@ -16,7 +15,7 @@ ROWS = [(Op.INSERT, (1, 0)), (Op.DELETE, (2, 0)), (Op.UPDATE_DELETE, (3, 0)), (O
 
 
 def bound(term):
-    return TermBinder(Scope(SCHEMA)).bind(term)
+    return ExprBinder(Scope(SCHEMA)).bind(term)
 
 
 def quotient():

@@ -13,7 +13,7 @@ from relational import col, lit
 from relational import functions as f
 from relational.chunk import DataChunk
 from relational.errors import BindError, EvaluationError
-from relational.expr.bind import FEW_MEMBERS, Scope, TermBinder
+from relational.expr.bind import FEW_MEMBERS, ExprBinder, Scope
 from relational.expr.eval import evaluate
 from relational.expr.eval_context import ErrorCounts
 from relational.sql import bind_sql
@@ -142,7 +142,7 @@ def computed(term, *, visibility=None, strict=True, errors=None, **columns):
     chunk = DataChunk.from_rows(schema, rows)
     if visibility is not None:
         chunk = chunk.with_visibility(np.array(visibility, np.uint8))
-    expression = TermBinder(Scope(schema)).bind(term)
+    expression = ExprBinder(Scope(schema)).bind(term)
     return evaluate(expression, chunk, strict=strict, errors=errors)
 
 
@@ -335,7 +335,7 @@ def test_a_term_has_no_truth_value():
     ],
 )
 def test_result_types(term, data_type):
-    assert TermBinder(Scope(SCHEMA)).bind(term).data_type == DataType.parse(data_type)
+    assert ExprBinder(Scope(SCHEMA)).bind(term).data_type == DataType.parse(data_type)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_long_in_list_means_what_its_comparisons_mean(data_type, values, membe
     """A list above FEW_MEMBERS is one lookup; a short one is compared value by value."""
     schema = Schema.of(x=data_type)
     chunk = DataChunk.from_rows(schema, [(value,) for value in values])
-    binder = TermBinder(Scope(schema))
+    binder = ExprBinder(Scope(schema))
     needle = col("x")
     given = [*members, None] if with_null else members
     few = binder.bind(needle.is_in(given))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import Column
-from relational.chunk.json_text import canonical_json
+from relational.chunk.json import canonical_json
 from relational.errors import EncodingError
 from relational.types import DataType
 from tests.relational.random_rows import canonical, json_order, random_json

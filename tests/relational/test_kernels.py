@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from relational.expr.kernels.kernels import decimal_arithmetic, decimal_compare, decimal_rescale
+from relational.expr.kernels.decimal import decimal_arithmetic, decimal_compare, decimal_rescale
 
 ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO = range(5)
 

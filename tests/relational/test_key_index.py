@@ -1,4 +1,4 @@
-"""KeyIndex against a dict that numbers keys in order of first appearance."""
+"""BytesInterner against a dict that numbers keys in order of first appearance."""
 
 import random
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hummock.columnar.binary_column import BinaryColumn
-from relational.hash.bytes_interner import KeyIndex
+from relational.hash.bytes_interner import BytesInterner
 
 
 def column(keys):
@@ -20,7 +20,7 @@ def random_key(rng: random.Random, spread: int) -> bytes:
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_follow_first_appearance(seed):
     rng = random.Random(seed)
-    index, numbers = KeyIndex(), {}
+    index, numbers = BytesInterner(), {}
     for _ in range(30):
         keys = [random_key(rng, 2_000) for _ in range(rng.randrange(300))]
         visibility = np.array([rng.random() < 0.9 for _ in keys], np.uint8)
@@ -36,14 +36,14 @@ def test_numbers_follow_first_appearance(seed):
 
 
 def test_looking_without_adding():
-    index = KeyIndex()
+    index = BytesInterner()
     index.find(column([b"a", b"", b"b"]))
     assert index.find(column([b"b", b"c", b"", b"a"]), is_adding=False).tolist() == [2, -1, 1, 0]
     assert index.count == 3
 
 
 def test_keep_renumbers():
-    index = KeyIndex()
+    index = BytesInterner()
     keys = [number.to_bytes(3, "big") for number in range(5_000)]
     index.find(column(keys))
     held = index.size_bytes
@@ -54,7 +54,7 @@ def test_keep_renumbers():
 
 
 def test_wrong_arguments():
-    index = KeyIndex()
+    index = BytesInterner()
     with pytest.raises(ValueError, match="row 1 has no key"):
         index.find(column([b"a", None]))
     with pytest.raises(ValueError, match="visibility of 2 rows"):

@@ -1,4 +1,4 @@
-"""KeyNumbers against a dict that numbers keys in order of first appearance."""
+"""KeyInterner against a dict that numbers keys in order of first appearance."""
 
 import math
 import random
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk.column import Column
-from relational.hash.key_ids import KeyNumbers
+from relational.hash.key_ids import KeyInterner
 from relational.types import DataType
 
 DAY = date(2013, 1, 1)
@@ -45,7 +45,7 @@ def same(got, want):
 )
 def test_numbers_follow_first_appearance(types, seed):
     rng = random.Random(seed)
-    numbers, index = {}, KeyNumbers(types)
+    numbers, index = {}, KeyInterner(types)
     for _ in range(12):
         rows = [tuple(rng.choice([None, *VALUES[t]]) for t in types) for _ in range(rng.randrange(60))]
         columns = [Column.from_pylist([row[at] for row in rows], t) for at, t in enumerate(types)]
@@ -73,7 +73,7 @@ def test_numbers_follow_first_appearance(types, seed):
 def test_many_words_and_slices_of_columns():
     rng = np.random.default_rng(3)
     values = rng.integers(-(2**63), 2**63, 200_000)
-    index, column = KeyNumbers([DataType.BIGINT]), Column(pa.array(np.concatenate([values, values])))
+    index, column = KeyInterner([DataType.BIGINT]), Column(pa.array(np.concatenate([values, values])))
     once = index.find([column.slice(7, 150_000)])
     again = index.find([column.slice(200_007, 150_000)])
     assert (once == again).all() and index.count == len(np.unique(values[7:150_007]))
@@ -84,7 +84,7 @@ def test_many_words_and_slices_of_columns():
 
 
 def test_wrong_arguments():
-    index = KeyNumbers([DataType.BIGINT])
+    index = KeyInterner([DataType.BIGINT])
     with pytest.raises(ValueError, match="keys are"):
         index.find([Column.from_pylist([1], DataType.INT)])
     with pytest.raises(ValueError, match="visibility of 2 rows"):

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import Column, DataChunk, StreamChunk, vnodes_of
-from relational.chunk.grouping import group_rows
 from relational.chunk.row_compare import compare_columns
 from relational.errors import BindError, EncodingError
 from relational.types import DataType, Interval, OrderType, Schema
@@ -35,17 +34,13 @@ def test_values_come_back_whole_sliced_taken_and_joined(data_type, rng):
 
 
 @pytest.mark.parametrize("data_type", [*COMPOSED, DEEP], ids=str)
-def test_equal_rows_group_and_hash_together_and_a_slice_hashes_as_its_rows(data_type, rng):
+def test_equal_rows_hash_together_and_a_slice_hashes_as_its_rows(data_type, rng):
     rows = random_rows(rng, [data_type], 200)
     column = columns_of([data_type], rows)[0]
-    ids, firsts = group_rows(DataChunk([column]), [0])
-    groups = {}
-    for row, group in zip(rows, ids, strict=True):
-        assert groups.setdefault(sql_row(row, [data_type]), group) == group
-    assert len(groups) == len(firsts)
     vnodes = vnodes_of([column], 32_768)
+    by_key = {}
     for row, vnode in zip(rows, vnodes, strict=True):
-        assert vnode == vnodes[firsts[groups[sql_row(row, [data_type])]]]
+        assert by_key.setdefault(sql_row(row, [data_type]), vnode) == vnode
     start = rng.randrange(1, 150)
     assert (vnodes_of([column.slice(start, 50)], 32_768) == vnodes[start : start + 50]).all()
 

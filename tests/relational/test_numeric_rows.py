@@ -17,10 +17,10 @@ import pytest
 
 from relational.chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.expr.bind import Scope, TermBinder
+from relational.expr.bind import ExprBinder, Scope
 from relational.expr.eval import evaluate
 from relational.expr.expression import Call, Expression, InputRef
-from relational.expr.unbound import Choose, apply, col, lit
+from relational.expr.unbound import UnboundCase, apply, col, lit
 from relational.types import DataType, Field, Schema
 from tests.relational.decimals import exact, rounded, unscaled
 
@@ -144,7 +144,7 @@ def chosen_of(values, choose, data_type, *, reads_all):
 
 
 def bound(term, x, y):
-    return TermBinder(Scope(Schema((Field("x", x), Field("y", y))))).bind(term)
+    return ExprBinder(Scope(Schema((Field("x", x), Field("y", y))))).bind(term)
 
 
 def check(expression: Expression, chunk: DataChunk, compute) -> int:
@@ -240,7 +240,7 @@ def test_conversions_between_exact_types(rng):
 
 def test_choices_take_the_common_type_of_their_branches_on_their_rows_only(rng):
     for x, y in pairs(rng, 30):
-        chosen = bound(Choose(((apply("less", X, 0), X),), Y), x, y)
+        chosen = bound(UnboundCase(((apply("less", X, 0), X),), Y), x, y)
 
         def case(a, b, data_type=chosen.data_type):
             found = a if a is not None and a < 0 else b

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relational.expr.bind import Scope, TermBinder
+from relational.expr.bind import ExprBinder, Scope
 from relational.expr.coercion import UNBOUNDED, arithmetic_type, common_type
-from relational.expr.unbound import Term, apply, col, lit
+from relational.expr.unbound import UnboundExpr, apply, col, lit
 from relational.types import DataType, Field, Schema
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "numeric_types.txt"
@@ -24,12 +24,12 @@ def parsed(text: str) -> DataType:
     return DataType.parse(f"numeric{text}" if text.startswith("(") else text)
 
 
-def bound_type(term: Term, **columns: DataType) -> DataType:
+def bound_type(term: UnboundExpr, **columns: DataType) -> DataType:
     schema = Schema(tuple(Field(name, data_type) for name, data_type in columns.items()))
-    return TermBinder(Scope(schema)).bind(term).data_type
+    return ExprBinder(Scope(schema)).bind(term).data_type
 
 
-def constant(text: str) -> Term:
+def constant(text: str) -> UnboundExpr:
     return lit(Decimal(text) if "." in text else int(text))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from relational.chunk import DataChunk, Op, StreamChunk
 from relational.errors import EvaluationError
-from relational.expr import ErrorCounts, kernel_call
-from relational.expr import eval as evaluate
+from relational.expr import ErrorCounts, evaluate, kernel_call
 from relational.types import Field, Schema
 from tests.suites.extremes import branches, calls, casts, rows_of
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from relational.batch.query import query_chunks, run_query
+from relational.batch import query_chunks, run_query
 from relational.errors import EvaluationError
 from relational.sql import bind_sql
 from tests.suites.batch_session import BatchSession

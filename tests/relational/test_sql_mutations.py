@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from relational.batch.query import run_query
+from relational.batch import run_query
 from relational.errors import RelationalError, SourceTextError
 from relational.plan.optimizer import VIEW_RULES, optimize
 from relational.sql import bind_sql, describe, show

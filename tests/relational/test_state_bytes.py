@@ -10,7 +10,7 @@ from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.buffer_pool import set_pool_limit
 from relational.agg import AggGroups, AggSpec
 from relational.chunk.stream_chunk import StreamChunk
-from relational.hash.record_arena import kept_record_bytes
+from relational.hash.record_arena import pooled_record_bytes
 from relational.join.join_index import JoinIndex
 from relational.order.ordered_index import OrderedIndex
 from relational.types import DataType
@@ -31,7 +31,7 @@ def in_use():
     def count():
         gc.collect()
         held, mappings = malloc_counts()
-        return held - kept_record_bytes(), mappings
+        return held - pooled_record_bytes(), mappings
 
     set_pool_limit(0)
     yield count

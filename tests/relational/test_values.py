@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from relational.batch.query import run_query
+from relational.batch import run_query
 from relational.errors import RelationalError, SourceTextError
 from relational.plan.logical import ColumnValues, Values
 from relational.sql import bind_sql, dml

@@ -11,8 +11,7 @@ from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.meta import MemoryMetaStore
 from hummock.meta.hummock_manager import HummockManager
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 from hummock.object_store.base import mint_sstable_name
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions

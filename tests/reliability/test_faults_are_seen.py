@@ -19,7 +19,6 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.metrics import Metrics
 from hummock.object_store.base import mint_sstable_name, sstable_data_path
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
@@ -28,6 +27,7 @@ from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_version
 from tests.reliability.lab import EVERYTHING, at
 from tests.suites.compaction_files import run_ranges
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from tests.suites.slow_object_store import SlowStore
 
 EVER = 1 << 30

@@ -16,7 +16,7 @@ import pytest
 import hummock
 from hummock.base.key import user_key
 from hummock.base.table_rules import PrefixRule, TableRules
-from hummock.compaction.subcompaction import execute_range
+from hummock.compaction.subcompaction import run_subcompaction
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
 from hummock.errors import FormatTooNew, HummockError, InvalidTask
 from hummock.object_store import open_object_store
@@ -107,7 +107,7 @@ def test_specs_and_results_of_any_shape_are_invalid_tasks_or_end_typed(given):
         if kind is RangeSpec:
             valid += 1
             try:
-                execute_range(made, lab.objects, lambda rng=rng: rng.randbytes(16).hex(), memory_bytes=1 << 20)
+                run_subcompaction(made, lab.objects, lambda rng=rng: rng.randbytes(16).hex(), memory_bytes=1 << 20)
             except HummockError:
                 pass
             except BaseException as error:

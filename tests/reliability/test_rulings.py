@@ -19,7 +19,7 @@ import hummock
 from hummock.base.key import user_key
 from hummock.base.table_rules import PrefixRule, TableRules
 from hummock.columnar.write_batch import WriteBatch
-from hummock.compaction import subcompaction as execute
+from hummock.compaction import subcompaction
 from hummock.errors import (
     Corruption,
     EpochTooOld,
@@ -36,7 +36,7 @@ from hummock.loaded_files import LoadedFiles
 from hummock.meta import DATABASE, MetaOperations, ObjectLogMetaStore, SqliteMetaStore, open_meta_store
 from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
-from hummock.pipeline import sorted_run_writer as write_run
+from hummock.pipeline import sorted_run_writer
 from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
 from tests.hummock.test_builder import build, opened, seek
 from tests.hummock.test_meta import with_section
@@ -151,8 +151,8 @@ def test_s5_a_read_keeps_its_one_picture_and_its_files(lab):
 
 
 def test_s6_point_reads_are_compiled_and_get_is_get_many_of_one(lab):
-    files = ("sstable.block_cache", "sstable.reader", "sstable.block")
-    for name in ("read_view", "point_read", "single_get", "many_gets", *files):
+    files = ("sstable.cache.block_cache", "sstable.reader", "sstable.block")
+    for name in ("read.view", "read.sorted_run", "read.multi_get", "read.get", *files):
         assert not importlib.import_module(f"hummock.{name}").__file__.endswith(".py")
     for number in range(1, 9):
         lab.commit(number, {b"%d" % row: b"%d" % number for row in range(number, 100)})
@@ -202,7 +202,7 @@ def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(co
 
 def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monkeypatch):
     ran = []
-    for room in (write_run, execute):
+    for room in (sorted_run_writer, subcompaction):
         real = room.run_pipeline
         monkeypatch.setattr(room, "run_pipeline", lambda *given, real=real, room=room, **how: (
             ran.append(room.__name__), real(*given, **how))[1])
@@ -210,7 +210,7 @@ def test_s8_one_pipeline_builds_the_files_of_syncs_and_of_compactions(lab, monke
     lab.commit(1, keys("ab"))
     lab.commit(2, keys("bc"))
     lab.compact()
-    assert ran == [write_run.__name__, write_run.__name__, execute.__name__]
+    assert ran == [sorted_run_writer.__name__, sorted_run_writer.__name__, subcompaction.__name__]
 
 
 def test_s9_unknown_sections_are_skipped_unless_they_are_required():

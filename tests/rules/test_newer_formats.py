@@ -12,7 +12,7 @@ import pytest
 
 from hummock.base.key import KeyRange
 from hummock.compaction.task import CompactTask, RangeResult, RangeSpec
-from hummock.compaction.worker_task import Assignment
+from hummock.compaction.worker_task import WorkerTask
 from hummock.epoch import Epoch
 from hummock.errors import Corruption, FormatTooNew
 from hummock.loaded_files import LoadAnswer
@@ -32,10 +32,10 @@ from hummock.meta.records import (
     encode,
     encode_value,
 )
-from hummock.meta.store.base import row_digests as summary
+from hummock.meta.store import row_digests
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, RECORD_MAGIC, LogRecord
-from hummock.meta.store.rollback_guard_bucket import Witnessed
-from hummock.meta.store.rollback_guard_file import Acknowledged, Witness
+from hummock.meta.store.rollback_guard_bucket import GuardRecord
+from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard
 from hummock.meta.vacuum.stale_list import StaleFiles
 from hummock.meta_client import WriterSession
 from hummock.version import HummockVersion, VersionDelta
@@ -87,7 +87,7 @@ def json_cases() -> dict[str, Callable[[], object]]:
         "compact task": lambda: CompactTask.from_json(TASK.to_json() | {"format": NEWER}),
         "range of a task": lambda: RangeSpec.from_json(spec.to_json() | {"format": NEWER}),
         "result of a range": lambda: RangeResult.from_json(result.to_json() | {"format": NEWER}),
-        "assignment": lambda: Assignment.decode(later(Assignment(spec, "memory://", "", 1, 1).encode())),
+        "assignment": lambda: WorkerTask.decode(later(WorkerTask(spec, "memory://", "", 1, 1).encode())),
         "catalog": lambda: TableCatalog.from_json(table.to_json() | {"version": NEWER}),
         "plan": lambda: plan_from_text(later(plan.encode(), "version").decode(), lambda _: table),
         "read of a table": lambda: ReadSpec.from_bytes(zlib.compress(later(zlib.decompress(read.to_bytes())))),
@@ -117,20 +117,20 @@ def test_a_record_of_the_log_of_a_newer_release_says_so(magic: bytes) -> None:
 
 
 def test_a_witness_of_a_newer_release_says_so(tmp_path) -> None:
-    held = Witnessed(bytes(16), 5).encode()
+    held = GuardRecord(bytes(16), 5).encode()
     with pytest.raises(FormatTooNew, match="store/identity " + MESSAGE.format(NEWER)):
-        Witnessed.decode(sealed(held[:6] + b"09" + held[8:-16]), "store/identity")
+        GuardRecord.decode(sealed(held[:6] + b"09" + held[8:-16]), "store/identity")
     path = tmp_path / "witness"
     path.write_bytes(Acknowledged(bytes(16), 5).encode().replace(b"HMKWIT01", b"HMKWIT09") * 2)
     with pytest.raises(FormatTooNew, match=MESSAGE.format(NEWER)):
-        Witness(path).read()
+        RollbackGuard(path).read()
 
 
 @pytest.mark.parametrize("schema", [False, True])
 def test_a_database_of_a_newer_release_says_so_and_stays_as_it_is(tmp_path, monkeypatch, schema: bool) -> None:
     path = tmp_path / "meta.sqlite"
     with monkeypatch.context() as newer:
-        newer.setattr(summary, "FORMAT", NEWER)
+        newer.setattr(row_digests, "FORMAT", NEWER)
         store = SqliteMetaStore(path)
         store.transaction(MetaOperations(put={"a": b"1"}))
         if schema:

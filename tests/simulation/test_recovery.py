@@ -7,9 +7,7 @@ import time
 import pytest
 
 from hummock.errors import Fenced, HummockError
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from stream.errors import StreamError
 from stream.options import StreamOptions
@@ -17,6 +15,8 @@ from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session, connect
 from tests.simulation import workload
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
 pytestmark = pytest.mark.timeout(120)

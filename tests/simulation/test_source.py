@@ -8,7 +8,6 @@ from collections import defaultdict
 import pytest
 
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions
 from relational.chunk import Op, StreamChunk
@@ -18,6 +17,7 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
 SOON = 60.0

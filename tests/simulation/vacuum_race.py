@@ -26,7 +26,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import STALE, TASK, UPLOADS, VACUUMED
 from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.store.sqlite import SqliteMetaStore
-from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
+from hummock.meta.upload_registry import PREFIX_SECONDS, UploadRegistry
 from hummock.meta.vacuum.references import Need
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.version_log import append, load

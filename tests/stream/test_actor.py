@@ -9,7 +9,7 @@ from stream.message import Add, Barrier, Stop, Watermark
 from stream.runtime.actor import Actor
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import BroadcastDispatcher, Output
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 
 SOON = 30.0
 
@@ -65,7 +65,7 @@ def test_an_actor_dispatches_everything_before_it_reports_a_barrier():
     channel, log = Channel(100), Log()
     messages = [barrier(1), Rows(3), Watermark(0, 1), barrier(2), Rows(4)]
     script = Script(messages)
-    actor = Actor(7, script, BroadcastDispatcher(7, [Output(8, channel)]), log, Turns(1))
+    actor = Actor(7, script, BroadcastDispatcher(7, [Output(8, channel)]), log, RunSlots(1))
     actor.start()
     assert actor.join(SOON)
     assert drain(channel) == messages
@@ -77,14 +77,14 @@ def test_an_actor_dispatches_everything_before_it_reports_a_barrier():
 def test_an_actor_ends_at_its_stop_barrier_and_no_other():
     log = Log()
     others, mine = barrier(1, Stop(frozenset({9}))), barrier(2, Stop(frozenset({7})))
-    Actor(7, Script([others, mine, barrier(3)]), BroadcastDispatcher(7), log, Turns(1)).run()
+    Actor(7, Script([others, mine, barrier(3)]), BroadcastDispatcher(7), log, RunSlots(1)).run()
     assert log.events == [(7, 0), (7, 1)]
 
 
 def test_an_error_is_reported_and_ends_the_actor():
     log, error, script = Log(), RuntimeError("no"), None
     script = Script([barrier(1), error, barrier(2)])
-    Actor(7, script, BroadcastDispatcher(7), log, Turns(1)).run()
+    Actor(7, script, BroadcastDispatcher(7), log, RunSlots(1)).run()
     assert log.events == [(7, 0), (7, error)]
     assert script.closed
 
@@ -113,6 +113,6 @@ def test_a_stopped_output_ends_with_the_barrier_that_stops_it():
 def test_a_closed_receiver_fails_the_sender_with_its_cause():
     channel, log, cause = Channel(100), Log(), RuntimeError("downstream died")
     channel.close(cause)
-    Actor(7, Script([barrier(1)]), BroadcastDispatcher(7, [Output(1, channel)]), log, Turns(1)).run()
+    Actor(7, Script([barrier(1)]), BroadcastDispatcher(7, [Output(1, channel)]), log, RunSlots(1)).run()
     ((_, error),) = log.events
     assert isinstance(error, ChannelClosed) and error.__cause__ is cause

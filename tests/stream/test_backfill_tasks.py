@@ -25,7 +25,7 @@ from relational.types import Schema
 from stream.errors import BackfillRefused, InconsistentStream
 from stream.spark.driver import arrivals_of, scans_of
 from stream.spark.fragments import fragments_of
-from stream.spark.shuffle_files import NOTHING, Packer, unpacked
+from stream.spark.shuffle_files import EMPTY_PART, ShuffleWriter, read_blocks
 from stream.spark.spec import BackfillSpec
 from stream.spark.tasks import TaskReport, checked, task_report
 from tests.suites.local_shuffle import rows_of_files, run_tasks
@@ -163,9 +163,9 @@ def test_a_key_that_comes_twice_into_new_state_ends_the_task(world, monkeypatch,
 SCHEMA = Schema.of(k="bigint", v="varchar")
 
 
-def packer(objects, parts=2, key=(0,)):
+def shuffle_writer(objects, parts=2, key=(0,)):
     names = (f"{number:032x}" for number in count(1))
-    return Packer(objects, lambda: next(names), SCHEMA, key, parts, 256)
+    return ShuffleWriter(objects, lambda: next(names), SCHEMA, key, parts, 256)
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def objects():
 
 
 def test_a_retraction_is_no_net_change_of_a_beginning(objects):
-    with pytest.raises(InconsistentStream), packer(objects) as packing:
-        packing.add(StreamChunk.from_pretty("- 1 a", SCHEMA))
+    with pytest.raises(InconsistentStream), shuffle_writer(objects) as writer:
+        writer.add(StreamChunk.from_pretty("- 1 a", SCHEMA))
 
 
 def test_rows_that_are_lost_between_two_fragments_are_noticed():
@@ -189,14 +189,14 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
     monkeypatch.setattr("stream.spark.shuffle_files.CHUNK_ROWS", 700)
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 50, 3 * ROWS)
-    with packer(objects, 4) as packing:
+    with shuffle_writer(objects, 4) as writer:
         for at in range(0, 3 * ROWS, 500):
             numbers = pa.array(list(map(str, range(at, at + 500))))
-            packing.add(StreamChunk([pa.array(keys[at : at + 500]), numbers], np.zeros(500, np.uint8)))
-        sent = packing.finish()
-    assert packing.rows == 3 * ROWS
-    found = [[row for chunk in unpacked(parcels, SCHEMA, objects) for _, row in chunk.changes()]
-             for parcels in sent.by_receiver(4)]
+            writer.add(StreamChunk([pa.array(keys[at : at + 500]), numbers], np.zeros(500, np.uint8)))
+        sent = writer.finish()
+    assert writer.rows == 3 * ROWS
+    found = [[row for chunk in read_blocks(blocks, SCHEMA, objects) for _, row in chunk.changes()]
+             for blocks in sent.by_receiver(4)]
     assert all(rows == sorted(rows, key=lambda row: int(row[1])) for rows in found)
     assert sorted((int(row[1]), row[0]) for rows in found for row in rows) == list(enumerate(keys.tolist()))
     assert all(len({receiver for receiver in range(4) if any(row[0] == key for row in found[receiver])}) == 1
@@ -204,26 +204,26 @@ def test_rows_come_to_their_receiver_in_the_order_in_which_they_were_sent(object
 
 
 def test_nothing_sent_is_no_object(objects):
-    with packer(objects) as packing:
-        assert packing.finish() == NOTHING
+    with shuffle_writer(objects) as writer:
+        assert writer.finish() == EMPTY_PART
     assert not list(objects.list())
 
 
-def test_a_packer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
+def test_a_shuffle_writer_that_is_left_by_an_error_leaves_no_object(objects, monkeypatch):
     monkeypatch.setattr("stream.spark.shuffle_files.WINDOW_ROWS", 1)
-    with pytest.raises(ZeroDivisionError), packer(objects) as packing:
-        packing.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+    with pytest.raises(ZeroDivisionError), shuffle_writer(objects) as writer:
+        writer.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
         raise ZeroDivisionError
     assert not list(objects.list())
 
 
-def test_a_damaged_parcel_is_no_rows(objects):
-    with packer(objects, 1) as packing:
-        packing.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
-        sent = packing.finish()
+def test_a_damaged_shuffle_block_is_no_rows(objects):
+    with shuffle_writer(objects, 1) as writer:
+        writer.add(StreamChunk.from_pretty("+ 1 a", SCHEMA))
+        sent = writer.finish()
     [found] = objects.list()
     whole = bytearray(objects.get(found.path))
     whole[-20] ^= 1
     objects.put(found.path, bytes(whole))
-    with pytest.raises(Corruption, match="parcel at 0"):
-        list(unpacked(sent.by_receiver(1)[0], SCHEMA, objects))
+    with pytest.raises(Corruption, match="shuffle block at 0"):
+        list(read_blocks(sent.by_receiver(1)[0], SCHEMA, objects))

@@ -7,7 +7,7 @@ import pytest
 import stream
 from hummock.base.key import KeyRange
 from hummock.errors import Fenced, SnapshotExpired, SparkJobFailed
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.object_store.base import sstable_data_path
@@ -82,7 +82,7 @@ def test_changes_that_come_meanwhile_are_in_the_view(session, rng, query):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_no_parcel_is_left(session, rng, monkeypatch, fails):
+def test_no_shuffle_file_is_left(session, rng, monkeypatch, fails):
     objects = session._playground.storage._sstable_store.object_store
     before = {found.path for found in objects.list("sst/")}
     sent = []

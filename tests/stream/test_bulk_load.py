@@ -11,12 +11,12 @@ import stream
 from hummock.compactor import Compactor
 from hummock.errors import Fenced, InvalidOption, LoadRefused, SnapshotExpired, SparkJobCancelled, SparkJobFailed
 from hummock.maintenance import Maintenance
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import lease_key, vacuumed_key
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.options import CompactionOptions, VacuumOptions
-from hummock.store.throttle import SLOWEST_BYTES_PER_SECOND, debt_share
+from hummock.store.backpressure import SLOWEST_BYTES_PER_SECOND, debt_share
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.errors import BulkLoadRefused, DuplicateKey, DuplicateRows, TableLoading
 from stream.session.bulk_load import MODES

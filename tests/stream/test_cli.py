@@ -7,7 +7,6 @@ from click.testing import CliRunner
 
 import stream
 from stream.cli.main import main
-from stream.cli.main import main as cli
 from stream.connector.base import register_connector
 from tests.simulation.test_source import HistoryConnector
 
@@ -20,7 +19,7 @@ def url(tmp_path):
 @pytest.fixture
 def hummock(monkeypatch):
     prepared = []
-    monkeypatch.setattr(cli, "prepare_process", lambda: prepared.append(True))
+    monkeypatch.setattr("stream.cli.main.prepare_process", lambda: prepared.append(True))
 
     def run(*arguments, **keywords):
         result = CliRunner().invoke(main, arguments, **keywords)

@@ -27,7 +27,7 @@ def url(tmp_path):
         columns = [Column(pa.array([1, 2, 3]), DataType.BIGINT), Column(pa.array(["x"] * 3), DataType.VARCHAR),
                    Column(pa.array([10, 20, 30]), DataType.BIGINT), Column(documents, DataType.JSONB)]
         table = db._playground.catalog.resolve(ObjectName("t"))
-        assert db._runner.insert_rows(table, DataChunk(columns)) == 3
+        assert db._queries.insert_rows(table, DataChunk(columns)) == 3
     return url
 
 

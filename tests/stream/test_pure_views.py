@@ -13,8 +13,7 @@ import pytest
 import stream
 from relational.chunk import DataChunk
 from relational.errors import EvaluationError
-from relational.expr import AggCall, AggKind, ErrorCounts, InputRef
-from relational.expr import eval as evaluate
+from relational.expr import AggCall, AggKind, ErrorCounts, InputRef, evaluate
 from relational.expr.expression import transform
 from relational.plan.logical import Aggregate, Project
 from relational.relation import Relation

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hummock.epoch import EpochPair
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.store.memory_store import MemoryStateStore
-from relational.batch.query import query_chunks, run_query
+from relational.batch import query_chunks, run_query
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
 from relational.chunk import Op, StreamChunk

@@ -35,7 +35,7 @@ from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
 from hummock.tools.verify import verify_rows, verify_version
 from stream.errors import StreamError
-from stream.session.session import bulk_load
+from stream.session import bulk_load
 from stream.spark.job import SparkTasks
 from tests.suites import bulk_chaos
 from tests.suites.bulk_driver import (

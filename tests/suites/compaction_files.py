@@ -15,7 +15,7 @@ from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.info import SstableInfo
-from hummock.sstable.multi_builder import SplitSstableBuilder
+from hummock.sstable.multi_builder import MultiSstableBuilder
 from tests.hummock.test_builder import entries_of
 
 Entry = tuple[bytes, int, bytes | None]
@@ -38,7 +38,7 @@ def put_run(store: ObjectStore, entries: Iterable[Entry], mint_name: Callable[[]
             sstable_bytes: int = 1 << 20, block_bytes: int = 1 << 10, codec: str = "lz4") -> tuple[SstableInfo, ...]:
     """The files of a sorted run, durable."""
     options = StorageOptions(sstable_bytes=sstable_bytes, block_bytes=block_bytes, codec=codec)
-    builder = SplitSstableBuilder(options, filter_policy("blocked_bloom"), mint_name)
+    builder = MultiSstableBuilder(options, filter_policy("blocked_bloom"), mint_name)
     for entry in entries:
         builder.put(*entry)
     outputs = builder.finish()

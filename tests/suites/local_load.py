@@ -16,7 +16,7 @@ from relational.spark.load_encoder import encode_rows
 from relational.spark.load_spec import LoadPart
 from relational.spark.load_writer import write_rows
 from relational.types import DataType
-from stream.session.session import bulk_load
+from stream.session import bulk_load
 
 
 @dataclass
@@ -38,7 +38,7 @@ def install(monkeypatch, objects=None) -> None:
     """Sessions load LocalFrames, in tasks of this process; those write to `objects` where the store is in memory."""
     def write_frame(frame, columns, spec, **callbacks):
         frame.specs.append(spec)
-        monkeypatch.setattr(load_encoder, "_task_place", lambda: 0)
+        monkeypatch.setattr(load_encoder, "_task_partition", lambda: 0)
         sent = pa.Table.from_batches(encode_rows(installed_version(), spec.to_bytes(), frame.batches()))
         parts = []
         for partition in range(spec.partitions):
@@ -52,7 +52,7 @@ def install(monkeypatch, objects=None) -> None:
         return FrameColumns((), tuple(names.index(each.name) if each.name in names else -1 for each in table.columns))
 
     monkeypatch.setattr(bulk_load, "write_frame", write_frame)
-    monkeypatch.setattr(bulk_load, "placed_columns", placed)
+    monkeypatch.setattr(bulk_load, "matched_columns", placed)
     monkeypatch.setattr(bulk_load, "frame_types",
                         lambda frame: {name: DataType.parse(text) for name, text in frame.types.items()})
     monkeypatch.setattr(bulk_load, "partitions_of", lambda frame, vnodes: 3)

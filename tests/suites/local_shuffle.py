@@ -10,7 +10,8 @@ from hummock.base.key import KeyRange
 from hummock.iterator.batch_collector import BatchCollector
 from hummock.object_store.base import ObjectStore
 from hummock.options import StorageOptions
-from hummock.read.view import ReadView, SortedRun
+from hummock.read.sorted_run import SortedRun
+from hummock.read.view import ReadView
 from hummock.sstable.store import SstableStore
 from hummock.state_store import ReadOptions
 from hummock.version import HummockVersion

@@ -8,10 +8,10 @@ import random
 from dataclasses import dataclass
 
 from hummock.compaction.picker import pick_compaction
-from hummock.compaction.picker.candidate import Pick, files_of
+from hummock.compaction.picker.candidate import CompactionCandidate, files_of
 from hummock.epoch import Epoch
 from hummock.sstable.info import SstableInfo
-from hummock.store.throttle import delay_seconds
+from hummock.store.backpressure import level0_delay_seconds
 from hummock.version import HummockVersion, RunAddition, VersionDelta
 
 ROW_BYTES = 120
@@ -23,7 +23,7 @@ KEY_SPACE = 1 << 64
 class Work:
     """A task under way."""
 
-    pick: Pick
+    pick: CompactionCandidate
     left: float             # bytes still to be written
 
     @property
@@ -79,7 +79,7 @@ class TreeSimulation:
         self.ingested += size
         self.written += size
         self.most_runs = max(self.most_runs, self.runs)
-        delay = delay_seconds(self.version, self.options, size)
+        delay = level0_delay_seconds(self.version, self.options, size)
         self.delayed += delay
         self.seconds += delay + size / INGEST
         self.compact((delay + size / INGEST) * self.compact_rate)
@@ -110,7 +110,7 @@ class TreeSimulation:
         work = pick_compaction(self.version, self.running, self.options, Epoch(self.version.max_committed_epoch))
         if work is None:
             return False
-        if isinstance(work, Pick):
+        if isinstance(work, CompactionCandidate):
             size = sum(info.data_bytes for info in files_of(work))
             self.tasks += 1
             self.largest_task = max(self.largest_task, size)

@@ -2,10 +2,10 @@
 
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.object_log import ObjectLogMetaStore
-from hummock.object_store.faults import FaultPlan, FaultyObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
 from tests.suites.manager_parts import StandingClock
+from tests.suites.object_store_faults import FaultPlan, FaultyObjectStore
 
 
 class LogWorld:

@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from hummock.base.allocator import return_freed_memory
 from hummock.base.key import KeyRange
+from hummock.base.process import return_freed_memory
 from hummock.columnar.buffer_pool import set_pool_limit
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hummock.compaction import worker_task as assignment
-from hummock.compaction.worker_task import Assignment
+from hummock.compaction import worker_task
+from hummock.compaction.worker_task import WorkerTask
 from hummock.object_store import directory_of
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def wait_for_another(mark: Path) -> None:
 
 def carry_out(data: bytes) -> bytes:
     """As the compactor's own, or as the plan says."""
-    asked = Assignment.decode(data)
+    asked = WorkerTask.decode(data)
     with under_way(asked.url):
         return _carried_out(data, asked)
 
 
-def _carried_out(data: bytes, asked: Assignment) -> bytes:
+def _carried_out(data: bytes, asked: WorkerTask) -> bytes:
     fault = _fault_of(asked)
     if fault == "killed before":
         _die()
@@ -79,30 +79,30 @@ def _carried_out(data: bytes, asked: Assignment) -> bytes:
         daemon = os.getppid()
         os.kill(int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
     if fault == "slow":
-        wait_for_another(plan_of(asked.url) / f"{asked.spec.place} again")
+        wait_for_another(plan_of(asked.url) / f"{asked.spec.index} again")
     if fault == "killed between files":
-        names, mint = [], assignment.mint_sstable_name
+        names, mint = [], worker_task.mint_sstable_name
 
         def minted(*arguments: object) -> str:
             names.append(1)
             return mint(*arguments) if len(names) < 3 else _die()     # type: ignore[arg-type]
 
-        assignment.mint_sstable_name = minted       # type: ignore[assignment]
+        worker_task.mint_sstable_name = minted       # type: ignore[assignment]
     if fault == "done twice":
-        assignment.carry_out(data)
-    done = assignment.carry_out(data)
+        worker_task.carry_out(data)
+    done = worker_task.carry_out(data)
     if fault == "killed behind its journal":
         _die()
     return done
 
 
-def _fault_of(asked: Assignment) -> str | None:
+def _fault_of(asked: WorkerTask) -> str | None:
     place = plan_of(asked.url)
-    fault = json.loads((place / "plan").read_text()).get(str(asked.spec.place))
+    fault = json.loads((place / "plan").read_text()).get(str(asked.spec.index))
     try:
-        (place / f"{asked.spec.place}").touch(exist_ok=False)
+        (place / f"{asked.spec.index}").touch(exist_ok=False)
     except FileExistsError:
-        (place / f"{asked.spec.place} again").touch()
+        (place / f"{asked.spec.index} again").touch()
         return None
     return fault
 

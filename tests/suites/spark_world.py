@@ -8,20 +8,20 @@ from pathlib import Path
 
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
-from hummock.compaction.progress_log import JOURNAL_PREFIX, Journal
+from hummock.compaction.progress_log import JOURNAL_PREFIX, TaskProgressLog
 from hummock.compaction.spark import SparkTasks
-from hummock.compaction.worker_task import Assignment
-from hummock.compaction.worker_task import carry_out as carry_out_really
+from hummock.compaction.worker_task import WorkerTask
+from hummock.compaction.worker_task import carry_out as run_task_really
 from hummock.compactor import Compactor
 from hummock.errors import HummockError, TaskRefused
-from hummock.meta.faults import FaultyMetaStore
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
-from hummock.object_store.faults import Fault, FaultKind, FaultPlan
 from hummock.options import VacuumOptions
 from tests.hummock.test_compactor import OPTIONS, Store
 from tests.suites.manager_parts import epoch_of, open_manager
+from tests.suites.meta_store_faults import FaultyMetaStore
+from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan
 from tests.suites.spark_chaos import wait_for_attempts, write_plan
 
 LARGE = replace(OPTIONS, large_task_bytes=1, l0_base_bytes=1, task_lease_ms=1_000, task_stall_ms=60_000, task_tries=9)
@@ -177,9 +177,9 @@ class SparkWorld(Store):
         task, token = self.manager.get_compact_task("zombie", does_large=True)
         results = self.tasks().run(task, token[:16])
         self.finish()
-        journal = Journal(self.objects, task)
-        zombie = Assignment(task.ranges()[0].narrowed(), self.url, token[:16], MEMORY, 60_000, journal.path(0))
-        carry_out_really(zombie.encode())
+        journal = TaskProgressLog(self.objects, task)
+        zombie = WorkerTask(task.ranges()[0].narrowed(), self.url, token[:16], MEMORY, 60_000, journal.path(0))
+        run_task_really(zombie.encode())
         assert journal.results(1)
         self._is_refused(task, token, results)
 

@@ -8,7 +8,7 @@ from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.records import TASK
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
-from hummock.meta.uploads import PREFIX_SECONDS, UploadRegistry
+from hummock.meta.upload_registry import PREFIX_SECONDS, UploadRegistry
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.meta.version_log import append, load
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of

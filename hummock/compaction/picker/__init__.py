@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hummock.base.key import KeyRange
-from hummock.compaction.picker.candidate import Pick, Placed, Shift, hull
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate, Placed, VersionEdit, key_bounds
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.l0 import pick_emergency, pick_like_sizes, pick_to_base
 from hummock.compaction.picker.levels import pick_level
 from hummock.compaction.picker.reclaim import pick_reclaim
@@ -24,20 +24,20 @@ PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_leve
 
 
 def pick_compaction(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
-                    watermark: Epoch) -> Pick | Shift | None:
+                    watermark: Epoch) -> CompactionCandidate | VersionEdit | None:
     """The next work; None: nothing is due, or all of it must wait for tasks that run.
 
     `watermark`: what a task that starts now would retain by.
     """
-    situation = Situation(version, running, options, watermark)
+    context = PickerContext(version, running, options, watermark)
     for pick in PICKERS:
-        if (work := pick(situation)) is not None:
+        if (work := pick(context)) is not None:
             return work
     return None
 
 
 def pick_range(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
-               key_range: KeyRange) -> tuple[bool, Pick | None]:
+               key_range: KeyRange) -> tuple[bool, CompactionCandidate | None]:
     """Whether any file may hold keys of the range; and all of them into the last level, if they are free.
 
     With each file go the older ones that it overlaps.
@@ -47,12 +47,12 @@ def pick_range(version: HummockVersion, running: Sequence[Placed], options: Comp
         for run in level.runs:
             files = run.overlapping(key_range.start, key_range.end)
             if parts:                   # and what files above reach outside of the range
-                beneath = run.covering(*hull(info for part in parts for info in part.sstables))
+                beneath = run.covering(*key_bounds(info for part in parts for info in part.sstables))
                 files = tuple(info for info in run.sstables if info in files or info in beneath)
             if files:
                 parts.append(TaskInput(level.number, run.id, files))
     if not parts:
         return False, None
-    situation = Situation(version, running, options, version.safe_epoch)
-    return True, situation.finished(TaskKind.MANUAL, parts, options.last_level)
+    context = PickerContext(version, running, options, version.safe_epoch)
+    return True, context.finished(TaskKind.MANUAL, parts, options.last_level)
 

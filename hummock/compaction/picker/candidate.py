@@ -1,6 +1,6 @@
-"""What a picker answers: a Pick, whose files must be merged, or a Shift, which only rewrites the version.
+"""The results of a picker: a CompactionCandidate, whose files must be merged, or a VersionEdit, which reads no file.
 
-A pick's hull is all keys from the least to the greatest of its inputs: its outputs lie inside. Two picks may run
+A pick's key_bounds is all keys from the least to the greatest of its inputs: its outputs lie inside. Two picks may run
 at once unless one could put older rows above newer ones, or files that overlap into one level.
 """
 
@@ -26,7 +26,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class CompactionCandidate:
     """`inputs`, newest first, are to become run `target_run` of `target_level`."""
 
     kind: TaskKind
@@ -37,7 +37,7 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class VersionEdit:
     """Files leave, and some of them enter elsewhere as they are.
 
     `forgets`: rows leave that readers below the watermark could still ask for.
@@ -53,7 +53,7 @@ def files_of(placed: Placed) -> Iterator[SstableInfo]:
     return (info for part in placed.inputs for info in part.sstables)
 
 
-def hull(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
+def key_bounds(sstables: Iterable[SstableInfo]) -> tuple[bytes, bytes]:
     """The least and the greatest user key of at least one file."""
     files = tuple(sstables)
     return min(info.smallest for info in files), max(info.largest for info in files)
@@ -74,7 +74,7 @@ def conflicts(first: Placed, second: Placed) -> bool:
     if one == other == 0:
         return False                    # runs keep their places in level 0
     crosses = (one == other or _source(first) < other < one or _source(second) < one < other)
-    return crosses and _overlap(hull(files_of(first)), hull(files_of(second)))
+    return crosses and _overlap(key_bounds(files_of(first)), key_bounds(files_of(second)))
 
 
 def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
@@ -84,7 +84,7 @@ def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
     in the version until their outputs do, so those are seen too. What lies above is newer and does not matter.
     """
     inside = {info.id for info in files_of(pick)}
-    smallest, largest = hull(files_of(pick))
+    smallest, largest = key_bounds(files_of(pick))
     oldest = pick.inputs[-1]
     for level in version.levels:
         if level.number < oldest.level:

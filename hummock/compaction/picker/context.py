@@ -1,4 +1,4 @@
-"""Situation: what a picker knows, a version with the tasks that run on it; and which work may start beside them."""
+"""PickerContext: what a picker knows, a version with the tasks that run on it; and which work may start beside them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hummock.compaction.picker.candidate import Pick, Placed, busy_ids, can_drop_tombstones, conflicts
+from hummock.compaction.picker.candidate import CompactionCandidate, Placed, busy_ids, can_drop_tombstones, conflicts
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.epoch import Epoch
 from hummock.options import CompactionOptions
@@ -16,7 +16,7 @@ from hummock.version import HummockVersion, Level, Run
 
 
 @dataclass(frozen=True)
-class Situation:
+class PickerContext:
     """`watermark`: what a task that starts now would retain by."""
 
     version: HummockVersion
@@ -53,7 +53,7 @@ class Situation:
         target = self._largest_bytes // self.options.level_multiplier ** (self.options.last_level - number)
         return target if target >= self.options.base_level_bytes else 0
 
-    def fullness(self, number: int) -> float:
+    def level_score(self, number: int) -> float:
         """What the level holds, less what is on its way down, by its target; 0 of the last level, which has none."""
         held, target = self.staying_bytes(number), self.target_bytes(number)
         if number >= self.options.last_level or not held:
@@ -80,9 +80,9 @@ class Situation:
         return self.busy.isdisjoint(info.id for info in sstables)
 
     def finished(self, kind: TaskKind, inputs: Iterable[TaskInput], target_level: int,
-                 target_run: int = 0) -> Pick | None:
+                 target_run: int = 0) -> CompactionCandidate | None:
         """The pick with its tombstones decided, or None where it may not start yet."""
-        pick = Pick(kind, tuple(inputs), target_level, target_run)
+        pick = CompactionCandidate(kind, tuple(inputs), target_level, target_run)
         if not all(self.are_free(part.sstables) for part in pick.inputs):
             return None
         if any(conflicts(pick, task) for task in self.running):

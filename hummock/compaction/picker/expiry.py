@@ -62,7 +62,7 @@ def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> flo
 
 def _place(low: bytes, key: bytes, high: bytes) -> float:
     """How far `key` is on the way from `low` to `high`, below 1. REQUIRES low <= key <= high."""
-    shared = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other),
+    shared = next((position for position, (one, other) in enumerate(zip(low, high, strict=False)) if one != other),
                   min(len(low), len(high)))
     first, middle, last = (int.from_bytes(key_[shared:shared + PROBE_BYTES].ljust(PROBE_BYTES, b"\0"), "big")
                            for key_ in (low, key, high))

@@ -9,53 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.candidate import Pick, hull, input_bytes
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate, input_bytes, key_bounds
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 
 CANDIDATES = 32         # places where a slice may begin, evenly spread
 
 
-def pick_slice(situation: Situation) -> tuple[Pick | None, Pick | None]:
+def pick_slice(context: PickerContext) -> tuple[CompactionCandidate | None, CompactionCandidate | None]:
     """The slice within `task_bytes` that rewrites the least of the base level for what goes down; and the smallest
     of those beyond.
     """
-    most_bytes = situation.options.task_bytes
-    slices = [(input_bytes(pick), pick) for pick in _slices(situation)]
+    most_bytes = context.options.task_bytes
+    slices = [(input_bytes(pick), pick) for pick in _slices(context)]
     within = [(_upper_bytes(pick) / size, pick) for size, pick in slices if size <= most_bytes]
     beyond = [(size, pick) for size, pick in slices if size > most_bytes]
     return (max(within, key=lambda one: one[0])[1] if within else None,
             min(beyond, key=lambda one: one[0])[1] if beyond else None)
 
 
-def _slices(situation: Situation) -> Iterator[Pick]:
+def _slices(context: PickerContext) -> Iterator[CompactionCandidate]:
     """From each place the longest that one task takes, or else the shortest; places are files of the run with most."""
-    guide = max(situation.version.levels[0].runs, key=lambda run: (len(run.sstables), run.data_bytes))
+    guide = max(context.version.levels[0].runs, key=lambda run: (len(run.sstables), run.data_bytes))
     files = (None, *guide.sstables, None)
     for first in range(1, len(files) - 1, max(1, len(guide.sstables) // CANDIDATES)):
         longest = None
         for last in range(first, len(files) - 1):
-            pick = _between(situation, files[first - 1], files[last + 1])
+            pick = _between(context, files[first - 1], files[last + 1])
             if pick is None:
                 continue
-            if longest is not None and input_bytes(pick) > situation.options.task_bytes:
+            if longest is not None and input_bytes(pick) > context.options.task_bytes:
                 break
             longest = pick
         if longest is not None:
             yield longest
 
 
-def _between(situation: Situation, left: SstableInfo | None, right: SstableInfo | None) -> Pick | None:
+def _between(context: PickerContext, left: SstableInfo | None, right: SstableInfo | None) -> CompactionCandidate | None:
     """What lies wholly between two files (None: the first and the last key of all) and may go down to the base."""
-    runs, parts = situation.version.levels[0].runs, []
-    smallest, largest = hull(info for run in runs for info in (run.sstables[0], run.sstables[-1]))
+    runs, parts = context.version.levels[0].runs, []
+    smallest, largest = key_bounds(info for run in runs for info in (run.sstables[0], run.sstables[-1]))
     after = None if left is None else left.largest
     before = largest + b"\0" if right is None else right.smallest
     for run in reversed(runs):
         chosen = []
         for info in run.covering(smallest if after is None else after, before):
-            if (after is None or info.smallest > after) and info.largest < before and situation.are_free((info,)):
+            if (after is None or info.smallest > after) and info.largest < before and context.are_free((info,)):
                 chosen.append(info)
             elif after is None or info.smallest > after:
                 before = min(before, info.smallest)
@@ -63,20 +63,20 @@ def _between(situation: Situation, left: SstableInfo | None, right: SstableInfo 
                 after = max(after, info.largest)
         if chosen:
             parts.append(TaskInput(0, run.id, tuple(chosen)))
-        if len(parts) == situation.options.task_runs:
+        if len(parts) == context.options.task_runs:
             break
-    return into_base(situation, parts[::-1]) if parts else None
+    return into_base(context, parts[::-1]) if parts else None
 
 
-def into_base(situation: Situation, parts: list[TaskInput]) -> Pick | None:
+def into_base(context: PickerContext, parts: list[TaskInput]) -> CompactionCandidate | None:
     """Files of level 0, newest run first, with what they overlap in the base level.
 
     REQUIRES that no file of level 0 that is older than one of these overlaps it and stays.
     """
-    base = situation.base_level
-    below = situation.run(base).covering(*hull(info for part in parts for info in part.sstables))
-    return situation.finished(TaskKind.L0_TO_BASE, [*parts, TaskInput(base, 0, below)] if below else parts, base)
+    base = context.base_level
+    below = context.run(base).covering(*key_bounds(info for part in parts for info in part.sstables))
+    return context.finished(TaskKind.L0_TO_BASE, [*parts, TaskInput(base, 0, below)] if below else parts, base)
 
 
-def _upper_bytes(pick: Pick) -> int:
+def _upper_bytes(pick: CompactionCandidate) -> int:
     return sum(info.data_bytes for part in pick.inputs if part.level == 0 for info in part.sstables)

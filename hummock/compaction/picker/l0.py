@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hummock.compaction.picker.candidate import Pick, input_bytes
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate, input_bytes
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.key_slices import into_base, pick_slice
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.options import MIB, CompactionOptions
@@ -21,59 +21,59 @@ OVERFULL = 1.5                  # a base level above that much of its target tak
 MERGED_SHARE = 4                # a merge within level 0 makes at most that part of what is worth going down
 
 
-def pick_to_base(situation: Situation) -> Pick | None:
+def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
     """The oldest free runs of level 0 into the base level, if they are worth it and that has given enough away.
 
     What is too much for one task goes down by slices of the key space. Where no slice is small enough, because runs
     are parted too little, the oldest ones become one first, whose files are narrower.
     """
-    if situation.fullness(situation.base_level) > OVERFULL:
+    if context.level_score(context.base_level) > OVERFULL:
         return None
-    runs = tuple(_oldest_free(situation))
-    if sum(run.data_bytes for run in runs) < base_trigger_bytes(situation):
+    runs = tuple(_oldest_free(context))
+    if sum(run.data_bytes for run in runs) < base_trigger_bytes(context):
         return None
-    whole = into_base(situation, [TaskInput(0, run.id, run.sstables) for run in runs])
-    if whole is not None and input_bytes(whole) <= situation.options.task_bytes:
+    whole = into_base(context, [TaskInput(0, run.id, run.sstables) for run in runs])
+    if whole is not None and input_bytes(whole) <= context.options.task_bytes:
         return whole
-    within, beyond = pick_slice(situation)
-    return within or _part_oldest(situation) or beyond or whole
+    within, beyond = pick_slice(context)
+    return within or _part_oldest(context) or beyond or whole
 
 
-def pick_like_sizes(situation: Situation) -> Pick | None:
+def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
     """Adjacent free runs of level 0 of one tier or below it, from the lowest tier that has enough of them."""
-    options = situation.options
-    runs = situation.version.levels[0].runs
-    most_bytes = max(base_trigger_bytes(situation), options.l0_base_bytes) // MERGED_SHARE
+    options = context.options
+    runs = context.version.levels[0].runs
+    most_bytes = max(base_trigger_bytes(context), options.l0_base_bytes) // MERGED_SHARE
     for tier in sorted({tier_of(run, options) for run in runs}):
-        low = {run.id for run in runs if tier_of(run, options) <= tier and situation.are_free(run.sstables)}
+        low = {run.id for run in runs if tier_of(run, options) <= tier and context.are_free(run.sstables)}
         for window in _windows(runs, lambda run, low=low: run.id in low):       # type: ignore[misc]
             chosen = _bounded(window, options, most_bytes)
-            if len(chosen) >= options.l0_runs and (pick := merged(situation, TaskKind.INTRA_L0, chosen)):
+            if len(chosen) >= options.l0_runs and (pick := merged(context, TaskKind.INTRA_L0, chosen)):
                 return pick
     return None
 
 
-def pick_emergency(situation: Situation) -> Pick | None:
+def pick_emergency(context: PickerContext) -> CompactionCandidate | None:
     """Where writers are slowed down and nothing else is to be had: any adjacent free runs, the most there are."""
-    options, runs = situation.options, situation.version.levels[0].runs
+    options, runs = context.options, context.version.levels[0].runs
     if len(runs) < options.l0_runs_slowdown:
         return None
     windows = [_bounded(window, options, options.task_bytes) for window in
-               _windows(runs, lambda run: situation.are_free(run.sstables))]
+               _windows(runs, lambda run: context.are_free(run.sstables))]
     best = max(windows, key=len, default=())
-    return merged(situation, TaskKind.EMERGENCY, best) if len(best) > 1 else None
+    return merged(context, TaskKind.EMERGENCY, best) if len(best) > 1 else None
 
 
-def merged(situation: Situation, kind: TaskKind, runs: Sequence[Run]) -> Pick | None:
+def merged(context: PickerContext, kind: TaskKind, runs: Sequence[Run]) -> CompactionCandidate | None:
     """Adjacent runs become one, in the place of the newest."""
     parts = (TaskInput(0, run.id, run.sstables) for run in runs)
-    return situation.finished(kind, parts, 0, runs[0].id)
+    return context.finished(kind, parts, 0, runs[0].id)
 
 
-def base_trigger_bytes(situation: Situation) -> int:
+def base_trigger_bytes(context: PickerContext) -> int:
     """From where on level 0 is merged into the base level."""
-    options = situation.options
-    return min(max(situation.run(situation.base_level).data_bytes, options.l0_base_bytes), options.base_level_bytes)
+    options = context.options
+    return min(max(context.run(context.base_level).data_bytes, options.l0_base_bytes), options.base_level_bytes)
 
 
 def tier_of(run: Run, options: CompactionOptions) -> int:
@@ -83,25 +83,25 @@ def tier_of(run: Run, options: CompactionOptions) -> int:
     return tier
 
 
-def _part_oldest(situation: Situation) -> Pick | None:
+def _part_oldest(context: PickerContext) -> CompactionCandidate | None:
     """The oldest runs become one, as large as a task may be."""
-    options, runs = situation.options, situation.version.levels[0].runs
-    for window in _windows(runs[::-1], lambda run: situation.are_free(run.sstables)):
+    options, runs = context.options, context.version.levels[0].runs
+    for window in _windows(runs[::-1], lambda run: context.are_free(run.sstables)):
         if window[0] is runs[-1]:
             oldest = _bounded(window[::-1], options, options.task_bytes)
-            return merged(situation, TaskKind.INTRA_L0, oldest) if len(oldest) > 1 else None
+            return merged(context, TaskKind.INTRA_L0, oldest) if len(oldest) > 1 else None
     return None
 
 
-def _oldest_free(situation: Situation) -> list[Run]:
+def _oldest_free(context: PickerContext) -> list[Run]:
     """The free runs of level 0 from the oldest up, less those that overlap an older one that stays; newest first."""
     runs: list[Run] = []
     staying: list[tuple[bytes, bytes]] = []
-    for run in reversed(situation.version.levels[0].runs):
+    for run in reversed(context.version.levels[0].runs):
         low, high = run.sstables[0].smallest, run.sstables[-1].largest
-        if not situation.are_free(run.sstables) or any(low <= last and first <= high for first, last in staying):
+        if not context.are_free(run.sstables) or any(low <= last and first <= high for first, last in staying):
             staying.append((low, high))
-        elif len(runs) < situation.options.task_runs:
+        elif len(runs) < context.options.task_runs:
             runs.append(run)
         else:
             break

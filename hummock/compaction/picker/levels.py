@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.candidate import Pick, Shift, hull
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, key_bounds
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 from hummock.version import Run, RunAddition
@@ -14,50 +14,51 @@ CANDIDATES = 256        # files of a level that are looked at, evenly spread
 TASK_SHARE = 4          # the files of the upper level are at most that part of a task
 
 
-def pick_level(situation: Situation) -> Pick | Shift | None:
+def pick_level(context: PickerContext) -> CompactionCandidate | VersionEdit | None:
     """From the level that is fullest by its target into the next."""
-    levels = range(1, situation.options.last_level)
-    full = [(score, number) for number in levels if (score := situation.fullness(number)) > 1]
+    levels = range(1, context.options.last_level)
+    full = [(score, number) for number in levels if (score := context.level_score(number)) > 1]
     for _, number in sorted(full, reverse=True):
-        if work := push_down(situation, number):
+        if work := push_down(context, number):
             return work
     return None
 
 
-def push_down(situation: Situation, number: int) -> Pick | Shift | None:
+def push_down(context: PickerContext, number: int) -> CompactionCandidate | VersionEdit | None:
     """The free files of the level that overlap least in the next, by the ratio of bytes; alone they just move."""
-    upper, lower = situation.run(number), situation.run(number + 1)
-    places = range(0, len(upper.sstables), max(1, len(upper.sstables) // CANDIDATES))
-    ranked = sorted((_overlap_ratio(upper.sstables[place], lower), place) for place in places)
-    for ratio, place in ranked:
-        chosen = tuple(_widened(situation, number, place))
+    upper, lower = context.run(number), context.run(number + 1)
+    positions = range(0, len(upper.sstables), max(1, len(upper.sstables) // CANDIDATES))
+    ranked = sorted((_overlap_ratio(upper.sstables[position], lower), position) for position in positions)
+    for ratio, position in ranked:
+        chosen = tuple(_widened(context, number, position))
         if not chosen:
             continue
-        pick = with_next(situation, TaskKind.LEVEL, number, chosen)
+        pick = with_next(context, TaskKind.LEVEL, number, chosen)
         if pick is not None and ratio == 0 and len(pick.inputs) == 1:
-            return Shift(TaskKind.LEVEL, tuple(info.id for info in chosen), (RunAddition(number + 1, 0, chosen),))
+            return VersionEdit(TaskKind.LEVEL, tuple(info.id for info in chosen), (RunAddition(number + 1, 0, chosen),))
         if pick is not None:
             return pick
     return None
 
 
-def with_next(situation: Situation, kind: TaskKind, number: int, chosen: tuple[SstableInfo, ...]) -> Pick | None:
+def with_next(context: PickerContext, kind: TaskKind, number: int,
+              chosen: tuple[SstableInfo, ...]) -> CompactionCandidate | None:
     """Files of level `number` with those that they overlap in the next one, into that."""
-    below = situation.run(number + 1).covering(*hull(chosen))
+    below = context.run(number + 1).covering(*key_bounds(chosen))
     parts = [TaskInput(number, 0, chosen)]
-    return situation.finished(kind, [*parts, TaskInput(number + 1, 0, below)] if below else parts, number + 1)
+    return context.finished(kind, [*parts, TaskInput(number + 1, 0, below)] if below else parts, number + 1)
 
 
-def _widened(situation: Situation, number: int, place: int) -> Iterator[SstableInfo]:
+def _widened(context: PickerContext, number: int, position: int) -> Iterator[SstableInfo]:
     """The file there and its successors, as long as they are free, few and too many where they are."""
-    upper, lower = situation.run(number), situation.run(number + 1)
-    options, total, total_below, last = situation.options, 0, 0, b""
-    excess = situation.staying_bytes(number) - situation.target_bytes(number)
-    for count, info in enumerate(upper.sstables[place:]):
+    upper, lower = context.run(number), context.run(number + 1)
+    options, total, total_below, last = context.options, 0, 0, b""
+    excess = context.staying_bytes(number) - context.target_bytes(number)
+    for count, info in enumerate(upper.sstables[position:]):
         below = lower.covering(max(info.smallest, last), info.largest)
         below_bytes = sum(other.data_bytes for other in below)
         is_worth = below_bytes <= options.level_multiplier * info.data_bytes
-        if not situation.are_free((info, *below)) or (count and (
+        if not context.are_free((info, *below)) or (count and (
                 not is_worth or count == options.task_files
                 or total + info.data_bytes > min(excess, options.task_bytes // TASK_SHARE)
                 or total + total_below + info.data_bytes + below_bytes > options.task_bytes)):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hummock.compaction.picker.candidate import Pick
-from hummock.compaction.picker.context import Situation
+from hummock.compaction.picker.candidate import CompactionCandidate
+from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.picker.expiry import dead_share
 from hummock.compaction.picker.levels import with_next
 from hummock.compaction.task import TaskInput, TaskKind
@@ -18,51 +18,52 @@ from hummock.sstable.info import SstableInfo
 from hummock.version import Run
 
 
-def pick_reclaim(situation: Situation) -> Pick | None:
+def pick_reclaim(context: PickerContext) -> CompactionCandidate | None:
     """One file in its place, or a mostly stale one into the next level; the deepest first."""
     for kind, wasteful in ((TaskKind.SPACE_RECLAIM, _with_dropped_tables), (TaskKind.TOMBSTONE, _stale),
                            (TaskKind.TTL, _aged)):
-        for level in reversed(situation.version.levels):
+        for level in reversed(context.version.levels):
             for run in level.runs:
-                for info in wasteful(situation, run):
-                    if info.id not in situation.busy and (
-                            pick := _rewrite(situation, kind, level.number, run.id, info)):
+                for info in wasteful(context, run):
+                    if info.id not in context.busy and (
+                            pick := _rewrite(context, kind, level.number, run.id, info)):
                         return pick
     return None
 
 
-def _rewrite(situation: Situation, kind: TaskKind, level: int, run_id: int, info: SstableInfo) -> Pick | None:
-    if kind is TaskKind.TOMBSTONE and 0 < level < situation.options.last_level:
-        return with_next(situation, kind, level, (info,))
-    if kind is TaskKind.TTL and not any(situation.version.tables[table_id].ttl_ms for table_id in info.table_ids
-                                        if table_id in situation.version.tables):
+def _rewrite(context: PickerContext, kind: TaskKind, level: int, run_id: int,
+             info: SstableInfo) -> CompactionCandidate | None:
+    if kind is TaskKind.TOMBSTONE and 0 < level < context.options.last_level:
+        return with_next(context, kind, level, (info,))
+    if kind is TaskKind.TTL and not any(context.version.tables[table_id].ttl_ms for table_id in info.table_ids
+                                        if table_id in context.version.tables):
         kind = TaskKind.WATERMARK
-    pick = situation.finished(kind, [TaskInput(level, run_id, (info,))], level, run_id)
+    pick = context.finished(kind, [TaskInput(level, run_id, (info,))], level, run_id)
     if pick is not None and kind is TaskKind.TOMBSTONE and not pick.drop_tombstones:
         return None             # older rows lie below level 0: the tombstones go down with its next merge
     return pick
 
 
-def _with_dropped_tables(situation: Situation, run: Run) -> Iterator[SstableInfo]:
-    dropped = situation.version.dropped_tables
+def _with_dropped_tables(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
+    dropped = context.version.dropped_tables
     if not dropped.isdisjoint(run.table_ids):
         yield from (info for info in run.sstables if not dropped.isdisjoint(info.table_ids))
 
 
-def _stale(situation: Situation, run: Run) -> Iterator[SstableInfo]:
+def _stale(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
     """Files with enough covered rows and tombstones, all of which the rewrite will drop or bring down."""
     for info in run.stale_files:
-        if (info.stale_rows + info.tombstones) * 100 < info.rows * situation.options.stale_percent:
+        if (info.stale_rows + info.tombstones) * 100 < info.rows * context.options.stale_percent:
             return
-        if pure_epoch(info.global_epoch or info.max_epoch) <= situation.watermark:
+        if pure_epoch(info.global_epoch or info.max_epoch) <= context.watermark:
             yield info
 
 
-def _aged(situation: Situation, run: Run) -> Iterator[SstableInfo]:
+def _aged(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
     """Files of whose rows readers see few enough, by their age or by a key watermark."""
-    tables, options = situation.version.tables, situation.options
-    if situation.aging_tables.isdisjoint(run.table_ids):
+    tables, options = context.version.tables, context.options
+    if context.aging_tables.isdisjoint(run.table_ids):
         return
     for info in run.sstables:
-        if dead_share(info, tables, situation.watermark) * 100 >= options.stale_percent:
+        if dead_share(info, tables, context.watermark) * 100 >= options.stale_percent:
             yield info

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hummock.base.key import KeyRange
 from hummock.compaction.picker import pick_compaction, pick_range
-from hummock.compaction.picker.candidate import Pick, Shift, files_of
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import InvalidEpoch, MetaStoreError, OutcomeUnknown, PreconditionFailed, TaskRefused
@@ -32,7 +32,7 @@ from hummock.meta.compaction.records import (
     wanted_key,
 )
 from hummock.meta.compaction.report import check_results, delta_of
-from hummock.meta.pins import read_leases, settle
+from hummock.meta.leases import read_leases, settle
 from hummock.meta.records import (
     CANCELLED,
     DONE,
@@ -50,7 +50,7 @@ from hummock.meta.records import (
 )
 from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.meta.version_log import LogPosition, append
-from hummock.meta.version_state import Change, VersionKeeper
+from hummock.meta.version_state import Change, VersionState
 from hummock.object_store.base import RandomBytes
 from hummock.options import CompactionOptions
 from hummock.version import HummockVersion, VersionDelta
@@ -73,7 +73,7 @@ class _Grant:
 class CompactionManager:
     """Thread safe."""
 
-    def __init__(self, keeper: VersionKeeper, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
+    def __init__(self, keeper: VersionState, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
                  lift_epochs: Callable[[Epoch], None]):
         """`lift_epochs`: the leases of this process hold back nothing above an epoch that none of its pins needs."""
         self.options, self._lift_epochs = options, lift_epochs
@@ -145,7 +145,7 @@ class CompactionManager:
         picked = pick_compaction(version, running, self.options, self._watermark(version)[0])
         if picked is None:
             return None
-        if isinstance(picked, Pick):
+        if isinstance(picked, CompactionCandidate):
             return self._plan_task(picked, grant, board, position, now_ms, leaves_large)
         return self._plan_shift(picked, board, position)
 
@@ -154,7 +154,7 @@ class CompactionManager:
         target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
         return max(target, version.safe_epoch), settled
 
-    def _plan_shift(self, shift: Shift, board: TaskBoard, position: LogPosition) -> Change:
+    def _plan_shift(self, shift: VersionEdit, board: TaskBoard, position: LogPosition) -> Change:
         version, settled = position.version, NONE
         safe_epoch = version.safe_epoch
         if shift.forgets:
@@ -163,7 +163,7 @@ class CompactionManager:
         logged, after = append(position, delta, position.head.next_file_id, self._keeper.options.checkpoint_deltas)
         return logged + settled + board.step(), after
 
-    def _plan_task(self, pick: Pick, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
+    def _plan_task(self, pick: CompactionCandidate, grant: _Grant, board: TaskBoard, position: LogPosition, now_ms: int,
                    leaves_large: bool) -> Change:
         """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction.
 
@@ -189,7 +189,7 @@ class CompactionManager:
         except InvalidEpoch:
             return version.safe_epoch
 
-    def _task_of(self, pick: Pick, task_id: int, version: HummockVersion) -> CompactTask:
+    def _task_of(self, pick: CompactionCandidate, task_id: int, version: HummockVersion) -> CompactTask:
         options, tables = self.options, {table_id for info in files_of(pick) for table_id in info.table_ids}
         codec = options.codecs[min(pick.target_level, len(options.codecs) - 1)]
         output = OutputOptions(options.sstable_bytes, options.block_bytes, codec, options.filter_policy,

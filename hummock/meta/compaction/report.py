@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hummock.base.json_fields import U64
-from hummock.compaction.picker.candidate import files_of, hull
+from hummock.compaction.picker.candidate import files_of, key_bounds
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
 from hummock.errors import TaskRefused
@@ -19,12 +19,12 @@ from hummock.version import HummockVersion, RunAddition, VersionDelta
 def check_results(task: CompactTask, prefixes: frozenset[str],
                   results: Sequence[RangeResult]) -> tuple[SstableInfo, ...]:
     """The outputs, ascending. Raises `TaskRefused` for what is no result of this task's attempts."""
-    ordered = sorted(results, key=lambda result: result.place)
-    if [result.place for result in ordered] != list(range(len(ordered))) or not ordered:
-        raise TaskRefused(task.id, f"its ranges are {[result.place for result in ordered]}")
+    ordered = sorted(results, key=lambda result: result.index)
+    if [result.index for result in ordered] != list(range(len(ordered))) or not ordered:
+        raise TaskRefused(task.id, f"its ranges are {[result.index for result in ordered]}")
     for result in ordered:
         if why := result.unaccounted():
-            raise TaskRefused(task.id, f"range {result.place} {why}")
+            raise TaskRefused(task.id, f"range {result.index} {why}")
     read = sum(result.rows_read for result in ordered)
     if read != task.input_rows:
         raise TaskRefused(task.id, f"{read} rows were read of {task.input_rows}")
@@ -38,7 +38,7 @@ def check_results(task: CompactTask, prefixes: frozenset[str],
 
 def _check_outputs(task: CompactTask, prefixes: frozenset[str], outputs: Sequence[SstableInfo]) -> None:
     inputs = tuple(files_of(task))
-    smallest, largest = hull(inputs)
+    smallest, largest = key_bounds(inputs)
     tables = {table_id for info in inputs for table_id in info.table_ids}
     oldest = min(info.global_epoch or info.min_epoch for info in inputs)
     newest = max(info.global_epoch or info.max_epoch for info in inputs)
@@ -61,7 +61,7 @@ def _check_outputs(task: CompactTask, prefixes: frozenset[str], outputs: Sequenc
 def delta_of(task: CompactTask, outputs: Sequence[SstableInfo], version: HummockVersion,
              next_file_id: int) -> tuple[VersionDelta, int]:
     """The step in which the outputs, numbered from `next_file_id`, stand for the inputs; and the number after."""
-    numbered = tuple(replace(info, id=next_file_id + place) for place, info in enumerate(outputs))
+    numbered = tuple(replace(info, id=next_file_id + offset) for offset, info in enumerate(outputs))
     added = (RunAddition(task.target_level, task.target_run, numbered),) if numbered else ()
     removed = tuple(info.id for info in files_of(task))
     delta = VersionDelta(version.id + 1, Epoch(version.max_committed_epoch), version.safe_epoch, added, removed)

@@ -41,7 +41,7 @@ from hummock.errors import (
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, DIGEST_BYTES, NO_MARK, LogRecord
 from hummock.meta.store.object_log_gc import LogListing, LogObjects, checkpoint_path, record_path
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, NO_DIGEST, WITNESSES, StoreWitness, Witnessed
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, NO_DIGEST, WITNESSES, BucketRollbackGuard, GuardRecord
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import MetaOptions
 
@@ -109,7 +109,7 @@ class ObjectLogMetaStore(MetaStore):
                  on_close: Callable[[], None] | None = None):
         self._options = options or MetaOptions()
         self._objects, self._random_bytes, self._monotonic = LogObjects(objects), random_bytes, monotonic
-        self._witness = StoreWitness(objects, random_bytes, monotonic)
+        self._witness = BucketRollbackGuard(objects, random_bytes, monotonic)
         self._trust_seconds = self._options.log_grace_ms / 1000 / TRUST_SHARE
         self._lock = threading.RLock()
         self._pid, self._on_close = os.getpid(), on_close
@@ -204,7 +204,7 @@ class ObjectLogMetaStore(MetaStore):
         assert store_id is not None
         return store_id
 
-    def _check_testimony(self, testimony: Witnessed | None, accept_rollback: bool) -> None:
+    def _check_testimony(self, testimony: GuardRecord | None, accept_rollback: bool) -> None:
         """Raises where the log is not the one that was witnessed, or ends before what was, unless that is accepted."""
         state = self._state
         if testimony is None:
@@ -221,8 +221,8 @@ class ObjectLogMetaStore(MetaStore):
         if known is not None and known[1] != testimony.digest:
             raise MetaStoreCorrupt(self.url, f"transaction {testimony.serial}", testimony.digest.hex(), known[1].hex())
 
-    def _testimony(self) -> Witnessed:
-        return Witnessed(self._state.store_id, self._state.serial, self._state.digest)
+    def _testimony(self) -> GuardRecord:
+        return GuardRecord(self._state.store_id, self._state.serial, self._state.digest)
 
     # -- reading -------------------------------------------------------------------------------------------
 

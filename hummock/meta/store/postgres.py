@@ -33,8 +33,8 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESSES, StoreWitness, Witnessed
-from hummock.meta.store.row_digests import COLUMNS, Summary, checked_value, row_digest
+from hummock.meta.store.rollback_guard_bucket import IDENTITY, WITNESSES, BucketRollbackGuard, GuardRecord
+from hummock.meta.store.row_digests import COLUMNS, DatabaseDigest, checked_value, row_digest
 from hummock.object_store.base import ObjectStore, RandomBytes
 
 DEFAULT_SCHEMA = "hummock"
@@ -69,14 +69,14 @@ class PostgresMetaStore(MetaStore):
                  on_close: Callable[[], None] | None = None):
         self._conninfo, self._schema, self._url = _parts_of(url)
         self._timeout_ms = busy_timeout_ms
-        self._witness = None if objects is None else StoreWitness(objects, random_bytes)
+        self._witness = None if objects is None else BucketRollbackGuard(objects, random_bytes)
         self._random_bytes = random_bytes
         self._lock = threading.RLock()
         self._pid, self._on_close = os.getpid(), on_close
         self._closed = False
         self._connection: Connection | None = None
         self._clock: tuple[float, int] | None = None
-        self._acknowledged: Summary | None = None       # the newest that this handle has seen
+        self._acknowledged: DatabaseDigest | None = None       # the newest that this handle has seen
         try:
             self._open(create, accept_rollback)
         except BaseException:
@@ -171,9 +171,9 @@ class PostgresMetaStore(MetaStore):
             for statement in TABLES:
                 connection.execute(sql.SQL(statement))
             connection.execute(f"INSERT INTO summary ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
-                               " ON CONFLICT DO NOTHING", Summary(store_id).row())
+                               " ON CONFLICT DO NOTHING", DatabaseDigest(store_id).row())
 
-    def _verified(self, connection: Connection) -> Summary:
+    def _verified(self, connection: Connection) -> DatabaseDigest:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             summary = self._read_summary(connection)
@@ -183,7 +183,7 @@ class PostgresMetaStore(MetaStore):
 
     # -- transactions --------------------------------------------------------------------------------------
 
-    def _transact(self, connection: Connection, operations: MetaOperations) -> Summary | None:
+    def _transact(self, connection: Connection, operations: MetaOperations) -> DatabaseDigest | None:
         """The summary after it, None where nothing was to be written. Undone wherever it does not end."""
         writes = bool(operations.put or operations.delete)
         if not writes:
@@ -220,7 +220,7 @@ class PostgresMetaStore(MetaStore):
                 raise PreconditionFailed(key, expected, got)
 
     def _write(self, connection: Connection, operations: MetaOperations, changed: list[str],  # type: ignore[valid-type]
-               after: Summary) -> None:
+               after: DatabaseDigest) -> None:
         if changed:
             connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (changed,))
         for key, value in operations.put.items():
@@ -229,11 +229,11 @@ class PostgresMetaStore(MetaStore):
         connection.execute("UPDATE summary SET (serial, rows, total, digest) = (%s, %s, %s, %s) WHERE id = 0",
                            after.row()[3:])
 
-    def _read_summary(self, connection: Connection, lock: str = "") -> Summary:
+    def _read_summary(self, connection: Connection, lock: str = "") -> DatabaseDigest:
         query = sql.SQL(f"SELECT {COLUMNS} FROM summary WHERE id = 0{lock}")
-        return Summary.of_row(connection.execute(query, binary=True).fetchone(), self._url)
+        return DatabaseDigest.of_row(connection.execute(query, binary=True).fetchone(), self._url)
 
-    def _note(self, summary: Summary) -> None:
+    def _note(self, summary: DatabaseDigest) -> None:
         self._acknowledged = summary
         if self._witness is not None:
             self._witness.note(_witnessed(summary))
@@ -303,8 +303,8 @@ class _ConnectionLost(MetaStoreError):
     """The server went away before the work was done."""
 
 
-def _witnessed(summary: Summary) -> Witnessed:
-    return Witnessed(summary.store_id, summary.serial, summary.digest)
+def _witnessed(summary: DatabaseDigest) -> GuardRecord:
+    return GuardRecord(summary.store_id, summary.serial, summary.digest)
 
 
 def _parts_of(url: str) -> tuple[str, str, str]:

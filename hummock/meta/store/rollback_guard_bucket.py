@@ -1,11 +1,11 @@
-"""What an object store remembers of the meta store that belongs to it, outside of that meta store.
+"""What an object store records of the meta store that belongs to it, outside of that meta store.
 
     store/identity          the id of the store, written once and for ever
     store/witness/<serial>  that transaction `serial` was acknowledged; the newest counts
     store/clock             written to be dated: the clock of the object store
 
-An emptied, exchanged or rolled back meta store is refused by what stands here, as `Witness` does it for a file. It
-is written every few transactions and at close, so the loss of only the last few of a process that was killed is
+An emptied, exchanged or rolled back meta store is refused by these objects, as `RollbackGuard` does for a file. They
+are written every few transactions and at close, so the loss of only the last few of a process that was killed is
 not noticed. Identity and witness have one form, 64 bytes:
 
     magic b"HMKSTO01" | store id, 16 bytes | serial, u64 LE | digest of that transaction, 16 bytes (identity: zeros) |
@@ -48,7 +48,7 @@ CLOCK_KEPT_SECONDS = 600.0      # a monotonic clock drifts little in that time
 
 
 @dataclass(frozen=True, slots=True)
-class Witnessed:
+class GuardRecord:
     """Store `store_id` had acknowledged transaction `serial`, whose digest is `digest`."""
 
     store_id: bytes
@@ -60,17 +60,17 @@ class Witnessed:
         return body + blake2b(body, digest_size=16).digest()
 
     @staticmethod
-    def decode(data: bytes, path: str) -> Witnessed:
+    def decode(data: bytes, path: str) -> GuardRecord:
         """Raises `MetaStoreCorrupt`."""
         body = data[:-16]
         if len(data) != TESTIMONY_BYTES or blake2b(body, digest_size=16).digest() != data[-16:]:
             raise MetaStoreCorrupt(path, "digest", None, data[-16:].hex())
         if not check_magic(path, body[:len(MAGIC)], MAGIC):
             raise MetaStoreCorrupt(path, "magic", MAGIC, body[:8])
-        return Witnessed(body[8:24], int.from_bytes(body[24:32], "little"), body[32:])
+        return GuardRecord(body[8:24], int.from_bytes(body[24:32], "little"), body[32:])
 
 
-class StoreWitness:
+class BucketRollbackGuard:
     """The objects under `store/` of one object store. Not thread safe: its meta store's lock guards it.
 
     Its methods raise `MetaStoreError` and its branch where the object store fails.
@@ -80,7 +80,7 @@ class StoreWitness:
                  monotonic: Callable[[], float] = monotonic_seconds):
         self._objects, self._random_bytes, self._monotonic = objects, random_bytes, monotonic
         self._written: list[str] = []               # witnesses that are there, oldest first
-        self._last = Witnessed(b"")                 # the newest of them
+        self._last = GuardRecord(b"")                 # the newest of them
         self._written_at = monotonic()
         self._clock: tuple[float, int] | None = None
 
@@ -88,12 +88,12 @@ class StoreWitness:
         """The id of the store; None where there is none and `create` is false."""
         try:
             with suppress(ObjectNotFound):
-                return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
+                return GuardRecord.decode(self._objects.get(IDENTITY), IDENTITY).store_id
             if not create:
                 return None
             with suppress(ObjectExists):
-                self._objects.put(IDENTITY, Witnessed(self._random_bytes(16)).encode(), if_absent=True)
-            return Witnessed.decode(self._objects.get(IDENTITY), IDENTITY).store_id
+                self._objects.put(IDENTITY, GuardRecord(self._random_bytes(16)).encode(), if_absent=True)
+            return GuardRecord.decode(self._objects.get(IDENTITY), IDENTITY).store_id
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
 
@@ -110,7 +110,7 @@ class StoreWitness:
         try:
             if store_id is not None and self._objects.creates_exclusively:
                 try:
-                    self._objects.put(IDENTITY, Witnessed(store_id).encode(), if_absent=True)
+                    self._objects.put(IDENTITY, GuardRecord(store_id).encode(), if_absent=True)
                 except ObjectExists:
                     return
             require_exclusive_creation(self._objects, self._random_bytes)
@@ -119,7 +119,7 @@ class StoreWitness:
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
 
-    def newest(self) -> Witnessed | None:
+    def newest(self) -> GuardRecord | None:
         """The newest testimony. Raises `MetaStoreCorrupt` where it is damaged."""
         for _ in range(READS_LIMIT):
             try:
@@ -127,7 +127,7 @@ class StoreWitness:
                 if not self._written:
                     return None
                 path = self._written[-1]
-                testimony = Witnessed.decode(self._objects.get(path), path)
+                testimony = GuardRecord.decode(self._objects.get(path), path)
             except ObjectNotFound:      # a newer one took its place just now
                 continue
             except ObjectStoreError as error:
@@ -138,7 +138,7 @@ class StoreWitness:
             return testimony
         raise MetaStoreError(f"{self._objects.url}: {WITNESSES} changed at each of {READS_LIMIT} reads")
 
-    def note(self, testimony: Witnessed, *, now: bool = False) -> None:
+    def note(self, testimony: GuardRecord, *, now: bool = False) -> None:
         """Writes the testimony if one is due, or `now`. That it could not be written is no failure of the store."""
         due = (self._last.serial == 0 or testimony.serial >= self._last.serial + WITNESS_EVERY
                or self._monotonic() - self._written_at >= WITNESS_SECONDS)
@@ -153,14 +153,14 @@ class StoreWitness:
             self._written = [path]
             self._objects.delete([name for name in older if name < path])
 
-    def go_back(self, testimony: Witnessed) -> None:
+    def go_back(self, testimony: GuardRecord) -> None:
         """Takes the testimony for the newest and gives up what is known of later transactions."""
         try:
             later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
             self._objects.delete(later)
         except ObjectStoreError as error:
             raise MetaStoreError(str(error)) from error
-        self._last, self._written = Witnessed(testimony.store_id), []
+        self._last, self._written = GuardRecord(testimony.store_id), []
         self.note(testimony, now=True)
 
     def now_ms(self) -> int:

@@ -55,7 +55,7 @@ class Acknowledged:
         return Acknowledged(record[8:24], int.from_bytes(record[24:], "little"))
 
 
-class Witness:
+class RollbackGuard:
     """The file at `path`; not thread safe by itself."""
 
     def __init__(self, path: Path):

@@ -21,7 +21,7 @@ COLUMNS = "id, format, store_id, serial, rows, total, digest"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DatabaseDigest:
     """What all rows together are, as of transaction `serial`."""
 
     store_id: bytes
@@ -38,7 +38,7 @@ class Summary:
         text = f"{FORMAT}|{self.store_id.hex()}|{self.serial}|{self.rows}|{self.total}"
         return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
-    def after(self, operations: MetaOperations, held: Iterable[tuple[str, bytes]]) -> Summary:
+    def after(self, operations: MetaOperations, held: Iterable[tuple[str, bytes]]) -> DatabaseDigest:
         """The summary once the operations are done; `held` are the rows that stand under their keys now."""
         rows, total = self.rows, self.total
         for key, value in held:
@@ -47,7 +47,7 @@ class Summary:
         for key, value in operations.put.items():
             rows += 1
             total += int.from_bytes(row_digest(key, value), "little")
-        return Summary(self.store_id, self.serial + 1, rows, total % TOTAL_MODULUS)
+        return DatabaseDigest(self.store_id, self.serial + 1, rows, total % TOTAL_MODULUS)
 
     def check_rows(self, store: str, digests: Iterable[bytes]) -> None:
         """Raises `MetaStoreCorrupt` unless these are the digests of all rows."""
@@ -60,13 +60,13 @@ class Summary:
                                    f"{count} rows, sum {total % TOTAL_MODULUS:x}")
 
     @staticmethod
-    def of_row(row: tuple | None, store: str) -> Summary:
+    def of_row(row: tuple | None, store: str) -> DatabaseDigest:
         """The checked summary. Raises `MetaStoreCorrupt`."""
         if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
             raise MetaStoreCorrupt(store, "summary row", "a summary", row)
         if row[1] > FORMAT:
             raise FormatTooNew(store, row[1], FORMAT)
-        summary = Summary(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
+        summary = DatabaseDigest(row[2], row[3], row[4], int.from_bytes(row[5], "little"))
         if summary.row() != row:
             raise MetaStoreCorrupt(store, "summary digest", summary.digest.hex(), row[-1].hex())
         return summary

@@ -2,7 +2,7 @@
 
 SQLite has no page checksum: a flipped bit in a row is handed out as data. So each row carries a digest that
 every read checks, a summary row carries count and sum of all digests, both checked when the store is opened
-together with SQLite's own integrity check, and a `Witness` beside the file knows the last acknowledged
+together with SQLite's own integrity check, and a `RollbackGuard` beside the file knows the last acknowledged
 transaction. WAL with synchronous=FULL, because a rollback journal with FULL was seen to lose an acknowledged
 transaction at power loss, and NORMAL loses many.
 
@@ -37,8 +37,8 @@ from hummock.errors import (
     StoreClosed,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
-from hummock.meta.store.rollback_guard_file import Acknowledged, SerialNames, Witness
-from hummock.meta.store.row_digests import COLUMNS, FORMAT, Summary, checked_value, row_digest
+from hummock.meta.store.rollback_guard_file import Acknowledged, RollbackGuard, SerialNames
+from hummock.meta.store.row_digests import COLUMNS, FORMAT, DatabaseDigest, checked_value, row_digest
 from hummock.object_store.base import RandomBytes
 from hummock.object_store.full_disk import is_disk_full
 
@@ -72,7 +72,7 @@ class SqliteMetaStore(MetaStore):
                  accept_rollback: bool = False, random_bytes: RandomBytes = os.urandom):
         self._path = Path(path).absolute()
         self._timeout_ms = busy_timeout_ms
-        self._witness = Witness(self._path.with_name(self._path.name + ".initialised"))
+        self._witness = RollbackGuard(self._path.with_name(self._path.name + ".initialised"))
         self._names, self._accepts_rollback = SerialNames(self._path), accept_rollback
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -133,7 +133,7 @@ class SqliteMetaStore(MetaStore):
         if (found := (status.st_dev, status.st_ino)) != self._file:
             raise MetaStoreReplaced(str(self._path), f"file {self._file}", f"file {found}")
 
-    def _is_undone(self, connection: sqlite3.Connection, before: Summary) -> bool:
+    def _is_undone(self, connection: sqlite3.Connection, before: DatabaseDigest) -> bool:
         """Whether the transaction that followed `before` is known not to have happened."""
         try:
             if connection.in_transaction:
@@ -201,7 +201,7 @@ class SqliteMetaStore(MetaStore):
         if summary.serial < named:
             self._rolled_back(summary, self._names.name_of(summary.store_id, named), named)
 
-    def _rolled_back(self, summary: Summary, witness: Path, acknowledged: int) -> None:
+    def _rolled_back(self, summary: DatabaseDigest, witness: Path, acknowledged: int) -> None:
         """Raises, or takes the database as it is for the newest, if that was asked for."""
         if not self._accepts_rollback:
             raise MetaStoreRolledBack(str(self._path), str(witness), acknowledged, summary.serial)
@@ -233,7 +233,7 @@ class SqliteMetaStore(MetaStore):
             if connection.execute(tables).fetchone() is None:
                 for statement in SCHEMA:
                     connection.execute(statement)
-                self._write_summary(connection, Summary(random_bytes(16)))
+                self._write_summary(connection, DatabaseDigest(random_bytes(16)))
             connection.execute("COMMIT")
         found = tuple(sql for (sql,) in connection.execute(tables) if sql is not None)
         if found != SCHEMA:
@@ -250,7 +250,7 @@ class SqliteMetaStore(MetaStore):
             if row is not None and isinstance(row[0], int) and row[0] > FORMAT:
                 raise FormatTooNew(str(self._path), row[0], FORMAT)
 
-    def _verified(self, connection: sqlite3.Connection) -> Summary:
+    def _verified(self, connection: sqlite3.Connection) -> DatabaseDigest:
         report = [line for (line,) in connection.execute("PRAGMA integrity_check(8)")]
         if report != ["ok"]:
             raise MetaStoreCorrupt(str(self._path), "SQLite structure", "ok", "; ".join(map(str, report)))
@@ -259,8 +259,8 @@ class SqliteMetaStore(MetaStore):
         summary.check_rows(str(self._path), (row[2] for row in rows if self._checked(row) is not None))
         return summary
 
-    def _apply(self, connection: sqlite3.Connection, operations: MetaOperations, before: Summary,
-               held: Mapping[str, bytes]) -> Summary:
+    def _apply(self, connection: sqlite3.Connection, operations: MetaOperations, before: DatabaseDigest,
+               held: Mapping[str, bytes]) -> DatabaseDigest:
         """The summary after it. `held`: what stands under the keys before."""
         changed = [key for key in (*operations.delete, *operations.put) if key in held]
         for keys in _parts([key for key in operations.delete if key in held]):
@@ -272,14 +272,14 @@ class SqliteMetaStore(MetaStore):
         self._write_summary(connection, after)
         return after
 
-    def _read_all(self, connection: sqlite3.Connection, keys: Iterable[str]) -> tuple[Summary, dict[str, bytes]]:
+    def _read_all(self, connection: sqlite3.Connection, keys: Iterable[str]) -> tuple[DatabaseDigest, dict[str, bytes]]:
         """The summary, and what stands under `keys`, as one text: each column of each row would ask for the GIL."""
         rows: dict[str, bytes] = {}
         for some in _parts(list(keys)) or [[]]:
             text, = connection.execute(READ_ALL.format(_marks("?", some)), some).fetchone()
             try:
                 head, *lines = text.split("\n")
-                summary = Summary.of_row(tuple(map(_literal, head.split(" "))), str(self._path))
+                summary = DatabaseDigest.of_row(tuple(map(_literal, head.split(" "))), str(self._path))
                 found = [line.split(" ", 2) for line in lines]
                 read = {key: (key, _literal(value), _literal(digest)) for value, digest, key in found}
             except (AttributeError, ValueError) as error:       # no summary, or types that no row has
@@ -297,11 +297,11 @@ class SqliteMetaStore(MetaStore):
     def _checked(self, row: tuple) -> bytes:
         return checked_value(row, str(self._path))
 
-    def _read_summary(self, connection: sqlite3.Connection) -> Summary:
+    def _read_summary(self, connection: sqlite3.Connection) -> DatabaseDigest:
         row = connection.execute("SELECT * FROM summary WHERE id = 0").fetchone()
-        return Summary.of_row(row, str(self._path))
+        return DatabaseDigest.of_row(row, str(self._path))
 
-    def _write_summary(self, connection: sqlite3.Connection, summary: Summary) -> None:
+    def _write_summary(self, connection: sqlite3.Connection, summary: DatabaseDigest) -> None:
         connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, ?, ?, ?)", summary.row())
 
     @contextmanager

@@ -8,8 +8,7 @@ from typing import Self
 
 from hummock.epoch import monotonic_seconds
 from hummock.errors import HummockError
-from hummock.meta.vacuum.vacuum import Vacuum
-from hummock.meta.vacuum_report import VacuumReport
+from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 
 
 class VacuumLoop:

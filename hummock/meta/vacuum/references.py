@@ -23,7 +23,7 @@ from enum import StrEnum
 from hummock.base.json_fields import MALFORMED, word
 from hummock.epoch import Clock
 from hummock.errors import MetaStoreCorrupt
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import (
     TASK,
     VACUUMED,
@@ -37,7 +37,7 @@ from hummock.meta.records import (
     upload_key,
 )
 from hummock.meta.store.base import MetaOperations, MetaStore
-from hummock.meta.upload_table import read_uploads
+from hummock.meta.upload_registry import read_uploads
 from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
 from hummock.meta.version_log import LogPosition, follow
 from hummock.object_store.base import name_prefix

@@ -24,20 +24,19 @@ without noticing. Removal is decided by rows, not by age; the grace only spares 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hummock.compaction.progress_log import JOURNAL_PREFIX, task_id_of
 from hummock.epoch import Clock, monotonic_seconds
 from hummock.errors import MetaStoreCorrupt, MetaStoreError, ObjectStoreError, PreconditionFailed
 from hummock.meta.compaction.records import read_running
-from hummock.meta.pins import read_leases
+from hummock.meta.leases import read_leases
 from hummock.meta.records import Tombstone, encode, vacuumed_key
 from hummock.meta.store.base import MetaOperations, MetaStore
 from hummock.meta.vacuum.references import Need, References, pinned_floor, read_references
 from hummock.meta.vacuum.stale_list import StaleFiles, freed_for_all, read_stale
-from hummock.meta.vacuum_report import VacuumReport
 from hummock.meta.version_log import follow, load
 from hummock.metrics import Metrics
 from hummock.object_store.base import (
@@ -51,6 +50,56 @@ from hummock.object_store.base import (
     sstable_name_of,
 )
 from hummock.options import VacuumOptions
+
+
+@dataclass(slots=True)
+class Footprint:
+    """So many files and their stored bytes, `.data` and `.meta` together."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, size_bytes: int) -> None:
+        self.files += 1
+        self.bytes += size_bytes
+
+    def __str__(self) -> str:
+        return f"{self.files:,} files, {self.bytes:,} bytes"
+
+
+@dataclass(slots=True)
+class VacuumReport:
+    """The files that were there, by need, before anything was removed; stale ones as the stale list says."""
+
+    dry_run: bool = False
+    found: dict[Need, Footprint] = field(default_factory=lambda: {need: Footprint() for need in Need})
+    removed: Footprint = field(default_factory=Footprint)
+    objects_listed: int = 0
+    foreign_objects: int = 0        # that are no part of any file of the store: left alone
+    pages_left: int = 0             # of the listing, overtaken by commits at every try
+    is_complete: bool = False       # every object was sorted, from the first to the last
+
+    @property
+    def garbage(self) -> Footprint:
+        """What nothing needs."""
+        stale, orphaned = self.found[Need.STALE], self.found[Need.ORPHANED]
+        return Footprint(stale.files + orphaned.files, stale.bytes + orphaned.bytes)
+
+    def rows(self) -> Iterator[tuple[str, int, int]]:
+        """(word, files, bytes), as a table shows them."""
+        for need in Need:
+            yield need.value, self.found[need].files, self.found[need].bytes
+        yield "would be removed" if self.dry_run else "removed", self.removed.files, self.removed.bytes
+
+    def to_json(self) -> dict[str, Any]:
+        record = asdict(self)
+        record["found"] = {need.value.replace(" ", "_"): footprint for need, footprint in record["found"].items()}
+        return record
+
+    def __repr__(self) -> str:
+        parts = "; ".join(f"{word}: {files:,} files, {size:,} bytes" for word, files, size in self.rows() if files)
+        return f"<vacuum{'' if self.is_complete else ' (in part)'}: {parts or 'nothing stored'}>"
+
 
 ATTEMPTS = 16           # tries against other processes before a page is given up
 Result = TypeVar("Result")

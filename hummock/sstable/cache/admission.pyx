@@ -1,4 +1,4 @@
-"""CacheDoor: which blocks enter a full cache.
+"""CacheAdmission: which blocks enter a full cache.
 
 A cache that is full gains nothing by changing one block for another that is as rarely wanted, and loses the price of
 the change: memory that is cold, and a whole block decoded for one row. So a missed block enters a full cache only when
@@ -19,7 +19,7 @@ cdef enum:
     MOST = 5                    # no block is further ahead, so that it is forgotten when it is wanted no more
 
 
-cdef class CacheDoor:
+cdef class CacheAdmission:
 
     def __cinit__(self, BlockCache cache not None):
         self.cache = cache
@@ -27,9 +27,9 @@ cdef class CacheDoor:
     def __dealloc__(self):
         free(self.votes)
 
-    cdef bint admits(self, uint64_t place, Py_ssize_t bytes_) except -1:
+    cdef bint admits(self, uint64_t slot, Py_ssize_t bytes_) except -1:
         cdef uint32_t* vote
-        cdef uint32_t name = <uint32_t>place & ~<uint32_t>COUNT
+        cdef uint32_t name = <uint32_t>slot & ~<uint32_t>COUNT
         cdef uint64_t slots = FEWEST_SLOTS
         if self.cache.used_bytes + bytes_ <= self.cache.limit_bytes():
             self.admitted += 1
@@ -43,7 +43,7 @@ cdef class CacheDoor:
             if self.votes == NULL:
                 raise MemoryError
             self.mask = slots - 1
-        vote = &self.votes[(place >> 32) & self.mask]
+        vote = &self.votes[(slot >> 32) & self.mask]
         if vote[0] & ~<uint32_t>COUNT != name or vote[0] & COUNT == 0:
             vote[0] = vote[0] - 1 if vote[0] & COUNT > 1 else name | 1
             return False
@@ -54,6 +54,6 @@ cdef class CacheDoor:
         self.admitted += 1
         return True
 
-    def asks(self, uint64_t place, Py_ssize_t bytes_) -> bool:
+    def asks(self, uint64_t slot, Py_ssize_t bytes_) -> bool:
         """`admits`, for tests."""
-        return self.admits(place, bytes_)
+        return self.admits(slot, bytes_)

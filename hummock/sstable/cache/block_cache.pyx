@@ -1,7 +1,7 @@
 """BlockCache: decoded blocks and metas, kept up to a budget of bytes.
 
-There is no table of keys: each open file has a CacheShelf with a place for each of its blocks, so a reader
-finds a block by index, and all that a file had cached goes with its shelf. What was not used for longest goes
+There is no table of keys: each open file has a FileSlots with a slot for each of its blocks, so a reader
+finds a block by index, and all that a file had cached goes with its slots. What was not used for longest goes
 first, by second chances: an object that reaches the old end of the queue goes only if nobody has used it
 since it entered or last came by; finding one marks it, without moving it. An object that somebody holds
 stays, and counts, since dropping it would free nothing. Where slots of other sizes than are wanted now lie idle in
@@ -23,16 +23,16 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 
-cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `spots` reach
+cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `hints` reach
 
 cdef enum:
     IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
     MORE = 8                    # objects that go with one that comes while slabs lie idle, at most a 64th of the budget
 
 
-cdef inline int32_t lag_of(double blocks) noexcept nogil:
+cdef inline int32_t error_of(double blocks) noexcept nogil:
     cdef double most = 32_000
-    return <int32_t>(LAG_UNITS * (-most if blocks < -most else (most if blocks > most else blocks)))
+    return <int32_t>(ERROR_UNITS * (-most if blocks < -most else (most if blocks > most else blocks)))
 
 
 cdef class BlockCache:
@@ -57,9 +57,9 @@ cdef class BlockCache:
         node.newer.older, node.older.newer = node.older, node.newer
 
     cdef void remove(self, CacheNode* node):
-        cdef PyObject* value = node.place.value
+        cdef PyObject* value = node.slot.value
         self.unlink(node)
-        node.place.value = NULL
+        node.slot.value = NULL
         self.used_bytes -= node.bytes
         self.objects -= 1
         self.borrow()
@@ -81,8 +81,8 @@ cdef class BlockCache:
         while self.used_bytes > wanted and chances > 0:
             oldest = self.queue.newer
             chances -= 1
-            if oldest.place.was_used or Py_REFCNT(oldest.place.value) > 1:
-                oldest.place.was_used = False
+            if oldest.slot.was_used or Py_REFCNT(oldest.slot.value) > 1:
+                oldest.slot.was_used = False
                 self.unlink(oldest)
                 self.link(oldest)
             else:
@@ -90,44 +90,44 @@ cdef class BlockCache:
                 self.evictions += 1
 
 
-@cython.no_gc_clear     # the cache must still be there when the shelf goes
-cdef class CacheShelf:
-    """`size` places of `cache`, all empty at first."""
+@cython.no_gc_clear     # the cache must still be there when the slots goes
+cdef class FileSlots:
+    """`size` entries of `cache`, all empty at first."""
 
     def __cinit__(self, BlockCache cache not None, Py_ssize_t size):
-        cdef size_t places = <size_t>(size if size > 0 else 1)
+        cdef size_t entries = <size_t>(size if size > 0 else 1)
         cdef Py_ssize_t index
         self.cache = cache
-        self.places = <CachePlace*>slab_take(places * sizeof(CachePlace))
-        self.nodes = <CacheNode*>calloc(places, sizeof(CacheNode))
-        self.spots = <BlockSpot*>calloc(places + 1, sizeof(BlockSpot))
-        if self.places == NULL or self.nodes == NULL or self.spots == NULL:
+        self.entries = <CacheSlot*>slab_take(entries * sizeof(CacheSlot))
+        self.nodes = <CacheNode*>calloc(entries, sizeof(CacheNode))
+        self.hints = <BlockHint*>calloc(entries + 1, sizeof(BlockHint))
+        if self.entries == NULL or self.nodes == NULL or self.hints == NULL:
             raise MemoryError
         self.size = size
-        memset(self.places, 0, places * sizeof(CachePlace))
+        memset(self.entries, 0, entries * sizeof(CacheSlot))
         for index in range(size):
-            self.nodes[index].place = &self.places[index]
+            self.nodes[index].slot = &self.entries[index]
 
     def __dealloc__(self):
         cdef Py_ssize_t index
         for index in range(self.size):
-            if self.places[index].value != NULL:
+            if self.entries[index].value != NULL:
                 self.cache.remove(&self.nodes[index])
-        slab_give(<uint8_t*>self.places, max(self.size, 1) * sizeof(CachePlace))
+        slab_give(<uint8_t*>self.entries, max(self.size, 1) * sizeof(CacheSlot))
         free(self.nodes)
-        free(self.spots)
+        free(self.hints)
 
-    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CachePlace* shown):
-        cdef CachePlace* place = &self.places[index]
+    cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CacheSlot* shown):
+        cdef CacheSlot* slot = &self.entries[index]
         cdef CacheNode* node = &self.nodes[index]
-        if place.value != NULL:
+        if slot.value != NULL:
             self.cache.remove(node)
         Py_INCREF(value)
-        memset(place, 0, sizeof(CachePlace))
+        memset(slot, 0, sizeof(CacheSlot))
         if shown != NULL:
-            place[0] = shown[0]
+            slot[0] = shown[0]
             self.note(index, shown)
-        place.value, place.was_used, node.bytes = <PyObject*>value, False, bytes_
+        slot.value, slot.was_used, node.bytes = <PyObject*>value, False, bytes_
         self.cache.link(node)
         self.cache.used_bytes += bytes_
         self.cache.objects += 1
@@ -136,11 +136,11 @@ cdef class CacheShelf:
             self.cache.lender.shrink()
         self.cache.shrink()
 
-    cdef void note(self, Py_ssize_t index, const CachePlace* shown) noexcept:
+    cdef void note(self, Py_ssize_t index, const CacheSlot* shown) noexcept:
         cdef const uint8_t* heads = <const uint8_t*>shown.heads
         if self.base == NULL:
             self.base = heads - NEARBY_BYTES // 2
-        self.spots[index].heads = <uint32_t>((heads - self.base) >> 3) if (
+        self.hints[index].heads = <uint32_t>((heads - self.base) >> 3) if (
             heads > self.base and heads - self.base < NEARBY_BYTES) else 0
         if shown.rows > self.rows:          # the last block of a file is short
             self.rows, self.values_before, self.value_bytes = shown.rows, shown.values_before, shown.value_bytes
@@ -152,13 +152,13 @@ cdef class CacheShelf:
         self.even = index.even
         for block in range(index.blocks):
             late = <double>(index.heads[block] - index.heads[0]) * index.even.blocks_per_head - <double>block
-            self.spots[block].lag = lag_of(late)
+            self.hints[block].lag = error_of(late)
             most = max(most, index.rows[block])
         late += <double>index.rows[index.blocks - 1] / <double>most - 1
-        self.spots[index.blocks].lag = lag_of(late)
+        self.hints[index.blocks].lag = error_of(late)
 
     def __setitem__(self, Py_ssize_t index, sized):
-        """Caches `sized = (object, bytes)` at `index`, in the place of what stood there."""
+        """Caches `sized = (object, bytes)` at `index`, in the slot of what stood there."""
         if not 0 <= index < self.size:
             raise IndexError(index)
         self.put(index, sized[0], sized[1], NULL)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import math
 import struct
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-from pybloom_live import BloomFilter as PlainBloomFilter
 
 from hummock.errors import Corruption, InvalidOption
 from hummock.sstable.filter.bloom import BloomFilter, build_filter
+
+if TYPE_CHECKING:
+    from pybloom_live import BloomFilter as PlainBloomFilter
 
 
 @runtime_checkable
@@ -71,6 +73,8 @@ class PybloomFilterPolicy:
         self.error_rate = min(0.5, math.exp(-bits_per_key * math.log(2) ** 2))
 
     def build(self, hashes: np.ndarray) -> bytes:
+        from pybloom_live import BloomFilter as PlainBloomFilter
+
         filter = PlainBloomFilter(capacity=max(1, len(hashes)), error_rate=self.error_rate)
         for value in hashes.tolist():
             filter.add(value, skip_check=True)
@@ -79,6 +83,8 @@ class PybloomFilterPolicy:
         return target.getvalue()
 
     def load(self, data: bytes, object_name: str) -> Filter:
+        from pybloom_live import BloomFilter as PlainBloomFilter
+
         try:
             filter = PlainBloomFilter.fromfile(io.BytesIO(data), len(data))
         except (ValueError, OverflowError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""KeyPrefix: how many leading bytes of a user key are filtered beside the whole."""
+"""PrefixExtractor: how many leading bytes of a user key are filtered beside the whole."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -13,7 +13,7 @@ cdef struct PrefixColumn:
 
 
 @cython.final
-cdef class KeyPrefix:
+cdef class PrefixExtractor:
     cdef readonly object rule           # PrefixRule
     cdef Py_ssize_t fixed_bytes         # 0: by columns
     cdef Py_ssize_t count

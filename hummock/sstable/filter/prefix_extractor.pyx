@@ -1,4 +1,4 @@
-"""KeyPrefix: a table's prefix rule, compiled: the same few instructions for whoever builds and whoever reads.
+"""PrefixExtractor: a table's prefix rule, compiled: the same few instructions for whoever builds and whoever reads.
 
 A prefix tells by itself where it ends, so every key that begins with the prefix of one key has that very prefix.
 """
@@ -21,7 +21,7 @@ cdef enum:
 cdef Py_ssize_t COLUMNS_AT = USER_KEY_PREFIX_BYTES
 
 
-cdef class KeyPrefix:
+cdef class PrefixExtractor:
     """`rule` is a PrefixRule. Immutable; safe from any thread."""
 
     def __cinit__(self, rule not None):
@@ -88,6 +88,6 @@ cdef class KeyPrefix:
 
 
 @lru_cache(KEPT_RULES)
-def key_prefix(rule) -> KeyPrefix:
+def key_prefix(rule) -> PrefixExtractor:
     """The compiled form of a PrefixRule; equal rules share one."""
-    return KeyPrefix(rule)
+    return PrefixExtractor(rule)

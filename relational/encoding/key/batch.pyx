@@ -1,8 +1,8 @@
-"""Rows to key bytes and back, a block of rows and one column at a time.
+"""Encodes rows to key bytes and decodes them, a block of rows and one column at a time.
 
-A block is small enough that its cursors and its bytes stay in the first-level caches while one column after
-the other passes over them, so each inner loop knows one type and the memory is still walked once. Columns whose
-values are made of others are written value by value, to the side, where their sizes are counted.
+A block is small enough that its cursors and its bytes stay in the L1 cache while the columns are processed one after
+the other, so each inner loop handles one type and memory is still traversed once. Columns of composed types are written
+value by value to a side buffer, where their sizes are counted.
 """
 
 from cpython.object cimport PyObject
@@ -15,7 +15,7 @@ from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView, LONG_WORK, VARCHAR, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 from relational.chunk.scalar cimport __builtin_bswap16, __builtin_bswap32, store16, store32
 from relational.encoding.field cimport (
     ABSENT, BAD_UTF8, BLOCK_ROWS, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRAILING, TRUNCATED, raise_encoding,
@@ -29,7 +29,7 @@ cdef enum:
     USER_KEY_PREFIX = 6                 # table_id u32, vnode u16, both big-endian
 
 
-cdef struct Written:                    # the block in hand
+cdef struct Written:                    # the current block
     Py_ssize_t start
     Py_ssize_t count
     int prefix
@@ -86,7 +86,7 @@ cdef int write_blocks(
             with gil:
                 raise OverflowError(f"row {block.start}: a column of bytes ends at 2 GiB - 1")
         out.reserve(block.count, total)
-        place_rows(block, out)
+        locate_rows(block, out)
         if block.prefix:
             write_prefixes(block, table_id, vnodes)
         for i in range(count):
@@ -175,7 +175,7 @@ cdef void copy_cells(Written* block, int column, ByteBuffer cells) noexcept nogi
         block.cursors[row] += ends[row + 1] - ends[row]
 
 
-cdef void place_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
+cdef void locate_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
     """Appends the rows to `out` as ends and sets the cursors to their beginnings."""
     cdef int32_t* ends = out.offsets + out.rows + 1
     cdef uint8_t* data = out.data

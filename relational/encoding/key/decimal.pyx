@@ -20,7 +20,7 @@ from relational.chunk.scalar cimport int128_t, uint128_t
 from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, TRUNCATED
 
 cdef enum:
-    MOST_DIGITS = 21                    # base-100 digits of 38 decimal ones at any place of the point
+    MOST_DIGITS = 21                    # base-100 digits of 38 decimal ones wherever the point is
 
 cdef uint64_t TEN_TO_18 = 1_000_000_000_000_000_000
 
@@ -116,7 +116,7 @@ cdef inline bint number_of(
     const uint8_t* digits, int count, int exponent, int precision, int scale, uint128_t* out
 ) noexcept nogil:
     """The digits as a multiple of 10 ** -scale; False where that needs more digits than the type has."""
-    cdef int shift = scale - 2 * (count - exponent)     # decimal places to add behind the last digit
+    cdef int shift = scale - 2 * (count - exponent)     # decimal digits to append after the last one
     cdef int length = 2 * count - (1 if digits[0] < 10 else 0) + shift
     cdef uint128_t number = 0
     cdef int position

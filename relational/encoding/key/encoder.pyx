@@ -1,9 +1,9 @@
 """KeyEncoder: rows as bytes that compare as the rows do.
 
-For any two rows, comparing the keys as byte strings gives the order of the rows under the encoder's orders,
-and equal keys mean rows equal in SQL's sense: -0.0 = 0.0, NaN = NaN and above all, 1 month = 30 days. A key
-decodes to an SQL-equal row, not always to the same one; `is_lossy` names the types where it may differ. No key
-begins another of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
+For any two rows, comparing the keys as byte strings gives the order of the rows under the encoder's orders, and equal
+keys mean rows equal in SQL's sense: -0.0 = 0.0, NaN = NaN and above all, 1 month = 30 days. A key decodes to an
+SQL-equal row, not always to the same one; `is_lossy` names the types where it may differ. No key is a prefix of another
+of the same encoder, so a key of the leading columns is a prefix of exactly their rows.
 """
 
 import numpy as np
@@ -38,9 +38,9 @@ def is_lossy(data_type) -> bool:
     return any([data_type.contains(kind) for kind in LOSSY])
 
 
-cdef const ColumnView* view_of(Column column, object data_type, Py_ssize_t rows, int place) except NULL:
+cdef const ColumnView* view_of(Column column, object data_type, Py_ssize_t rows, int column_index) except NULL:
     if column.data_type != data_type or column.view.rows != rows:
-        raise ValueError(f"column {place} is {column!r}, not {rows} rows of {data_type}")
+        raise ValueError(f"column {column_index} is {column!r}, not {rows} rows of {data_type}")
     return &column.view
 
 

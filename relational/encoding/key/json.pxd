@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 
 cdef int append_json(const uint8_t* text, const uint8_t* stop, ByteBuffer out) except -1 nogil
 # appends the payload of canonical text, not inverted

@@ -15,8 +15,7 @@ Integers are big-endian. So of two arrays or objects the one with more elements 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
-from relational.chunk.json_form cimport Member, compare_keys, put, put_escaped, put_number, unescaped
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText, Member, compare_keys, put, put_escaped, put_number, unescaped
 from relational.chunk.scalar cimport __builtin_bswap32, load32, store32
 from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, TRUNCATED
 

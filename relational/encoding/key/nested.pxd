@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView, JSONB
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 from relational.encoding.field cimport Field
 
 
@@ -20,7 +20,7 @@ cdef int append_cell(const Field* field, const ColumnView* view, Py_ssize_t row,
 cdef int read_cell(
     const Field* field, ColumnBuilder sink, const uint8_t** cursor, const uint8_t* limit, JsonText json
 ) except -1 nogil
-# a Reason; appends what stands at the cursor, which moves behind it, to the builder
+# a Reason; appends the value at the cursor to the builder and advances the cursor
 
 cdef int close_groups(ByteBuffer out, Py_ssize_t start, uint8_t flip) except -1 nogil
 # turns the bytes from `start` of `out` on into the payload of a string of them

@@ -3,7 +3,7 @@
     STRUCT  the fields one after the other, each with a tag: 00 before a value, 01 for NULL, which is the largest
     LIST    a string, in the form of VARCHAR, of the elements one after the other, each with such a tag
 
-Where the column descends all of it is inverted, once. JSONB is in `json_key`.
+Where the column descends all of it is inverted, once. JSONB is in `key/json`.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -13,8 +13,7 @@ from libc.string cimport memcpy
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.column cimport ColumnView, LIST, STRUCT, VARCHAR, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_form cimport put
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText, put
 from relational.chunk.scalar cimport load64, store32, store64
 from relational.encoding.field cimport (
     BAD_FORM, BAD_TAG, BAD_UTF8, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRUNCATED,

@@ -1,7 +1,7 @@
 """The kernel that reads one column of a block of rows in key form.
 
-Each value has exactly one form, and any other is refused: what decodes, encodes to the same bytes again.
-Nothing is read before its length was compared with the end of the row.
+Each value has exactly one form, and any other is rejected: whatever decodes, encodes to the same bytes again. Every
+length is checked against the end of the row before a read.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

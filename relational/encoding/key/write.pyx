@@ -6,10 +6,10 @@
                   number of bytes that count in it, the rest of the group being zero
     DATE          int32 days, 0001-01-01 is 1       TIMESTAMPTZ  int64 microseconds since 1970
     TIME          u32 seconds, u32 nanoseconds      TIMESTAMP    int64 seconds, u32 nanoseconds
-    INTERVAL      int128 microseconds of its length NUMERIC      see decimal_key
+    INTERVAL      int128 microseconds of its length NUMERIC      see key/decimal
 
 All under the tag of the column, and all inverted where it descends. FORMAT.md has the examples; composed kinds (STRUCT,
-LIST, JSONB) are in `key_cells`.
+LIST, JSONB) are in `key/nested`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -149,7 +149,7 @@ cdef void write_floats(
 cdef inline uint8_t* put_groups(
     const uint8_t* at, int32_t size, const uint8_t* readable, uint8_t* out, uint64_t flip
 ) noexcept nogil:
-    """Groups of 8 for `size` > 0 bytes; what lies between them and `readable` may be loaded, not used."""
+    """Groups of 8 for `size` > 0 bytes; bytes between them and `readable` may be loaded, not used."""
     cdef uint64_t group
     while size > 8:
         store64(out, load64(at) ^ flip)

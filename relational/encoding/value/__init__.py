@@ -1,1 +1,1 @@
-"""Values of rows as bytes that lose nothing and outlive schemas."""
+"""Values of rows as bytes: lossless, and readable after schema changes."""

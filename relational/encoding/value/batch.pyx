@@ -1,8 +1,8 @@
-"""Rows to value bytes and back, a block of rows and one column at a time.
+"""Encodes rows to value bytes and decodes them, a block of rows and one column at a time.
 
-A block is small enough that its cursors and its bytes stay in the first-level caches while one column after
-the other passes over them, so each inner loop knows one type and the memory is still walked once. Rows that were
-written by one schema share their shape, so a reader looks at the shape once for all that follow each other.
+A block is small enough that its cursors and its bytes stay in the L1 cache while the columns are processed one after
+the other, so each inner loop handles one type and memory is still traversed once. Rows that were written under one
+schema share their shape, so a reader parses the shape once per run of such rows.
 """
 
 from cpython.object cimport PyObject
@@ -14,18 +14,18 @@ from hummock.base.key cimport Slice
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from relational.chunk.column cimport ColumnView, LONG_WORK, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 from relational.chunk.scalar cimport load32, store32, store64
 from relational.encoding.field cimport (
     ABSENT, BLOCK_ROWS, FINE, Field, OUT_OF_RANGE, Reason, SLACK, TRAILING, TRUNCATED, bitmap_bytes,
     raise_encoding,
 )
-from relational.encoding.value.header cimport Place, Shape, read_shape
+from relational.encoding.value.header cimport ColumnLocation, Shape, read_shape
 from relational.encoding.value.kernels cimport read_fixed, write_fixed, write_texts
 from relational.encoding.value.nested cimport payload_size, read_cells, write_payload
 
 
-cdef struct Written:                    # the block in hand
+cdef struct Written:                    # the current block
     Py_ssize_t start
     Py_ssize_t count
     Py_ssize_t nulls                    # byte of a row where its bitmap begins
@@ -33,7 +33,7 @@ cdef struct Written:                    # the block in hand
     Py_ssize_t head                     # where the other payloads begin
     Py_ssize_t sizes[BLOCK_ROWS]
     uint8_t* rows[BLOCK_ROWS]
-    uint8_t* tails[BLOCK_ROWS]          # where the next payload goes
+    uint8_t* tails[BLOCK_ROWS]          # target of the next payload
 
 
 cdef int write_value_rows(
@@ -57,7 +57,7 @@ cdef int write_value_rows(
             with gil:
                 raise OverflowError(f"row {block.start}: a column of bytes ends at 2 GiB - 1")
         out.reserve(block.count, total + SLACK)
-        place_rows(&block, out)
+        locate_rows(&block, out)
         put_shapes(&block, format.shape, format.shape_bytes)
         write_columns(format, views, &block, section)
         block.start += block.count
@@ -102,7 +102,7 @@ cdef void add_text_sizes(const ColumnView* view, Written* block) noexcept nogil:
             block.sizes[row] += offsets[row + 1] - offsets[row]
 
 
-cdef void place_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
+cdef void locate_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
     """Appends the rows to `out` as ends and sets the cursors."""
     cdef int32_t* ends = out.offsets + out.rows + 1
     cdef uint8_t* data = out.data
@@ -143,11 +143,11 @@ cdef int write_columns(
     cdef Py_ssize_t at = block.fixed, end = block.fixed + section, failed = -1, null_byte
     cdef const Field* field
     cdef uint8_t null_bit
-    cdef int place, i
-    for place in range(format.count):
-        i = format.order[place]
+    cdef int position, i
+    for position in range(format.count):
+        i = format.order[position]
         field = &format.fields[i]
-        null_byte, null_bit = block.nulls + (place >> 3), <uint8_t>(1 << (place & 7))
+        null_byte, null_bit = block.nulls + (position >> 3), <uint8_t>(1 << (position & 7))
         if field.fixed_bytes:
             if not write_fixed(
                 field, views[i], block.start, block.count, block.rows, at, null_byte, null_bit, &failed
@@ -187,7 +187,7 @@ cdef struct Read:                       # rows of one shape that follow each oth
     Py_ssize_t start
     Py_ssize_t count
     Shape shape
-    Place* places                       # of each field
+    ColumnLocation* locations                       # of each field
     const uint8_t* rows[BLOCK_ROWS]
     const uint8_t* stops[BLOCK_ROWS]
     const uint8_t* cells[BLOCK_ROWS]    # of one column; NULL: a NULL
@@ -198,12 +198,12 @@ cdef int read_value_rows(
     const ValueLayout* format, PyObject** sinks, BinaryColumn values, const uint8_t* wanted, bint absent_is_null
 ) except -1:
     cdef Read* part = <Read*>malloc(sizeof(Read))
-    cdef Place* places = <Place*>malloc((format.count + 1) * sizeof(Place))
+    cdef ColumnLocation* locations = <ColumnLocation*>malloc((format.count + 1) * sizeof(ColumnLocation))
     cdef JsonText json = JsonText()
     try:
-        if part == NULL or places == NULL:
+        if part == NULL or locations == NULL:
             raise MemoryError("no memory to decode a block of rows")
-        part.places = places
+        part.locations = locations
         if values.rows * format.count < LONG_WORK:
             read_parts(format, sinks, values, wanted, absent_is_null, part, json)
         else:
@@ -211,7 +211,7 @@ cdef int read_value_rows(
                 read_parts(format, sinks, values, wanted, absent_is_null, part, json)
     finally:
         free(part)
-        free(places)
+        free(locations)
     return 0
 
 
@@ -250,7 +250,7 @@ cdef int take_part(const ValueLayout* format, BinaryColumn values, Read* part) e
     if part.shape.start == NULL or not has_shape(&part.shape, row):
         reason = read_shape(
             row.data, row.data + row.size, format.fields, format.ids, format.order, format.count, &part.shape,
-            part.places)
+            part.locations)
         if reason != FINE:
             part.shape.start = NULL
             raise_encoding(reason, part.start, -1, 0)
@@ -287,38 +287,38 @@ cdef inline bint has_shape(const Shape* shape, Slice row) noexcept nogil:
 
 cdef int read_column(const ValueLayout* format, int i, ColumnBuilder sink, Read* part, JsonText json) except -1 nogil:
     cdef const Field* field = &format.fields[i]
-    cdef Place* place = &part.places[i]
+    cdef ColumnLocation* location = &part.locations[i]
     cdef Py_ssize_t failed = -1
     cdef int reason = FINE
-    if place.column < 0:
+    if location.column < 0:
         add_defaults(format, i, sink, part, json)
         return 0
     if field.fixed_bytes:
         sink.reserve(part.count, 0)
         reason = read_fixed(
-            field, sink, part.count, part.rows, place.at, part.shape.bytes + (place.column >> 3),
-            <uint8_t>(1 << (place.column & 7)), &failed)
+            field, sink, part.count, part.rows, location.at, part.shape.bytes + (location.column >> 3),
+            <uint8_t>(1 << (location.column & 7)), &failed)
         if reason != FINE:
-            raise_encoding(<Reason>reason, part.start + failed, i, place.at)
+            raise_encoding(<Reason>reason, part.start + failed, i, location.at)
         return 0
-    failed = find_cells(part, place)
+    failed = find_cells(part, location)
     if failed >= 0:
-        raise_encoding(TRUNCATED, part.start + failed, i, part.shape.ends + 4 * place.at)
+        raise_encoding(TRUNCATED, part.start + failed, i, part.shape.ends + 4 * location.at)
     reason = read_cells(field, sink, part.count, part.cells, part.cell_stops, json, &failed)
     if reason != FINE:
         raise_encoding(<Reason>reason, part.start + failed, i, part.cells[failed] - part.rows[failed])
     return 0
 
 
-cdef Py_ssize_t find_cells(Read* part, const Place* place) noexcept nogil:
+cdef Py_ssize_t find_cells(Read* part, const ColumnLocation* location) noexcept nogil:
     """Where the column begins and stops in each row; returns -1, or the row whose ends do not ascend."""
-    cdef Py_ssize_t end_at = part.shape.ends + 4 * <Py_ssize_t>place.at, head = part.shape.head, begin, end, i
-    cdef Py_ssize_t null_byte = part.shape.bytes + (place.column >> 3)
-    cdef uint8_t null_bit = <uint8_t>(1 << (place.column & 7))
+    cdef Py_ssize_t end_at = part.shape.ends + 4 * <Py_ssize_t>location.at, head = part.shape.head, begin, end, i
+    cdef Py_ssize_t null_byte = part.shape.bytes + (location.column >> 3)
+    cdef uint8_t null_bit = <uint8_t>(1 << (location.column & 7))
     cdef const uint8_t* row
     for i in range(part.count):
         row = part.rows[i]
-        begin = load32(row + end_at - 4) if place.at > 0 else 0
+        begin = load32(row + end_at - 4) if location.at > 0 else 0
         end = load32(row + end_at)
         if begin > end or end > part.stops[i] - row - head:
             return i

@@ -1,11 +1,11 @@
-"""ValueEncoder: rows as compact bytes, without loss and without order, that outlive changes of their table.
+"""ValueEncoder: rows as compact bytes, lossless and unordered, that stay readable when their table changes.
 
     row = shape | null bitmap | payloads of the columns of fixed width | u32 end of each other column | their payloads
 
-The columns stand in the order of their ids, which the shape names (see `value_shape`). A NULL has its bit set (bit i,
-lowest first, is the i-th column's) and zeros or nothing for a payload; ends count from the first byte behind them. So a
-column is found without a look at the others, a dropped one is passed over, and one that was added later has its
-default. A row without columns has no bytes.
+The columns are in the order of their ids, which the shape lists (see `value/header`). A NULL has its bit set (bit i,
+lowest first, is the i-th column's) and zeros or nothing as payload; ends count from the first byte after them. So a
+column is found without reading the others, a dropped one is skipped, and one that was added later has its default. A
+row without columns has no bytes.
 """
 
 import numpy as np

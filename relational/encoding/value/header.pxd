@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, uint8_t
 
 from relational.encoding.field cimport Field, Reason
 
-cdef struct Place:                      # of a wanted column in rows of one shape
+cdef struct ColumnLocation:                      # of a wanted column in rows of one shape
     int column                          # its position among the row's columns, and its null bit; -1: not there
     int at                              # fixed width: byte of the row; else which of the ends is its own
 
@@ -23,6 +23,6 @@ cdef bytes shape_of(ids, widths)        # the shape of columns of ascending ids;
 
 cdef Reason read_shape(
     const uint8_t* row, const uint8_t* stop, const Field* fields, const int32_t* ids, const int32_t* order, int count,
-    Shape* shape, Place* places
+    Shape* shape, ColumnLocation* locations
 ) noexcept nogil
-# fills `shape` from the beginning of a row, and the place of each field; `order`: the fields by ascending id
+# fills `shape` from the beginning of a row, and the location of each field; `order`: the fields by ascending id

@@ -80,7 +80,7 @@ cdef inline bint take_gap(const uint8_t** at, const uint8_t* end, int64_t* id) n
 
 cdef Reason read_shape(
     const uint8_t* row, const uint8_t* stop, const Field* fields, const int32_t* ids, const int32_t* order, int count,
-    Shape* shape, Place* places
+    Shape* shape, ColumnLocation* locations
 ) noexcept nogil:
     cdef const uint8_t* at = row
     cdef const uint8_t* end = row
@@ -88,7 +88,7 @@ cdef Reason read_shape(
     cdef int next = 0, i, size, width
     cdef Reason reason = FINE
     for i in range(count):
-        places[i].column = -1
+        locations[i].column = -1
     shape.start, shape.columns, shape.section, shape.variable = row, 0, 0, 0
     if row < stop:
         reason = open_shape(row, stop, &at, &end)
@@ -107,8 +107,8 @@ cdef Reason read_shape(
             if fields[order[next]].fixed_bytes != width:
                 return BAD_FORM
             i = <int>(ids[order[next]] - id)
-            places[order[next]].column = shape.columns + i
-            places[order[next]].at = shape.section + i * width if width else shape.variable + i
+            locations[order[next]].column = shape.columns + i
+            locations[order[next]].at = shape.section + i * width if width else shape.variable + i
             next += 1
         id += size
         shape.columns += size
@@ -117,6 +117,6 @@ cdef Reason read_shape(
     shape.ends = shape.bytes + bitmap_bytes(shape.columns) + shape.section
     shape.head = shape.ends + 4 * <Py_ssize_t>shape.variable
     for i in range(count):
-        if places[i].column >= 0 and fields[i].fixed_bytes:
-            places[i].at += <int>(shape.ends - shape.section)
+        if locations[i].column >= 0 and fields[i].fixed_bytes:
+            locations[i].at += <int>(shape.ends - shape.section)
     return FINE

@@ -22,7 +22,7 @@ cdef Reason read_fixed(
     const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** rows, Py_ssize_t at,
     Py_ssize_t null_byte, uint8_t null_bit, Py_ssize_t* failed
 ) noexcept nogil
-# appends what stands at byte `at` of each row, all of which is there, to a builder that has room
+# appends the value at byte `at` of each row, none truncated, to a builder with capacity
 
 cdef void read_bytes(ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops) noexcept nogil
 # appends the bytes between each start (NULL: a NULL) and its stop; REQUIRES room for all and SLACK behind
@@ -33,4 +33,4 @@ cdef bint put_one(const Field* field, const ColumnView* view, Py_ssize_t row, ui
 cdef Reason take_one(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil
 # a payload of fixed width, all of which is there, into Arrow's form (a byte for BOOLEAN)
 
-cdef bint is_plain(int kind) noexcept nogil     # the payload is the value as it lies in memory
+cdef bint is_plain(int kind) noexcept nogil     # the payload is the value as in memory

@@ -9,7 +9,7 @@ Payloads are little-endian and lose nothing:
     TIME                    u32 seconds, u32 nanoseconds       TIMESTAMP    int64 seconds, u32 nanoseconds
     INTERVAL                int32 months, int32 days, int64 microseconds
 
-Where they stand in a row is said in `value`; STRUCT and LIST are in `value_cells`.
+Where they stand in a row is described in `value/encoder`; STRUCT and LIST are in `value/nested`.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -79,7 +79,7 @@ cdef void write_texts(
     const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** rows, Py_ssize_t end_at, Py_ssize_t head,
     uint8_t** tails, Py_ssize_t null_byte, uint8_t null_bit
 ) noexcept nogil:
-    # Exact copies: the next row's shape already stands behind this one.
+    # Exact copies: the shape of the next row is already written after this one.
     cdef const int32_t* offsets = view.offsets + start
     cdef uint8_t* tail
     cdef int32_t size

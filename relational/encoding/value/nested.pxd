@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 
 from relational.chunk.column cimport ColumnView
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 from relational.encoding.field cimport Field
 
 cdef Py_ssize_t payload_size(const Field* field, const ColumnView* view, Py_ssize_t row) noexcept nogil

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from relational.chunk.column cimport BYTEA, ColumnView, JSONB, LIST, NUMERIC, STRUCT, has_bytes, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
-from relational.chunk.json_text cimport JsonText
+from relational.chunk.json cimport JsonText
 from relational.chunk.scalar cimport load32, store32
 from relational.encoding.field cimport (
     BAD_UTF8, FINE, Field, NO_JSON, SLACK, TRAILING, TRUNCATED, bitmap_bytes,

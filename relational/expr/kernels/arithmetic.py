@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import Evaluation, Value, from_numbers, null_where, numbers, valid_rows
-from relational.expr.kernels.kernels import (
+from relational.expr.eval_context import EvalContext, Value, from_numbers, null_where, numbers, valid_rows
+from relational.expr.kernels.decimal import (
     ADD,
     DIVIDE,
     MODULO,
@@ -43,7 +43,7 @@ _FLOATING = {
 }
 
 
-def arithmetic(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def arithmetic(operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """`operation` of two operands; integers and floats are of the result's own type, NUMERIC of any scale."""
     if data_type.kind is TypeKind.NUMERIC:
         return _numeric(operation, evaluation, args, data_type)
@@ -52,7 +52,7 @@ def arithmetic(operation: str, evaluation: Evaluation, args: list[Value], data_t
     return _integer(operation, evaluation, args, data_type)
 
 
-def _integer(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def _integer(operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     if operation in ("divide", "modulo"):
         return _integer_division(operation, evaluation, args, data_type)
     try:
@@ -64,7 +64,7 @@ def _integer(operation: str, evaluation: Evaluation, args: list[Value], data_typ
 
 
 def _integer_division(
-    operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType
+    operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType
 ) -> Value:
     left, right = (evaluation.column(arg) for arg in args)
     dtype = data_type.arrow.to_pandas_dtype()
@@ -84,7 +84,7 @@ def _integer_division(
     return from_numbers(quotient, data_type.arrow, valid & ~zero & ~overflow)
 
 
-def _floating(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def _floating(operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     left, right = (evaluation.column(arg) for arg in args)
     dtype = data_type.arrow.to_pandas_dtype()
     valid = valid_rows(left) & valid_rows(right)
@@ -102,7 +102,7 @@ def _floating(operation: str, evaluation: Evaluation, args: list[Value], data_ty
     return from_numbers(values, data_type.arrow, valid)
 
 
-def _numeric(operation: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+def _numeric(operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     left, right = (_decimals(arg) for arg in args)
     data, faults = decimal_arithmetic(
         OPERATIONS[operation],
@@ -124,7 +124,7 @@ def _decimals(value: Value) -> pa.Array:
 
 
 def decimal_result(
-    evaluation: Evaluation,
+    evaluation: EvalContext,
     data: np.ndarray,
     faults: np.ndarray,
     operands: list[pa.Array],
@@ -143,7 +143,7 @@ def decimal_result(
     return from_numbers(data.view("V16"), data_type.arrow, valid)
 
 
-def rescale(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
+def rescale(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:
     """NUMERIC at the precision and scale of `data_type`, half away from zero."""
     if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
         return array.cast(data_type.arrow)
@@ -151,7 +151,7 @@ def rescale(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.
     return decimal_result(evaluation, data, faults, [array], data_type)
 
 
-def narrow_to_integer(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
+def narrow_to_integer(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:
     """NUMERIC rounded to an integer type, half away from zero."""
     whole = rescale(evaluation, array, DataType.numeric(38, 0))
     try:
@@ -167,14 +167,14 @@ def narrow_to_integer(evaluation: Evaluation, array: pa.Array, data_type: DataTy
         return evaluation.reject(whole, rows, f"{OUT_OF_RANGE} for {data_type}").cast(data_type.arrow)
 
 
-def negate(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def negate(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """The negative; the smallest integer has none."""
     if data_type.is_integer:
         return _integer("subtract", evaluation, [pa.scalar(0, data_type.arrow), args[0]], data_type)
     return pc.negate(args[0])
 
 
-def absolute(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def absolute(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """The magnitude; the smallest integer has none."""
     array = evaluation.column(args[0])
     if data_type.is_integer:
@@ -186,7 +186,7 @@ def absolute(evaluation: Evaluation, args: list[Value], data_type: DataType) -> 
     return pc.abs(array)
 
 
-def round_half_away(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def round_half_away(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """Rounded to a number of digits (the scale of a NUMERIC result), half away from zero; floats half
     to even.
     """
@@ -198,17 +198,17 @@ def round_half_away(evaluation: Evaluation, args: list[Value], data_type: DataTy
     return rescale(evaluation, array, data_type)
 
 
-def floor(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def floor(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """The largest whole number not above."""
     return _whole(evaluation, args[0], data_type, pc.floor)
 
 
-def ceil(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def ceil(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """The smallest whole number not below."""
     return _whole(evaluation, args[0], data_type, pc.ceil)
 
 
-def _whole(evaluation: Evaluation, value: Value, data_type: DataType, function) -> Value:
+def _whole(evaluation: EvalContext, value: Value, data_type: DataType, function) -> Value:
     array = evaluation.column(value)
     if data_type.kind is TypeKind.NUMERIC:
         if array.type.scale == 0:
@@ -218,7 +218,7 @@ def _whole(evaluation: Evaluation, value: Value, data_type: DataType, function) 
     return array if data_type.is_integer else function(array)
 
 
-def square_root(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def square_root(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """The square root of a DOUBLE; a negative number has none."""
     array = evaluation.column(args[0])
     negative = (numbers(array, "<f8") < 0) & valid_rows(array)

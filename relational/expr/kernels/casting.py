@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk.column import Column
-from relational.chunk.json_text import canonical_json
+from relational.chunk.json import canonical_json
 from relational.expr.eval_context import (
-    Evaluation,
+    EvalContext,
     Value,
     bitmap,
     booleans,
@@ -26,8 +26,7 @@ from relational.expr.eval_context import (
     numbers,
     valid_rows,
 )
-from relational.expr.kernels.kernels import arithmetic, nested
-from relational.expr.kernels.kernels import text_format as text_values
+from relational.expr.kernels import arithmetic, nested, text_format
 from relational.expr.kernels.text_numbers import (
     FAULT_INVALID,
     FAULT_OVERFLOW,
@@ -69,7 +68,7 @@ def can_cast(source: DataType, target: DataType) -> bool:
     )
 
 
-def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataType) -> Value:
+def cast(evaluation: EvalContext, value: Value, source: DataType, target: DataType) -> Value:
     """`value` of type `source` as `target`. REQUIRES can_cast."""
     if source == target:
         return value
@@ -80,7 +79,7 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
     if source.kind is TypeKind.VARCHAR:
         return _FROM_TEXT[target.kind](evaluation, array if target.is_numeric else _trimmed(array), target)
     if target.kind is TypeKind.VARCHAR:
-        return text_values.to_text(array, source)
+        return text_format.to_text(array, source)
     if target.kind is TypeKind.NUMERIC:
         return _to_numeric(evaluation, array, target)
     if target.is_integer:
@@ -88,7 +87,7 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
     if target.is_float:
         return _to_float(evaluation, array, target)
     if target.kind is TypeKind.INTERVAL:
-        return text_values.intervals(np.zeros(len(array)), np.zeros(len(array)), numbers(array, "<i8"), array)
+        return text_format.intervals(np.zeros(len(array)), np.zeros(len(array)), numbers(array, "<i8"), array)
     if target.kind is TypeKind.TIME:
         clock = np.mod(numbers(array, "<i8"), MICROSECONDS_PER_DAY)
         return from_numbers(clock, target.arrow, valid_rows(array))
@@ -98,7 +97,7 @@ def cast(evaluation: Evaluation, value: Value, source: DataType, target: DataTyp
     return array.cast(target.arrow)
 
 
-def _to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _to_numeric(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     if pa.types.is_floating(array.type):
         return _float_to_numeric(evaluation, array, target)
     if not pa.types.is_decimal(array.type):
@@ -106,14 +105,14 @@ def _to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa
     return arithmetic.rescale(evaluation, array, target)
 
 
-def _float_to_numeric(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _float_to_numeric(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     """A float by its shortest decimal text, so that 0.1 is 0.1."""
     values, faults = _decimals_of_text(Column(array.cast(pa.string())), target)
     evaluation.fail(faults > 0, f"{arithmetic.OUT_OF_RANGE} for {target}")
     return from_numbers(values.view("V16"), target.arrow, valid_rows(array) & (faults == 0))
 
 
-def _to_integer(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def _to_integer(evaluation: EvalContext, array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     if source.kind is TypeKind.NUMERIC:
         return arithmetic.narrow_to_integer(evaluation, array, target)
     if source.kind is TypeKind.BOOLEAN or (source.is_integer and source.kind < target.kind):
@@ -134,7 +133,7 @@ def _to_integer(evaluation: Evaluation, array: pa.Array, source: DataType, targe
         return from_numbers(np.where(fits, values, 0).astype(dtype), target.arrow, valid & fits)
 
 
-def _to_float(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _to_float(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     result = array.cast(target.arrow, safe=False)
     if target.kind is TypeKind.REAL and pa.types.is_floating(array.type):
         source, narrowed = (side.to_numpy(zero_copy_only=False) for side in (array, result))
@@ -159,13 +158,13 @@ def _read(
     return found, faults
 
 
-def _fail(evaluation: Evaluation, faults: np.ndarray, target: DataType) -> None:
+def _fail(evaluation: EvalContext, faults: np.ndarray, target: DataType) -> None:
     if faults.any():
         evaluation.fail(faults == FAULT_INVALID, f"invalid text for {target}")
         evaluation.fail(faults == FAULT_OVERFLOW, f"{arithmetic.OUT_OF_RANGE} for {target}")
 
 
-def _integer_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _integer_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     dtype = target.arrow.to_pandas_dtype()
     limits = np.iinfo(dtype)
     values, faults = _read(array, lambda texts: integers_of_text(texts, limits.min, limits.max))
@@ -177,13 +176,13 @@ def _decimals_of_text(texts: Column, target: DataType) -> tuple[np.ndarray, np.n
     return decimals_of_text(texts, target.precision, target.scale)
 
 
-def _numeric_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _numeric_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     values, faults = _read(array, lambda texts: _decimals_of_text(texts, target))
     _fail(evaluation, faults, target)
     return from_numbers(values.view("V16"), target.arrow, valid_rows(array) & (faults == 0))
 
 
-def _float_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _float_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     """The nearest float, ties to even. What our parser leaves open, words and very many digits, Arrow reads: the same
     number, only slower.
     """
@@ -211,7 +210,7 @@ def _narrowed(doubles: np.ndarray, faults: np.ndarray) -> np.ndarray:
     return values
 
 
-def _boolean_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _boolean_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     lowered = pc.utf8_lower(array)
     truth = booleans(pc.is_in(lowered, value_set=pa.array(_TRUE)))
     falsehood = booleans(pc.is_in(lowered, value_set=pa.array(_FALSE)))
@@ -220,35 +219,35 @@ def _boolean_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) 
     return null_where(pa.array(truth), ~(truth | falsehood) | ~valid)
 
 
-def _moment_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
-    value, bad = text_values.parse_moments(array, target)
+def _moment_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
+    value, bad = text_format.parse_moments(array, target)
     evaluation.fail(bad, f"invalid text for {target}")
     return value
 
 
-def _json_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _json_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     bad = np.zeros(len(array), np.uint8)
     texts = canonical_json(array, bad)
     evaluation.fail(bad.view(np.bool_), f"invalid text for {target}")
     return pa.ExtensionArray.from_storage(target.arrow, texts)
 
 
-def _bytes_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _bytes_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     ends, data, faults = bytes_of_text(Column(array))
     _fail(evaluation, faults, target)
     valid = valid_rows(array) & (faults == 0)
     return pa.Array.from_buffers(target.arrow, len(array), [bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def _list_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _list_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     return nested.list_of_text(evaluation, array, target, cast)
 
 
-def _struct_of_text(evaluation: Evaluation, array: pa.Array, target: DataType) -> pa.Array:
+def _struct_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
     return nested.struct_of_text(evaluation, array, target, cast)
 
 
-_FROM_TEXT: dict[TypeKind, Callable[[Evaluation, pa.Array, DataType], pa.Array]] = {
+_FROM_TEXT: dict[TypeKind, Callable[[EvalContext, pa.Array, DataType], pa.Array]] = {
     TypeKind.BOOLEAN: _boolean_of_text,
     TypeKind.SMALLINT: _integer_of_text,
     TypeKind.INT: _integer_of_text,

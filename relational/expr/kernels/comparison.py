@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.chunk.row_compare import compare_columns
-from relational.expr.eval_context import Evaluation, Value, booleans, choose, valid_rows
-from relational.expr.kernels.kernels import decimal_compare
+from relational.expr.eval_context import EvalContext, Value, booleans, choose, valid_rows
+from relational.expr.kernels.decimal import decimal_compare
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MICROSECONDS_PER_DAY
 
@@ -40,7 +40,7 @@ _SIGNS = {
 }
 
 
-def compare(operation: str, evaluation: Evaluation, left: Value, right: Value) -> Value:
+def compare(operation: str, evaluation: EvalContext, left: Value, right: Value) -> Value:
     """BOOLEAN of `operation`, NULL where a side is."""
     arrow = left.type
     is_special = pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _is_composed(arrow)
@@ -92,7 +92,7 @@ def interval_length(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return parts["months"].astype(np.int64) * DAYS_PER_MONTH + parts["days"] + whole, rest
 
 
-def is_distinct(evaluation: Evaluation, left: Value, right: Value) -> pa.Array:
+def is_distinct(evaluation: EvalContext, left: Value, right: Value) -> pa.Array:
     """Null-safe inequality: never NULL."""
     left, right = evaluation.column(left), evaluation.column(right)
     left_valid, right_valid = valid_rows(left), valid_rows(right)
@@ -100,7 +100,7 @@ def is_distinct(evaluation: Evaluation, left: Value, right: Value) -> pa.Array:
     return pa.array((left_valid != right_valid) | (differs & left_valid & right_valid))
 
 
-def is_member(evaluation: Evaluation, args: list[Value], data_type: DataType) -> Value:
+def is_member(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
     """x IN (…): true on a match; else NULL where x or any of the values is NULL; else false."""
     needle, *values = args
     if all(isinstance(value, pa.Scalar) for value in values) and _arrow_equality(needle.type):
@@ -120,7 +120,7 @@ def is_listable(data_type: DataType) -> bool:
     return not (data_type.is_nested or data_type.kind in (TypeKind.INTERVAL, TypeKind.JSONB))
 
 
-def is_listed(evaluation: Evaluation, args: list[Value]) -> Value:
+def is_listed(evaluation: EvalContext, args: list[Value]) -> Value:
     """x IN a constant list of plain values of its type: one lookup in a set, whatever its size."""
     needle, members = evaluation.column(args[0]), args[1]
     assert isinstance(members, pa.Scalar)
@@ -140,7 +140,7 @@ def _arrow_equality(arrow: pa.DataType) -> bool:
     return not any(is_it(arrow) for is_it in special)
 
 
-def extreme(operation: str, evaluation: Evaluation, args: list[Value]) -> pa.Array:
+def extreme(operation: str, evaluation: EvalContext, args: list[Value]) -> pa.Array:
     """GREATEST ("greater") or LEAST ("less"): NULLs are left out, NULL only where all are."""
     best = evaluation.column(args[0])
     for arg in args[1:]:

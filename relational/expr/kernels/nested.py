@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import Attempt, Evaluation, Value, bitmap, null_where, valid_rows
+from relational.expr.eval_context import Attempt, EvalContext, Value, bitmap, null_where, valid_rows
 from relational.types.data_type import DataType, TypeKind
 
-Cast = Callable[[Evaluation, Value, DataType, DataType], Value]
+Cast = Callable[[EvalContext, Value, DataType, DataType], Value]
 Split = Callable[[str], list[str | None] | None]
 
 _ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^",{}\\]|\\.)+))\s*', re.DOTALL)
@@ -32,8 +32,8 @@ class Parts(Attempt):
 
     __slots__ = ()
 
-    def fail_rows(self, evaluation: Evaluation, counted: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
-        """bool[counted]: the rows of which a part failed, each told to `evaluation` with its first reason where it is
+    def fail_rows(self, evaluation: EvalContext, counted: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
+        """bool[counted]: the rows of which a part failed, each reported to `evaluation` with its first reason if it is
         `counted`. `owners`: the row of each part; None: a row has one.
         """
         failed = np.zeros(len(counted), np.bool_)
@@ -59,20 +59,20 @@ def elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     return offsets - offsets[0], array.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
-def cast_list(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType, cast: Cast) -> pa.Array:
+def cast_list(evaluation: EvalContext, array: pa.Array, source: DataType, target: DataType, cast: Cast) -> pa.Array:
     """Element by element."""
     assert source.element is not None
     ends, values = elements(array)
     return _list(evaluation, ends, values, source.element, valid_rows(array), target, cast)
 
 
-def cast_struct(evaluation: Evaluation, array: pa.Array, source: DataType, target: DataType, cast: Cast) -> pa.Array:
-    """Field by field, by their places."""
+def cast_struct(evaluation: EvalContext, array: pa.Array, source: DataType, target: DataType, cast: Cast) -> pa.Array:
+    """Field by field, matched by position."""
     return _struct(evaluation, array.flatten(), source.children, valid_rows(array), target, cast)
 
 
 def _list(
-    evaluation: Evaluation,
+    evaluation: EvalContext,
     ends: np.ndarray,
     values: pa.Array,
     source: DataType,
@@ -88,7 +88,7 @@ def _list(
 
 
 def _struct(
-    evaluation: Evaluation,
+    evaluation: EvalContext,
     fields: Sequence[pa.Array],
     sources: Sequence[DataType],
     valid: np.ndarray,
@@ -111,7 +111,7 @@ def struct_of(data_type: DataType, fields: Sequence[pa.Array], valid: np.ndarray
     return pa.Array.from_buffers(data_type.arrow, len(valid), [bitmap(valid)], children=list(fields))
 
 
-def make_list(evaluation: Evaluation, args: list[Value], result: DataType) -> Value:
+def make_list(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
     """ARRAY[…]: the values of a row as its list."""
     rows, count = evaluation.rows, len(args)
     order = np.arange(rows * count).reshape(count, rows).T.ravel()
@@ -119,7 +119,7 @@ def make_list(evaluation: Evaluation, args: list[Value], result: DataType) -> Va
     return list_of(result, np.arange(rows + 1) * count, values, np.ones(rows, np.bool_))
 
 
-def make_struct(evaluation: Evaluation, args: list[Value], result: DataType) -> Value:
+def make_struct(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
     """ROW(…)."""
     fields = [evaluation.column(arg) for arg in args]
     return struct_of(result, fields, np.ones(evaluation.rows, np.bool_))
@@ -138,7 +138,7 @@ def list_text(array: pa.Array, element: DataType, to_text: Callable[[pa.Array, D
 def struct_text(
     array: pa.Array, types: Sequence[DataType], to_text: Callable[[pa.Array, DataType], pa.Array]
 ) -> pa.Array:
-    """`(1,,"a b")`: nothing stands for NULL."""
+    """`(1,,"a b")`: an empty field is NULL."""
     parts = zip(array.flatten(), types, strict=True)
     fields = [
         pc.fill_null(_quoted(_part_text(part, each, to_text), _QUOTED_FIELD, r"\1\1"), "") for part, each in parts
@@ -160,7 +160,7 @@ def _quoted(texts: pa.Array, pattern: str, escape: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(texts, pattern), quoted, texts)
 
 
-def list_of_text(evaluation: Evaluation, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
+def list_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
     """The lists that texts write."""
     split, valid = _split_rows(evaluation, array, target, split_items)
     ends = np.cumsum([0, *(0 if parts is None else len(parts) for parts in split)])
@@ -168,7 +168,7 @@ def list_of_text(evaluation: Evaluation, array: pa.Array, target: DataType, cast
     return _list(evaluation, ends, texts, DataType.VARCHAR, valid, target, cast)
 
 
-def struct_of_text(evaluation: Evaluation, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
+def struct_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
     """The rows that texts write."""
     count = len(target.fields)
 
@@ -182,7 +182,7 @@ def struct_of_text(evaluation: Evaluation, array: pa.Array, target: DataType, ca
 
 
 def _split_rows(
-    evaluation: Evaluation, array: pa.Array, target: DataType, split: Split
+    evaluation: EvalContext, array: pa.Array, target: DataType, split: Split
 ) -> tuple[list[list[str | None] | None], np.ndarray]:
     """The parts of each text, None where it is NULL or none; and bool[rows] of those that are."""
     found = [None if text is None else split(text) for text in array.to_pylist()]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import Evaluation, Value
+from relational.expr.eval_context import EvalContext, Value
 
 
-def like(evaluation: Evaluation, args: list[Value], ignore_case: bool) -> Value:
+def like(evaluation: EvalContext, args: list[Value], ignore_case: bool) -> Value:
     """Whether the text matches a constant pattern: % any run, _ one character, backslash escapes."""
     pattern = args[1].as_py()
     if pattern is None:
@@ -16,17 +16,17 @@ def like(evaluation: Evaluation, args: list[Value], ignore_case: bool) -> Value:
     return pc.match_like(evaluation.column(args[0]), pattern, ignore_case=ignore_case)
 
 
-def concat(evaluation: Evaluation, args: list[Value]) -> Value:
+def concat(evaluation: EvalContext, args: list[Value]) -> Value:
     """The texts one after the other; NULL if any is."""
     return pc.binary_join_element_wise(*args, "")
 
 
-def concat_known(evaluation: Evaluation, args: list[Value]) -> Value:
+def concat_known(evaluation: EvalContext, args: list[Value]) -> Value:
     """The texts one after the other, NULLs left out."""
     return pc.binary_join_element_wise(*args, "", null_handling="replace", null_replacement="")
 
 
-def substring(evaluation: Evaluation, args: list[Value]) -> Value:
+def substring(evaluation: EvalContext, args: list[Value]) -> Value:
     """Characters from a constant position on, at most a constant number of them."""
     start = args[1].as_py()
     length = args[2].as_py() if len(args) == 3 else None
@@ -36,7 +36,7 @@ def substring(evaluation: Evaluation, args: list[Value]) -> Value:
     return pc.utf8_slice_codeunits(evaluation.column(args[0]), start=max(start - 1, 0), stop=stop)
 
 
-def trim(evaluation: Evaluation, args: list[Value], side: str) -> Value:
+def trim(evaluation: EvalContext, args: list[Value], side: str) -> Value:
     """Without the leading ("l"), trailing ("r") or both ("") characters of a constant set, spaces by
     default.
     """
@@ -47,7 +47,7 @@ def trim(evaluation: Evaluation, args: list[Value], side: str) -> Value:
     return kernel(evaluation.column(args[0]), characters=characters)
 
 
-def replace(evaluation: Evaluation, args: list[Value]) -> Value:
+def replace(evaluation: EvalContext, args: list[Value]) -> Value:
     """Every occurrence of a constant text by another constant."""
     pattern, replacement = (arg.as_py() for arg in args[1:])
     if pattern is None or replacement is None:

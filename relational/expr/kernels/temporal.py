@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import Evaluation, Value, from_numbers, numbers, valid_rows
+from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels.arithmetic import decimal_result
 from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
-from relational.expr.kernels.kernels import ADD, decimal_arithmetic
+from relational.expr.kernels.decimal import ADD, decimal_arithmetic
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
@@ -60,7 +60,7 @@ def _parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _intervals(
-    evaluation: Evaluation, parts: tuple[np.ndarray, np.ndarray, np.ndarray], valid: np.ndarray
+    evaluation: EvalContext, parts: tuple[np.ndarray, np.ndarray, np.ndarray], valid: np.ndarray
 ) -> pa.Array:
     """INTERVAL of int64 months, days, microseconds; fails where a part does not fit."""
     months, days, micros = parts
@@ -73,7 +73,7 @@ def _intervals(
     return from_numbers(data, pa.month_day_nano_interval(), valid & ~beyond)
 
 
-def shift(evaluation: Evaluation, moment: Value, interval: Value, sign: int, data_type: DataType) -> pa.Array:
+def shift(evaluation: EvalContext, moment: Value, interval: Value, sign: int, data_type: DataType) -> pa.Array:
     """A TIMESTAMP, TIMESTAMPTZ or TIME plus (sign 1) or minus (sign -1) an INTERVAL."""
     moment, interval = evaluation.column(moment), evaluation.column(interval)
     valid = valid_rows(moment) & valid_rows(interval)
@@ -96,7 +96,7 @@ def shift(evaluation: Evaluation, moment: Value, interval: Value, sign: int, dat
     return from_numbers(result, data_type.arrow, valid & ~beyond)
 
 
-def shift_date(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Array:
+def shift_date(evaluation: EvalContext, args: list[Value], sign: int) -> pa.Array:
     """A DATE plus or minus an INT of days."""
     date, days = (evaluation.column(arg) for arg in args)
     valid = valid_rows(date) & valid_rows(days)
@@ -106,7 +106,7 @@ def shift_date(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Array
     return from_numbers(np.where(beyond, 0, total).astype(np.int32), pa.date32(), valid & ~beyond)
 
 
-def difference(evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+def difference(evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     """DATE - DATE in days (INT); TIMESTAMP or TIME minus the same as an INTERVAL of days and microseconds."""
     left, right = (evaluation.column(arg) for arg in args)
     valid = valid_rows(left) & valid_rows(right)
@@ -117,7 +117,7 @@ def difference(evaluation: Evaluation, args: list[Value], data_type: DataType) -
     return _intervals(evaluation, (np.zeros_like(span), days, span - days * MICROSECONDS_PER_DAY), valid)
 
 
-def add_intervals(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Array:
+def add_intervals(evaluation: EvalContext, args: list[Value], sign: int) -> pa.Array:
     """The sum or difference of two INTERVALs, part by part."""
     left, right = (evaluation.column(arg) for arg in args)
     valid = valid_rows(left) & valid_rows(right)
@@ -126,14 +126,14 @@ def add_intervals(evaluation: Evaluation, args: list[Value], sign: int) -> pa.Ar
     return _intervals(evaluation, (months, days, micros), valid)
 
 
-def negate_interval(evaluation: Evaluation, interval: Value) -> pa.Array:
+def negate_interval(evaluation: EvalContext, interval: Value) -> pa.Array:
     """An INTERVAL with the sign of each part turned."""
     array = evaluation.column(interval)
     months, days, micros = _parts(array)
     return _intervals(evaluation, (-months, -days, -micros), valid_rows(array))
 
 
-def scale_interval(evaluation: Evaluation, interval: Value, factor: Value) -> pa.Array:
+def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> pa.Array:
     """An INTERVAL times a DOUBLE; fractions of months become days (of 30), those of days the clock part."""
     interval, factor = evaluation.column(interval), evaluation.column(factor)
     numbers_of = factor.to_numpy(zero_copy_only=False)
@@ -157,14 +157,14 @@ def scale_interval(evaluation: Evaluation, interval: Value, factor: Value) -> pa
     return _intervals(evaluation, (months, days, micros), valid)
 
 
-def truncate(unit: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+def truncate(unit: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     """The start of the `unit` (of TRUNCATIONS) that a TIMESTAMP or TIMESTAMPTZ lies in; weeks start on
     Monday.
     """
     return pc.floor_temporal(evaluation.column(args[0]), unit=unit)
 
 
-def extract(field: str, evaluation: Evaluation, args: list[Value], data_type: DataType) -> pa.Array:
+def extract(field: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
     """A field as BIGINT, or `second` and `epoch` as NUMERIC of scale 6."""
     array = evaluation.column(args[0])
     if field in _FIELDS and not pa.types.is_interval(array.type):
@@ -196,7 +196,7 @@ def _micros(array: pa.Array) -> np.ndarray:
     return _parts(array)[2]
 
 
-def _length_in_seconds(evaluation: Evaluation, array: pa.Array, data_type: DataType) -> pa.Array:
+def _length_in_seconds(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:
     """The length of an INTERVAL; fails where the seconds have more digits than the result."""
     days, rest = interval_length(array)
     seconds, micros = np.divmod(rest, 1_000_000)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from relational.chunk.column import Column
 from relational.expr.eval_context import bitmap, booleans, from_numbers, valid_rows
-from relational.expr.kernels.kernels import nested
+from relational.expr.kernels import nested
 from relational.expr.kernels.text_numbers import text_of_bytes
 from relational.types.data_type import DataType, TypeKind
 from relational.types.interval import DAYS_PER_MONTH, MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS, Interval

@@ -1,7 +1,8 @@
-"""Texts as numbers and as bytes, and bytes as text: each row alone decides what becomes of it.
+"""Texts as numbers and as bytes, and bytes as text; the result of each row depends on that row alone.
 
-Blanks of ASCII around a number are left out. Each function gives what it read and uint8[rows] of faults: 0, OVERFLOW,
-INVALID, or of a float WORD or UNDECIDED. Where there is a fault, or NULL, the value is 0.
+ASCII blanks around a number are ignored. Each function returns the values and uint8[rows] of faults: 0, OVERFLOW,
+INVALID, or for a float WORD or UNDECIDED. Where there is a fault, or NULL, the value is 0. No cdef function here
+raises.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -10,7 +11,20 @@ from libc.string cimport memcpy
 import numpy as np
 
 from relational.chunk.column cimport Column, ColumnView, is_null
-from relational.expr.kernels.kernels cimport NO_FAULT, OVERFLOW
+from relational.expr.kernels.decimal cimport NO_FAULT, OVERFLOW
+
+cdef extern from *:
+    """
+    typedef __int128 hummock_int128;
+    typedef unsigned __int128 hummock_uint128;
+    """
+    ctypedef long long int128_t "hummock_int128"             # Cython sees 64 bits, C computes with 128
+    ctypedef unsigned long long uint128_t "hummock_uint128"
+
+cdef enum:
+    INVALID = 3                         # beside Fault of kernels.pxd: the text is none of the type
+    WORD = 4                            # a float that is a word: inf, infinity, nan
+    UNDECIDED = 5                       # a float whose digits need more than 128 bits
 
 FAULT_OVERFLOW, FAULT_INVALID, FAULT_WORD, FAULT_UNDECIDED = OVERFLOW, INVALID, WORD, UNDECIDED
 
@@ -60,6 +74,7 @@ cdef inline bint take_sign(const uint8_t** text, Py_ssize_t* size) noexcept nogi
 
 
 cdef int integer_of(const uint8_t* text, Py_ssize_t size, int64_t low, int64_t high, int64_t* out) noexcept nogil:
+    """`[+-]?[0-9]+` within [low, high], low < 0 < high; else OVERFLOW or INVALID."""
     cdef uint64_t value = 0, limit
     cdef Py_ssize_t at
     cdef bint negative, is_above = False
@@ -122,6 +137,7 @@ cdef int digits_of(const uint8_t* text, Py_ssize_t size, Digits* out) noexcept n
 
 
 cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int scale, int128_t* out) noexcept nogil:
+    """Digits with a point and an exponent, as the unscaled value, half away from zero; else OVERFLOW or INVALID."""
     cdef Digits digits
     cdef uint128_t value = 0
     cdef int64_t weight                 # the power of ten of a digit in the unscaled value
@@ -297,6 +313,9 @@ cdef int float_of(const uint8_t* text, Py_ssize_t size, Float* out) noexcept nog
 
 
 cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept nogil:
+    """The nearest double, ties to even; else OVERFLOW, WORD, INVALID, or UNDECIDED where the digits are too many to
+    tell.
+    """
     cdef Float found
     cdef uint64_t bits = 0
     cdef bint negative

@@ -1,1 +1,1 @@
-"""One rewrite of a logical plan per file; optimizer.py says in which order they are applied."""
+"""One rewrite of a logical plan per file; optimizer.py defines the order in which they are applied."""

@@ -1,9 +1,8 @@
-"""Every row of a view can be identified: key columns that a projection drops are carried along, hidden
-[R8].
+"""Adds the stream key: key columns that a projection drops are kept, hidden [R8].
 
-The root of a plan needs its stream key, and so does the input of an aggregation that holds its rows.
-Hidden columns are appended, so the numbers of all others stay. A group's key is its group columns,
-which are always there.
+The root of a plan needs its stream key, and so does the input of an aggregation that stores its rows. Hidden columns
+are appended, so the numbers of all others are unchanged. The key of a group is its group columns, which are always
+present.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from relational.plan.logical import Aggregate, LogicalPlan, Project, Scan
 
 
 def add_stream_key(plan: LogicalPlan) -> LogicalPlan:
-    """The plan with a stream key at its root and wherever state tells input rows apart."""
+    """The plan with a stream key at its root and wherever state must identify input rows."""
     if plan.stream_key is None:
         return _carrying_key(plan)
     return _inputs_done(plan)

@@ -1,4 +1,4 @@
-"""Two projections in a row become one, and one that changes nothing goes."""
+"""Merges two consecutive projections, and removes one that changes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Columns that nothing above needs are not read.
+"""Removes columns that no node above needs from scans.
 
-Of an aggregation's input the stream key is kept where the aggregation must hold its input rows (a
-minimum or maximum that can be retracted): it tells those rows apart.
+The stream key of an aggregation's input is kept where the aggregation must store its input rows (a minimum or maximum
+that can be retracted): it identifies those rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Pos
     """`plan` with at least the `needed` columns, and where each of its columns went."""
     if isinstance(plan, Scan):
         kept = sorted(needed) or [_key_column(plan)]  # rows without any column could not be counted
-        return Scan(plan.table, tuple(plan.columns[place] for place in kept)), _renumbered(kept)
+        return Scan(plan.table, tuple(plan.columns[position] for position in kept)), _renumbered(kept)
     if isinstance(plan, Filter):
         child, positions = _pruned(plan.input, needed | input_columns(plan.predicate))
         return Filter(child, remap(plan.predicate, positions)), positions
@@ -44,17 +44,17 @@ def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Pos
 
 
 def _key_column(scan: Scan) -> int:
-    """Where one of the table's key columns is, which no change of the table takes away; else the first column."""
-    keys = (place for place, column in enumerate(scan.columns) if column in scan.table.stream_key)
+    """The position of one of the key columns, which cannot be dropped from the table; else of the first column."""
+    keys = (position for position, column in enumerate(scan.columns) if column in scan.table.stream_key)
     return next(keys, 0)
 
 
 def _pruned_project(plan: Project, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
     kept = sorted(needed) or [0]
-    expressions = [plan.expressions[place] for place in kept]
+    expressions = [plan.expressions[position] for position in kept]
     child, positions = _pruned(plan.input, frozenset().union(*map(input_columns, expressions)))
     concealed = frozenset(new for new, old in enumerate(kept) if old in plan.concealed)
-    names = tuple(plan.names[place] for place in kept)
+    names = tuple(plan.names[position] for position in kept)
     moved = tuple(remap(each, positions) for each in expressions)
     return Project(child, moved, names, concealed), _renumbered(kept)
 

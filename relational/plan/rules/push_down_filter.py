@@ -1,6 +1,4 @@
-"""Filters move towards the scan: below projections and sorts, and below aggregations where they speak
-of groups only.
-"""
+"""Moves filters towards the scan: below projections and sorts, and below aggregations if they refer to groups only."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from relational.plan.logical import Aggregate, Filter, LogicalPlan, Project, Sor
 
 
 def push_down_filter(plan: LogicalPlan) -> LogicalPlan:
-    """The plan with every conjunct of a filter as low as it can stand."""
+    """The plan with every conjunct of a filter as low as possible."""
     if isinstance(plan, Filter):
         return _pushed(plan.input, conjuncts(plan.predicate))
     return plan.with_inputs(tuple(map(push_down_filter, plan.inputs)))

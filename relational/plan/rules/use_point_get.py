@@ -1,4 +1,4 @@
-"""A scan whose filter fixes every primary key column becomes the get of one row."""
+"""Replaces a scan whose filter fixes every primary key column by a point get."""
 
 from __future__ import annotations
 

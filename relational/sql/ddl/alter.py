@@ -1,13 +1,13 @@
-"""ALTER: columns of a table come and go, a job that was set aside goes on."""
+"""ALTER: adds and drops columns of a table, resumes a suspended job."""
 
 from __future__ import annotations
 
 import re
 
-from relational.catalog.alter import column_place, with_column, without_column
+from relational.catalog.alter import column_index, with_column, without_column
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError, CatalogError, ParseError
-from relational.expr.bind import span
+from relational.expr.bind import error_span
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.ddl.create_table import read_column
@@ -35,13 +35,13 @@ def bind_alter(piece: Piece, context: BindContext) -> AddColumn | DropColumn | R
     if kind is None:
         raise reader.fail(f"{listed(_KINDS)} is expected here")
     if_exists = reader.accept("IF", "EXISTS")
-    name, place = read_name(reader, kind.one)
+    name, span = read_name(reader, kind.one)
     if if_exists and context.catalog.find(name) is None:
         return Nothing(f"there is no {kind} {name}")
-    table = resolved(context.catalog, name, place)
+    table = resolved(context.catalog, name, span)
     if reader.accept("RESUME"):
         if table.kind is not kind:
-            raise BindError(f"{name.name!r} is {table.kind.one}: use ALTER {table.kind.upper()}", **span(place))
+            raise BindError(f"{name.name!r} is {table.kind.one}: use ALTER {table.kind.upper()}", **error_span(span))
         return Resume(table, _skipped(reader))
     if kind is not TableKind.TABLE:
         raise reader.fail("RESUME is expected here")
@@ -57,9 +57,9 @@ def _skipped(reader: TokenReader) -> int:
     if not reader.accept("SKIP"):
         reader.finish()
         return 0
-    place, token = reader.place, reader.next()
+    span, token = reader.span, reader.next()
     if not _NUMBER.fullmatch(token.text):
-        raise ParseError("SKIP takes a whole number of rows, 1 at least", **span(place))
+        raise ParseError("SKIP takes a whole number of rows, 1 at least", **error_span(span))
     reader.expect("ROWS")
     reader.finish()
     return int(token.text)
@@ -69,7 +69,7 @@ def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
     """What follows ADD."""
     reader.accept("COLUMN")
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-    place = reader.place
+    span = reader.span
     column = read_column(reader)
     reader.finish()
     if if_not_exists and column.name in _names(table):
@@ -84,7 +84,7 @@ def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
             max_length=column.max_length,
         )
     except CatalogError as error:
-        raise BindError(str(error), **span(place)) from error
+        raise BindError(str(error), **error_span(span)) from error
     return AddColumn(table, column.name, column.data_type, column.default, column.not_null, column.max_length)
 
 
@@ -92,7 +92,7 @@ def _drop(reader: TokenReader, table: TableCatalog) -> DropColumn | Nothing:
     """What follows DROP."""
     reader.accept("COLUMN")
     if_exists = reader.accept("IF", "EXISTS")
-    place = reader.place
+    span = reader.span
     dropped = reader.name("a column")
     cascade = reader.accept("CASCADE")
     if not cascade:
@@ -103,8 +103,8 @@ def _drop(reader: TokenReader, table: TableCatalog) -> DropColumn | Nothing:
     try:
         without_column(table, dropped)
     except CatalogError as error:
-        raise BindError(str(error), **span(place)) from error
-    return DropColumn(table, table.columns[column_place(table, dropped)].name, cascade)
+        raise BindError(str(error), **error_span(span)) from error
+    return DropColumn(table, table.columns[column_index(table, dropped)].name, cascade)
 
 
 def _names(table: TableCatalog) -> set[str]:

@@ -1,4 +1,4 @@
-"""CREATE statements, told apart by what they create."""
+"""CREATE statements, by the kind of object that they create."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from relational.catalog.names import ObjectName
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import BindError
-from relational.expr.bind import span
-from relational.expr.unbound import Place
+from relational.expr.bind import error_span
+from relational.expr.unbound import TextSpan
 from relational.plan.changes import column_of
 from relational.plan.logical import LogicalPlan
 from relational.plan.view import index_of, plain_view_of, view_of
@@ -51,42 +51,44 @@ def listed(choices: Iterable[tuple[str, ...]]) -> str:
 
 
 def _table(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateTable:
-    name, place = read_name(reader, "the table")
+    name, span = read_name(reader, "the table")
     table = table_of(read_table(reader, name.name), definition)
-    return CreateTable(_placed(table, context, name, place), if_not_exists)
+    return CreateTable(_in_schema(table, context, name, span), if_not_exists)
 
 
 def _materialized_view(
     reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str
 ) -> CreateMaterializedView:
-    name, place = read_name(reader, "the view")
+    name, span = read_name(reader, "the view")
     backfill = _backfill(reader) if reader.accept("WITH") else Backfill.STREAM
     query, views = _query(reader, context)
     try:
         view, plan = view_of(name.name, query, definition, views)
     except BindError as error:
-        raise BindError(error.message, **span(place)) from error
-    return CreateMaterializedView(_placed(view, context, name, place), plan, if_not_exists, backfill)
+        raise BindError(error.message, **error_span(span)) from error
+    return CreateMaterializedView(_in_schema(view, context, name, span), plan, if_not_exists, backfill)
 
 
 def _backfill(reader: TokenReader) -> Backfill:
     """(backfill = 'stream' | 'spark')"""
-    place = reader.place
+    span = reader.span
     options = read_options(reader)
     how = options.pop("backfill", None)
     if options or how not in list(Backfill):
-        raise BindError("a materialized view is made WITH (backfill = 'stream') or (backfill = 'spark')", **span(place))
+        raise BindError(
+            "a materialized view is made WITH (backfill = 'stream') or (backfill = 'spark')", **error_span(span)
+        )
     return Backfill(how)
 
 
 def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateView:
-    name, place = read_name(reader, "the view")
+    name, span = read_name(reader, "the view")
     query, views = _query(reader, context)
     try:
         view = plain_view_of(name.name, query, definition, views)
     except BindError as error:
-        raise BindError(error.message, **span(place)) from error
-    return CreateView(_placed(view, context, name, place), if_not_exists)
+        raise BindError(error.message, **error_span(span)) from error
+    return CreateView(_in_schema(view, context, name, span), if_not_exists)
 
 
 def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
@@ -99,12 +101,12 @@ def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, froz
 
 def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateIndex:
     """name ON table (column [ASC | DESC], …) [INCLUDE (column, …)]"""
-    name, place = read_name(reader, "the index")
+    name, span = read_name(reader, "the index")
     reader.expect("ON")
-    table_name, table_place = read_name(reader, "a table")
-    table = resolved(context.catalog, table_name, table_place)
+    table_name, table_span = read_name(reader, "a table")
+    table = resolved(context.catalog, table_name, table_span)
     if table.kind not in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW):
-        raise BindError(f"{table.name!r} is {table.kind.one}: an index is of a table", **span(table_place))
+        raise BindError(f"{table.name!r} is {table.kind.one}: an index is of a table", **error_span(table_span))
     reader.expect("(")
     keys = [_key(reader, table)]
     while reader.accept(","):
@@ -119,11 +121,11 @@ def _index(reader: TokenReader, context: BindContext, if_not_exists: bool, defin
         reader.expect(")")
     reader.finish()
     if len({key.column for key in keys}) < len(keys):
-        raise BindError("a column stands twice in the index", **span(place))
+        raise BindError("a column stands twice in the index", **error_span(span))
     index, _ = index_of(name.name, table, keys, include, definition)
     if name.schema == ObjectName("").schema and table_name.schema != name.schema:
-        name = replace(table_name, name=name.name)  # an index stands where its table does
-    return CreateIndex(_placed(index, context, name, place), if_not_exists)
+        name = replace(table_name, name=name.name)  # an index is in the schema of its table
+    return CreateIndex(_in_schema(index, context, name, span), if_not_exists)
 
 
 def _key(reader: TokenReader, table: TableCatalog) -> SortKey:
@@ -135,8 +137,8 @@ def _key(reader: TokenReader, table: TableCatalog) -> SortKey:
 
 
 def _column(reader: TokenReader, table: TableCatalog) -> int:
-    place = reader.place
-    return column_of(table, reader.name("a column"), place)
+    span = reader.span
+    return column_of(table, reader.name("a column"), span)
 
 
 def _schema(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSchema:
@@ -151,9 +153,9 @@ def _database(reader: TokenReader, context: BindContext, if_not_exists: bool, de
     return CreateDatabase(name, if_not_exists)
 
 
-def _placed(table: TableCatalog, context: BindContext, name: ObjectName, place: Place) -> TableCatalog:
+def _in_schema(table: TableCatalog, context: BindContext, name: ObjectName, span: TextSpan) -> TableCatalog:
     """The draft in the schema of its name."""
-    return replace(table, schema_id=schema_of(context.catalog, name.schema, name.database, place).id)
+    return replace(table, schema_id=schema_of(context.catalog, name.schema, name.database, span).id)
 
 
 _CREATABLE: dict[tuple[str, ...], Callable[[TokenReader, BindContext, bool, str], Statement]] = {

@@ -16,8 +16,8 @@ from relational.catalog.objects import (
     value_columns,
 )
 from relational.errors import BindError, ParseError
-from relational.expr.bind import Scope, TermBinder, span, unknown
-from relational.expr.unbound import Place
+from relational.expr.bind import ExprBinder, Scope, error_span, unknown
+from relational.expr.unbound import TextSpan
 from relational.plan.changes import default_of
 from relational.sql.expressions import Translator
 from relational.sql.lexer import TokenReader
@@ -37,12 +37,12 @@ _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, Toke
 
 @dataclass(slots=True)
 class TableSyntax:
-    """What stands in CREATE TABLE, in the order it was read."""
+    """The parts of CREATE TABLE, in the order of the text."""
 
     name: str
     columns: list[tuple[str, DataType]] = field(default_factory=list)
     key: list[str] | None = None
-    key_place: Place | None = None
+    key_span: TextSpan | None = None
     is_append_only: bool = False
     conflict: ConflictBehaviour = ConflictBehaviour.ERROR
     options: dict[str, str] | None = None
@@ -52,7 +52,7 @@ class TableSyntax:
 
 
 def read_table(reader: TokenReader, name: str) -> TableSyntax:
-    """CREATE TABLE from what follows the table's name on. ParseError or BindError at the place."""
+    """CREATE TABLE from what follows the table's name on. ParseError or BindError at the span."""
     table = TableSyntax(name)
     reader.expect("(")
     while True:
@@ -67,21 +67,21 @@ def read_table(reader: TokenReader, name: str) -> TableSyntax:
 
 def _read_element(reader: TokenReader, table: TableSyntax) -> None:
     """One column, or a PRIMARY KEY of the table."""
-    place = reader.place
+    span = reader.span
     if reader.accept("PRIMARY", "KEY"):
-        _set_key(table, _names(reader), place)
+        _set_key(table, _names(reader), span)
         return
     name = reader.name("a column")
     if any(name == other for other, _ in table.columns):
-        raise BindError(f"column {name!r} appears twice", **span(place))
+        raise BindError(f"column {name!r} appears twice", **error_span(span))
     data_type, max_length = _read_column_type(reader)
     table.columns.append((name, data_type))
     if max_length is not None:
         table.max_lengths[name] = max_length
     while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
-        place = reader.place
+        span = reader.span
         if reader.accept("PRIMARY", "KEY"):
-            _set_key(table, [name], place)
+            _set_key(table, [name], span)
         elif reader.accept("DEFAULT"):
             table.defaults[name] = _read_default(reader, name, data_type, max_length)
         elif reader.accept("NOT", "NULL"):
@@ -92,7 +92,7 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
 
 def read_column(reader: TokenReader) -> ColumnCatalog:
     """The name, type, default and constraints of a column to be, without its id. ParseError or BindError at the
-    place.
+    span.
     """
     name, default, not_null = reader.name("a column"), None, False
     data_type, max_length = _read_column_type(reader)
@@ -107,21 +107,21 @@ def read_column(reader: TokenReader) -> ColumnCatalog:
 
 
 def _read_default(reader: TokenReader, name: str, data_type: DataType, max_length: int | None) -> Any:
-    """The constant after DEFAULT: what stands before the next comma, closing parenthesis or constraint."""
-    start = end = reader.place[0]
+    """The constant after DEFAULT: the tokens before the next comma, closing parenthesis or constraint."""
+    start = end = reader.span[0]
     depth = 0
     while (token := reader.peek()) is not None:
         is_over = token.token_type in (*_CLOSING, TokenType.COMMA) or (end > start and _begins_constraint(token.text))
         if depth == 0 and is_over:
             break
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        end = reader.place[1]
+        end = reader.span[1]
         reader.next()
     piece = reader.piece_between(start, end)
     if piece.is_empty:
         raise reader.fail(f"the constant that column {name!r} has by DEFAULT is expected here")
     tree = parse(piece)
-    value = TermBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
+    value = ExprBinder(Scope(Schema())).bind(Translator(tree).term(tree.node))
     default = default_of(value, name, data_type, (start, end))
     if max_length is not None and default is not None and len(default) > max_length:
         message = f"column {name!r} holds {max_length} characters, its default has {len(default)}"
@@ -133,7 +133,7 @@ def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
     """The type of a column, and how many characters a text of it may have: words, digits in parentheses, fields in
     angle brackets, square brackets. CHAR is CHAR(1); CHAR(n) is VARCHAR(n), which pads nothing.
     """
-    start = end = reader.place[0]
+    start = end = reader.span[0]
     depth = 0
     while (token := reader.peek()) is not None:
         if depth == 0 and (
@@ -141,7 +141,7 @@ def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
         ):
             break
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        end = reader.place[1]
+        end = reader.span[1]
         reader.next()
     if end == start:
         raise reader.fail("the type of the column is expected here")
@@ -172,10 +172,10 @@ def _begins_constraint(text: str) -> bool:
     )
 
 
-def _set_key(table: TableSyntax, names: list[str], place: Place) -> None:
+def _set_key(table: TableSyntax, names: list[str], span: TextSpan) -> None:
     if table.key is not None:
-        raise BindError("a table has one PRIMARY KEY", **span(place))
-    table.key, table.key_place = names, place
+        raise BindError("a table has one PRIMARY KEY", **error_span(span))
+    table.key, table.key_span = names, span
 
 
 def _names(reader: TokenReader) -> list[str]:
@@ -195,10 +195,10 @@ def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
     elif reader.accept("ON", "CONFLICT"):
         table.conflict = _read_conflict(reader)
     elif reader.accept("WITH"):
-        place = reader.place
+        span = reader.span
         table.options = read_options(reader)
         if CONNECTOR_OPTION not in table.options:
-            raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **span(place))
+            raise BindError(f"WITH needs the option {CONNECTOR_OPTION}", **error_span(span))
     else:
         raise reader.fail("this is not a clause of CREATE TABLE")
 
@@ -217,16 +217,16 @@ def read_options(reader: TokenReader) -> dict[str, str]:
     options: dict[str, str] = {}
     reader.expect("(")
     while True:
-        place = reader.place
+        span = reader.span
         key = reader.name("an option")
         while reader.accept("."):
             key += "." + reader.name("an option")
         reader.expect("=")
         value = reader.next()
         if value.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-            raise ParseError(f"option {key} takes a quoted text or a number", **span(place))
+            raise ParseError(f"option {key} takes a quoted text or a number", **error_span(span))
         if key in options:
-            raise ParseError(f"option {key} appears twice", **span(place))
+            raise ParseError(f"option {key} appears twice", **error_span(span))
         options[key] = value.text
         if not reader.accept(","):
             break
@@ -239,19 +239,19 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
     columns = [
         ColumnCatalog(
             name,
-            place,
+            position,
             each,
             default=syntax.defaults.get(name),
             not_null=name in syntax.not_null,
             max_length=syntax.max_lengths.get(name),
         )
-        for place, (name, each) in enumerate(syntax.columns)
+        for position, (name, each) in enumerate(syntax.columns)
     ]
     row_id = None
     if syntax.key is None:
         row_id = len(columns)
         if any(column.name == ROW_ID for column in columns):
-            raise BindError(f"the name {ROW_ID} is taken by the generated key", **span(syntax.key_place))
+            raise BindError(f"the name {ROW_ID} is taken by the generated key", **error_span(syntax.key_span))
         columns.append(ColumnCatalog(ROW_ID, row_id, DataType.BIGINT, is_hidden=True))
         key = [row_id]
     else:
@@ -278,7 +278,7 @@ def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
     """The number of a column of the key."""
     names = [each for each, _ in syntax.columns]
     if name not in names:
-        raise BindError(unknown("column", name, names), **span(syntax.key_place))
+        raise BindError(unknown("column", name, names), **error_span(syntax.key_span))
     if key.count(name) > 1:
-        raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **span(syntax.key_place))
+        raise BindError(f"column {name!r} stands twice in the PRIMARY KEY", **error_span(syntax.key_span))
     return names.index(name)

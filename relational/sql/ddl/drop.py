@@ -1,10 +1,10 @@
-"""DROP statements, told apart by what they drop."""
+"""DROP statements, by the kind of object that they drop."""
 
 from __future__ import annotations
 
 from relational.catalog.objects import TableKind
 from relational.errors import BindError
-from relational.expr.bind import span
+from relational.expr.bind import error_span
 from relational.sql.context import BindContext
 from relational.sql.ddl.create import listed
 from relational.sql.lexer import Piece, TokenReader
@@ -38,22 +38,22 @@ def bind_drop(piece: Piece, context: BindContext) -> Drop | DropSchema | DropDat
 
 def _table(reader: TokenReader, context: BindContext, kind: TableKind) -> Drop:
     if_exists = reader.accept("IF", "EXISTS")
-    name, place = read_name(reader, kind.one)
+    name, span = read_name(reader, kind.one)
     cascade = _cascade(reader)
     if if_exists and context.catalog.find(name) is None:
         return Drop(kind, name, None, cascade)
-    table = resolved(context.catalog, name, place)
+    table = resolved(context.catalog, name, span)
     if table.kind is not kind:
-        raise BindError(f"{name.name!r} is {table.kind.one}: use DROP {table.kind.upper()}", **span(place))
+        raise BindError(f"{name.name!r} is {table.kind.one}: use DROP {table.kind.upper()}", **error_span(span))
     return Drop(kind, name, table, cascade)
 
 
 def _schema(reader: TokenReader, context: BindContext) -> DropSchema:
     if_exists = reader.accept("IF", "EXISTS")
-    name, database, place = read_schema_name(reader)
+    name, database, span = read_schema_name(reader)
     cascade = _cascade(reader)
     if not if_exists:
-        schema_of(context.catalog, name, database, place)
+        schema_of(context.catalog, name, database, span)
     return DropSchema(name, database, cascade, if_exists)
 
 

@@ -1,4 +1,4 @@
-"""The statement that would make a table as it is now, after its columns changed or where no text made it."""
+"""SHOW CREATE: the statement that would create a table as it is now, also if its columns changed or no text made it."""
 
 from __future__ import annotations
 

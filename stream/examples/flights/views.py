@@ -1,6 +1,6 @@
-"""What a traffic desk watches over the flights: one table and five views of it, as SQL.
+"""The table of flights and five views of it for a traffic desk, as SQL.
 
-The SQL is also what DuckDB is asked in the tests, so it keeps to what both understand.
+The tests also run this SQL in DuckDB, so it is limited to the common dialect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VIEWS = {
         FROM flights WHERE status = 'departed' AND dep_delay >= 60""",
 }
 
-# What each view is shown in the order of, at the end of a run.
+# The order in which the rows of each view are shown at the end of a run.
 ORDER = {
     "carriers": "flights DESC",
     "airport_hours": "delay_minutes DESC NULLS LAST",

@@ -5,7 +5,7 @@ import pytest
 from stream.errors import ChannelClosed
 from stream.message import DeleteRows
 from stream.runtime.channel import Channel
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 
 SOON = 30.0
 
@@ -34,15 +34,15 @@ class Counted:
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-def test_no_more_threads_run_than_there_are_turns(limit):
-    turns, counted = Turns(limit), Counted()
+def test_no_more_threads_run_than_there_are_slots(limit):
+    slots, counted = RunSlots(limit), Counted()
 
     def work():
         for _ in range(50):
-            turns.take()
+            slots.acquire()
             with counted:
                 threading.Event().wait(0.0002)
-            turns.give()
+            slots.release()
 
     for thread in [in_thread(work) for _ in range(5)]:
         thread.join(SOON)
@@ -50,79 +50,79 @@ def test_no_more_threads_run_than_there_are_turns(limit):
     assert counted.most == limit
 
 
-def test_turns_go_to_whoever_has_waited_longest():
-    turns, order = Turns(1), []
-    turns.take()
+def test_a_released_slot_passes_to_the_thread_that_has_waited_longest():
+    slots, order = RunSlots(1), []
+    slots.acquire()
     threads = []
     for number in range(4):
 
         def work(number=number):
-            turns.take()
+            slots.acquire()
             order.append(number)
-            turns.give()
+            slots.release()
 
         threads.append(in_thread(work))
-        while len(turns._waiting) <= number:
+        while len(slots._waiting) <= number:
             threading.Event().wait(0.001)
-    turns.give()
+    slots.release()
     for thread in threads:
         thread.join(SOON)
     assert order == [0, 1, 2, 3]
 
 
-def test_a_turn_is_shared_once_the_quantum_is_over():
+def test_a_slot_is_yielded_once_the_quantum_is_over():
     now, order = [0.0], []
-    turns = Turns(1, quantum_seconds=1.0, clock=lambda: now[0])
-    turns.take()
+    slots = RunSlots(1, quantum_seconds=1.0, clock=lambda: now[0])
+    slots.acquire()
 
     def work():
-        turns.take()
+        slots.acquire()
         order.append("other")
-        turns.give()
+        slots.release()
 
     other = in_thread(work)
-    while not turns._waiting:
+    while not slots._waiting:
         threading.Event().wait(0.001)
-    turns.share()
+    slots.yield_if_due()
     order.append("mine")
     now[0] = 2.0
-    turns.share()
+    slots.yield_if_due()
     order.append("mine again")
     other.join(SOON)
     assert order == ["mine", "other", "mine again"]
 
 
-def test_waiting_in_a_channel_gives_the_turn_up():
-    turns = Turns(1)
-    channel = Channel(1, "one", turns)
+def test_waiting_in_a_channel_releases_the_slot():
+    slots = RunSlots(1)
+    channel = Channel(1, "one", slots)
     sums = []
 
     def produce():
-        turns.take()
+        slots.acquire()
         for _ in range(200):
             channel.send(DeleteRows(1, None))
         channel.close()
-        turns.give()
+        slots.release()
 
     def consume():
-        turns.take()
+        slots.acquire()
         taken = 0
         try:
             while channel.recv(SOON):
                 taken += 1
         except ChannelClosed:
             sums.append(taken)
-        turns.give()
+        slots.release()
 
     for thread in [in_thread(consume), in_thread(produce)]:
         thread.join(SOON)
         assert not thread.is_alive()
     assert sums == [200]
-    turns.take()
+    slots.acquire()
 
 
-def test_a_thread_without_a_turn_may_use_the_channel_too():
-    channel = Channel(1, "one", Turns(1))
+def test_a_thread_without_a_slot_may_use_the_channel_too():
+    channel = Channel(1, "one", RunSlots(1))
     channel.send(DeleteRows(1, None))
     with pytest.raises(TimeoutError):
         channel.send(DeleteRows(2, None), timeout=0.02)

@@ -9,7 +9,7 @@ from hummock.epoch import EpochGenerator
 from hummock.errors import Fenced
 from stream.errors import ActorFailed, BarrierTimeout, RecoveryFailed, SessionClosed
 from stream.message import Add, Stop
-from stream.meta.barrier_manager import BarrierManager
+from stream.meta.barrier_manager import BarrierManager, Lifecycle
 from stream.meta.barrier_schedule import Command
 from stream.meta.barrier_stats import BarrierStats
 from stream.meta.recovery import RecoveryPolicy
@@ -267,7 +267,7 @@ def test_recovery_gives_up_after_its_limit(parts):
     manager.start()
     worker.fail_initial = 100
     manager.fail(ActorFailed(1, RuntimeError("boom")))
-    wait_until(lambda: manager._fatal is not None)
+    wait_until(lambda: manager._state is Lifecycle.DEAD)
     with pytest.raises(RecoveryFailed):
         manager.flush()
     assert len(manager.rebuilds) == 1 + 3

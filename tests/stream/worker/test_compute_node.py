@@ -9,15 +9,14 @@ import pytest
 from hummock.epoch import EpochPair
 from relational.types import Schema
 from stream.errors import ActorFailed, InvalidStatement, JobFailed, SessionClosed, StatementsLost
-from stream.executor.base import Executor, ExecutorInfo
+from stream.executor.base import Executor, ExecutorInfo, received
 from stream.executor.dml import DmlExecutor
-from stream.executor.receive import received
 from stream.message import Add, Barrier, EvaluatedChanges, InsertRows, Replayed, Stop
 from stream.options import StreamOptions
 from stream.protocol import ActorSpec
 from stream.runtime.actor import Actor
 from stream.runtime.dispatch import BroadcastDispatcher
-from stream.runtime.run_slots import Turns
+from stream.runtime.run_slots import RunSlots
 from stream.worker.compute_node import ComputeNode
 from tests.suites.catalogs import table_catalog
 
@@ -87,18 +86,18 @@ class Builder:
         self.seen = {}
         self.poison = "poison"
 
-    def build(self, spec, control, upstreams, observer, turns):
+    def build(self, spec, control, upstreams, observer, run_slots):
         if control is not None:
             executor = Table(DmlExecutor(ExecutorInfo(None, (), "Dml"), control, CATALOG), self.poison)
         else:
             executor = View(upstreams[0], self.seen.setdefault(spec.actor_id, []))
-        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, turns)
+        return Actor(spec.actor_id, executor, BroadcastDispatcher(spec.actor_id), observer, run_slots)
 
 
 class Node:
     def __init__(self):
         self.store, self.builder, self.failures = FakeStore(), Builder(), []
-        self.node = ComputeNode(self.store, self.builder, StreamOptions(), Turns(1), self.failures.append)
+        self.node = ComputeNode(self.store, self.builder, StreamOptions(), RunSlots(1), self.failures.append)
         self.epoch = 0
 
     def barrier(self, mutation=None):

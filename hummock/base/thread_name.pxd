@@ -1,1 +1,0 @@
-"""Names are given from Python only."""

@@ -1,1 +1,0 @@
-"""The whole of an iterator as columns has no compiled face: it is entered once, from Python."""

@@ -1,0 +1,246 @@
+"""Leases: what processes have pinned, one leased row per node with its oldest version and epoch, the rest in memory.
+
+A pin above the row's minima costs no transaction. The row is written when a node pins first, when it must
+reach further back, and when it is renewed, which also lifts its minima. A row that ran out protects nothing
+more; whoever acts on that (compaction raising the safe epoch, vacuum) deletes the row in the transaction that
+does so. So a node whose row is gone knows that its pins may be gone too: `SnapshotExpired`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from hummock.epoch import Clock, Epoch
+from hummock.errors import (
+    EpochTooOld,
+    InvalidEpoch,
+    MetaStoreError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    SnapshotExpired,
+)
+from hummock.meta.records import LEASES, NEWEST_LEASE, Lease, decode, encode, lease_key
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta.version_log import LogPosition
+from hummock.object_store.base import RandomBytes
+from hummock.options import MetaOptions
+from hummock.version import HummockVersion
+
+
+@dataclass(slots=True)
+class NodePins:
+    """One node's pins in this process. Not thread safe: the manager's lock guards it."""
+
+    node: str
+    holder: str                         # drawn by this process
+    versions: set[int] = field(default_factory=set)
+    epochs: Counter[int] = field(default_factory=Counter)
+    lease: Lease | None = None          # as this process wrote it last
+    unseen: Lease | None = None         # a write of it whose end was not seen
+
+    def covers(self, version_id: int | None, epoch: int | None, now_ms: int) -> bool:
+        """Whether the leased row, still in force, protects the version and the epoch."""
+        return (self.lease is not None and now_ms < self.lease.expires_ms
+                and (version_id is None or self.lease.min_version <= version_id)
+                and (epoch is None or self.lease.min_epoch <= epoch))
+
+    def renewal(self, now_ms: int, lease_ms: int, version_id: int,
+                epoch: int) -> tuple[MetaOperations, Lease]:
+        """The operations that write the row with the minima of all pins and of the given two."""
+        lease = Lease(self.node, self.holder, now_ms + lease_ms, min((version_id, *self.versions)),
+                      min((epoch, *self.epochs)))
+        key = lease_key(self.node)
+        if self.lease is not None:
+            return MetaOperations(require={key: encode(self.lease)}, put={key: encode(lease)}), lease
+        return MetaOperations(require={key: None}, put={key: encode(lease), NEWEST_LEASE: encode(lease)}), lease
+
+    def lost(self) -> SnapshotExpired:
+        """Forgets all pins, whose row is gone, and says so."""
+        what = f"what node {self.node} had pinned (versions {sorted(self.versions)[:8]}, " \
+               f"epochs {sorted(self.epochs)[:8]})"
+        self.versions.clear()
+        self.epochs.clear()
+        self.lease = self.unseen = None
+        return SnapshotExpired(what)
+
+    def unpin_epoch(self, epoch: int) -> None:
+        """Gives back one pin; an epoch that is not pinned is fine, as after an expired lease."""
+        if self.epochs[epoch] > 1:
+            self.epochs[epoch] -= 1
+        else:
+            del self.epochs[epoch]
+
+
+class PinTable:
+    """The pins of every node of this process, kept in step with their leased rows. Thread safe.
+
+    A node's row covers all of its pins, or the node is told that they are lost. The lock is held through the
+    transaction that writes a row, so that no pin slips in below minima that are just being lifted.
+    """
+
+    def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions,
+                 random_bytes: RandomBytes):
+        self._meta_store, self._clock, self._options = meta_store, clock, options
+        self._holder = random_bytes(16).hex()
+        self._lock = threading.Lock()
+        self._nodes: dict[str, NodePins] = {}
+
+    def pin_version(self, node: str, position: LogPosition) -> HummockVersion | None:
+        """The position's version, pinned; None where the node's row does not cover it."""
+        version = position.version
+        with self._lock:
+            pins = self._pins_of(node)
+            if not pins.covers(version.id, None, self._clock()):
+                return None
+            pins.versions.add(version.id)
+            return version
+
+    def pin_snapshot(self, node: str, epoch: Epoch | None, position: LogPosition) -> Epoch | None:
+        """The epoch (None: the committed one), pinned; None where the node's row does not cover it."""
+        version = position.version
+        epoch = version.max_committed_epoch if epoch is None else epoch
+        if epoch > version.max_committed_epoch:
+            raise InvalidEpoch(epoch, f"is above the committed epoch {version.max_committed_epoch}")
+        if epoch < version.safe_epoch:
+            raise EpochTooOld(epoch, version.safe_epoch)
+        with self._lock:
+            pins = self._pins_of(node)
+            if not pins.covers(None, epoch, self._clock()):
+                return None
+            pins.epochs[epoch] += 1
+            return epoch
+
+    def unpin_version_before(self, node: str, version_id: int) -> None:
+        with self._lock:
+            pins = self._pins_of(node)
+            pins.versions = {pinned for pinned in pins.versions if pinned >= version_id}
+
+    def unpin_snapshot(self, node: str, epoch: Epoch) -> None:
+        with self._lock:
+            self._pins_of(node).unpin_epoch(epoch)
+
+    def is_due(self, node: str, left_at: int) -> bool:
+        """Whether the node has no row, or one of which a third is over, or one that holds back what left a version
+        up to `left_at` and none of its pins needs.
+        """
+        with self._lock:
+            pins = self._pins_of(node)
+            lease, least = pins.lease, min((left_at, *pins.versions))
+        return (lease is None or lease.min_version < least
+                or lease.expires_ms - self._clock() <= self._options.lease_ms * 2 // 3)
+
+    def lift(self, version_id: int) -> None:
+        """The rows of all nodes reach back no further than their pins and `version_id`; until when stays as it is.
+
+        A row that is not as this process wrote it stays: its node learns of that by its own renewal.
+        """
+        with self._lock:
+            for pins in self._nodes.values():
+                least = min((version_id, *pins.versions))
+                if pins.lease is not None and pins.lease.min_version < least:
+                    self._lift(pins, pins.lease, replace(pins.lease, min_version=least))
+
+    def lift_epochs(self, epoch: Epoch) -> None:
+        """As `lift`, of epochs: `epoch` and what is pinned below it stay readable."""
+        with self._lock:
+            for pins in self._nodes.values():
+                least = min((epoch, *pins.epochs))
+                if pins.lease is not None and pins.lease.min_epoch < least:
+                    self._lift(pins, pins.lease, replace(pins.lease, min_epoch=least))
+
+    def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
+        """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
+
+        REQUIRES the position's head unchanged, so that what it covers was still there when it was written.
+        Raises `SnapshotExpired` where the row was taken away while pins relied on it.
+        """
+        with self._lock:
+            pins = self._pins_of(node)
+            version = position.version
+            floor = version.max_committed_epoch if epoch is None else epoch
+            operations, lease = pins.renewal(self._clock(), self._options.lease_ms, version.id, floor)
+            try:
+                self._meta_store.transaction(position.requirement + operations)
+            except PreconditionFailed as error:
+                if error.key == lease_key(node):
+                    self._reconcile(pins, lease, error.got)
+                return pins.lease == lease
+            except OutcomeUnknown:
+                pins.unseen = lease
+                self._reconcile(pins, lease, self._meta_store.get(lease_key(node)))
+                return pins.lease == lease
+            pins.lease, pins.unseen = lease, None
+            return True
+
+    def release_all(self) -> None:
+        """Releases every node."""
+        for node in list(self._nodes):
+            self.release(node)
+
+    def release(self, node: str) -> None:
+        """Drops the node's pins and deletes its row, unless someone took it away already."""
+        with self._lock:
+            pins = self._nodes.pop(node, None)
+            if pins is None or pins.lease is None:
+                return
+            key = lease_key(node)
+            try:
+                self._meta_store.transaction(
+                    MetaOperations(require={key: encode(pins.lease)}, delete=(key,)))
+            except MetaStoreError:
+                return      # it is gone, or it will run out
+
+    def _lift(self, pins: NodePins, held: Lease, lifted: Lease) -> None:
+        """Nothing new is covered, so nothing but the row itself is required. One with an unseen write stays."""
+        if pins.unseen is not None:
+            return
+        key = lease_key(pins.node)
+        try:
+            self._meta_store.transaction(MetaOperations(require={key: encode(held)}, put={key: encode(lifted)}))
+        except PreconditionFailed:
+            return
+        except OutcomeUnknown:
+            pins.unseen = lifted
+            raise
+        pins.lease = lifted
+
+    def _reconcile(self, pins: NodePins, wanted: Lease, row: bytes | None) -> None:
+        """Learns from the row in the store how a write of it went that was refused or not seen to end."""
+        if row is None:
+            relied = pins.lease is not None and (pins.versions or pins.epochs)
+            if relied:
+                raise pins.lost()
+            pins.lease = None
+            return
+        found = decode(Lease, lease_key(pins.node), row)
+        if found in (wanted, pins.unseen):
+            pins.lease, pins.unseen = found, None
+        elif found != pins.lease:
+            raise MetaStoreError(f"another process uses the node name {pins.node!r}")
+
+    def _pins_of(self, node: str) -> NodePins:
+        return self._nodes.setdefault(node, NodePins(node, self._holder))
+
+
+def read_leases(meta_store: MetaStore) -> list[Lease]:
+    """Every node's row, in force or not."""
+    return [decode(Lease, key, row) for key, row in meta_store.list(LEASES)]
+
+
+def settle(leases: Iterable[Lease], now_ms: int) -> tuple[list[Lease], MetaOperations]:
+    """The leases in force, and the operations that make sure of it.
+
+    They require each of those rows unchanged, and delete those that ran out.
+    """
+    in_force, require, gone = [], {}, []
+    for lease in leases:
+        key = lease_key(lease.node)
+        require[key] = encode(lease)
+        if lease.expires_ms > now_ms:
+            in_force.append(lease)
+        else:
+            gone.append(key)
+    return in_force, MetaOperations(require=require, delete=tuple(gone))

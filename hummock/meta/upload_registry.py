@@ -1,0 +1,183 @@
+"""UploadRegistry and UploadTable: the names of the files that a process writes, and what protects them from vacuum.
+
+A name begins with a prefix whose row is in the meta store before the first file under it is written, so that vacuum,
+which lists objects before it reads rows, sees for every file either the row or what became of it. While the row is in
+force vacuum leaves the files under it alone, committed or not. A row that ran out is deleted by whoever acts on that.
+Its owner, if it lives, writes it again with its next renewal: what was given up meanwhile may no longer be committed,
+by name; the rest is protected again. Names are used once. A prefix serves for a few minutes, and its row is deleted
+when no file under it is being written: a file whose end is never reported keeps only its neighbours.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from hummock.epoch import Clock, monotonic_seconds
+from hummock.errors import MetaStoreError, OutcomeUnknown, PreconditionFailed
+from hummock.meta.records import UPLOADS, Upload, decode, encode, lease_key, upload_key
+from hummock.meta.store.base import MetaOperations, MetaStore
+from hummock.meta_client import HummockMetaClient
+from hummock.object_store.base import NAME_PREFIX_DIGITS, RandomBytes, mint_sstable_name, name_prefix
+from hummock.options import MetaOptions
+
+PREFIX_SECONDS = 300.0      # how long one prefix serves
+
+
+class UploadRegistry:
+    """The names of the files that one node writes. The renewal of the node's lease keeps its rows in force too.
+
+    Thread safe.
+    """
+
+    def __init__(self, client: HummockMetaClient, node: str, random_bytes: RandomBytes = os.urandom,
+                 monotonic: Callable[[], float] = monotonic_seconds,
+                 is_read: Callable[[str], bool] = lambda name: False):
+        self._client, self._node = client, node
+        self._random_bytes, self._monotonic = random_bytes, monotonic
+        self._lock = threading.Lock()
+        self._is_read = is_read
+        self._on_their_way: dict[str, set[str]] = {}    # names by registered prefix
+        self._given_up: set[str] = set()                # of these, what only reads that have begun still need
+        self._prefix: str | None = None                 # of the next name
+        self._serves_until = 0.0
+
+    def mint(self) -> str:
+        """A name under a registered prefix. Raises `MetaStoreError` where none can be registered."""
+        retired: list[str] = []
+        with self._lock:
+            if self._prefix is None or self._monotonic() >= self._serves_until:
+                retired = self._begin_prefix()
+            assert self._prefix is not None
+            name = mint_sstable_name(self._random_bytes, self._prefix)
+            self._on_their_way[self._prefix].add(name)
+        self._release(retired)
+        return name
+
+    @contextmanager
+    def prefix(self) -> Iterator[str]:
+        """A registered prefix for names that others mint and write; it is given back when the block ends."""
+        prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
+        self._client.register_upload(self._node, prefix)
+        try:
+            yield prefix
+        finally:
+            self._client.release_upload(self._node, prefix)
+
+    def renew(self) -> None:
+        """Keeps the rows in force, apart from the lease's renewal."""
+        self._client.renew_upload(self._node)
+
+    def settle(self, names: Iterable[str] = ()) -> None:
+        """These files are in a version, or nothing: they need no registration any more. Neither do those that were
+        given up and that nobody reads by now.
+        """
+        with self._lock:
+            unread = {name for name in self._given_up if not self._is_read(name)}
+            self._given_up -= unread
+            for name in (*names, *unread):
+                self._on_their_way.get(name_prefix(name), set()).discard(name)
+            retired = self._retired()
+        self._release(retired)
+
+    def release(self) -> None:
+        """Gives up every file that is not settled, what is still read once that has ended; the next name begins a new
+        prefix.
+        """
+        with self._lock:
+            self._given_up.update(*self._on_their_way.values())
+            self._prefix = None
+        self.settle()
+
+    def _begin_prefix(self) -> list[str]:
+        """Registers the prefix of the next name; the prefixes that nothing needs any more."""
+        prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
+        self._client.register_upload(self._node, prefix)
+        self._on_their_way[prefix] = set()
+        self._prefix, self._serves_until = prefix, self._monotonic() + PREFIX_SECONDS
+        return self._retired()
+
+    def _retired(self) -> list[str]:
+        """Takes out the prefixes that serve no more and have no file on its way."""
+        retired = [prefix for prefix, names in self._on_their_way.items() if not names and prefix != self._prefix]
+        for prefix in retired:
+            del self._on_their_way[prefix]
+        return retired
+
+    def _release(self, prefixes: Iterable[str]) -> None:
+        for prefix in prefixes:
+            self._client.release_upload(self._node, prefix)
+
+
+class UploadTable:
+    """The prefixes that nodes of this process have registered, kept in step with their rows.
+
+    Thread safe; its lock is held through the transactions that write rows.
+    """
+
+    def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions, random_bytes: RandomBytes):
+        self._meta_store, self._clock, self._options = meta_store, clock, options
+        self._holder = random_bytes(16).hex()
+        self._lock = threading.Lock()
+        self._rows: dict[str, Upload] = {}      # by prefix
+
+    def register(self, node: str, prefix: str) -> None:
+        """Makes the row of `prefix`. Raises `MetaStoreError` where it was ever taken by another."""
+        lease_key(node)
+        key = upload_key(prefix)
+        with self._lock:
+            upload = Upload(node, self._holder, self._expiry())
+            self._write(MetaOperations(require={key: None}, put={key: encode(upload)}))
+            self._rows[prefix] = upload
+
+    def renew(self, node: str) -> None:
+        """Prolongs every row of the node."""
+        with self._lock:
+            mine = {prefix: replace(upload, expires_ms=self._expiry())
+                    for prefix, upload in self._rows.items() if upload.node == node}
+            if mine:
+                self._write(MetaOperations(put={upload_key(prefix): encode(row) for prefix, row in mine.items()}))
+                self._rows.update(mine)
+
+    def release(self, node: str, prefix: str | None = None) -> None:
+        """Deletes the row of `prefix` (None: every row of the node); one that cannot be deleted will run out."""
+        with self._lock:
+            gone = [held for held, upload in self._rows.items()
+                    if upload.node == node and prefix in (None, held)]
+            for held in gone:
+                del self._rows[held]
+            if gone:
+                with suppress(MetaStoreError):
+                    self._meta_store.transaction(MetaOperations(delete=tuple(map(upload_key, gone))))
+
+    def release_all(self) -> None:
+        for node in {upload.node for upload in self._rows.values()}:
+            self.release(node)
+
+    def _expiry(self) -> int:
+        return self._clock() + self._options.lease_ms
+
+    def _write(self, operations: MetaOperations) -> None:
+        """The transaction, repeated while its end is not seen: its rows are this process's alone."""
+        unknown: OutcomeUnknown | None = None
+        for _ in range(self._options.transaction_attempts):
+            try:
+                self._meta_store.transaction(operations)
+            except OutcomeUnknown as error:
+                unknown = error
+            except PreconditionFailed as error:
+                if unknown is not None and error.got == operations.put[error.key]:
+                    return
+                raise MetaStoreError(f"another process uses the prefix of {error.key!r}") from error
+            else:
+                return
+        assert unknown is not None
+        raise unknown
+
+
+def read_uploads(meta_store: MetaStore) -> dict[str, Upload]:
+    """Every row by prefix, in force or not."""
+    return {key.removeprefix(UPLOADS): decode(Upload, key, row) for key, row in meta_store.list(UPLOADS)}

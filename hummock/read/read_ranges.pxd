@@ -1,1 +1,0 @@
-"""Short ranges have no compiled face: a call reads many of them."""

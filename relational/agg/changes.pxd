@@ -1,1 +1,0 @@
-"""No C face: `plan` is called once for each piece of a flush."""

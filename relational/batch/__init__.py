@@ -1,1 +1,0 @@
-"""A query at one epoch, evaluated over committed rows."""

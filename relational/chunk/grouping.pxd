@@ -1,1 +1,0 @@
-"""Which rows of a chunk share a key: `group_rows`, called once per chunk from Python."""
