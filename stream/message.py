@@ -70,6 +70,10 @@ class Loading:
 Mutation: TypeAlias = Add | Stop | Alter | Pause | Resume | Loading
 
 
+SKIP_ROW = "\x1fmalformed rows that RESUME allows to skip"
+"""Key of the row of a source's offset table that holds what is left of `SkippedRows`: it is the name of no split."""
+
+
 class SkippedRows(NamedTuple):
     """The next `rows` rows of a split, only malformed ones if `is_malformed`, which are left out of the table."""
 

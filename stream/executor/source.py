@@ -8,7 +8,8 @@ precedence over the readers, so a barrier waits for one chunk at most.
 A malformed record is refused with its split and row, which fails the job, or skipped and counted, depending on the
 table's option `malformed`. A job that is resumed may skip rows (`SkippedRows`): either a number of malformed ones,
 wherever they occur, or the next rows of any kind, between its first barrier and the next, so that they are before the
-offset that the same commit stores.
+offset that the same commit stores. How many malformed ones may still be skipped is a row of the state table too
+(`SKIP_ROW`, "<rows> <split>"), first stored by the commit that resumes the job: no recovery forgets or repeats it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from relational.table.state_table import StateTable
 from stream.connector.base import SplitReader, validated, without_malformed
 from stream.errors import ChannelClosed, MalformedRows, SourcePosition
 from stream.executor.base import Executor, ExecutorInfo, first_barrier
-from stream.message import Add, Barrier, Message, Pause, Resume, SkippedRows
+from stream.message import SKIP_ROW, Add, Barrier, Message, Pause, Resume, SkippedRows
 from stream.runtime.channel import Channel
 
 IDLE_SECONDS = 0.02  # between two polls of readers that have no rows
@@ -69,6 +70,7 @@ class SourceExecutor(Executor):
         self._errors = errors
         self._position: SourcePosition | None = None
         self._stored: dict[str, str] = {}  # split -> offset as of the last barrier
+        self._stored_skip: str | None = None  # the row SKIP_ROW as of the last barrier
         self._next_reader = 0  # index of the reader that is polled next
         self._rows_since_barrier = 0
         self._is_reading = False  # not before the stored offsets are known, nor while paused
@@ -78,6 +80,7 @@ class SourceExecutor(Executor):
         barrier = first_barrier(messages, self.info.identity)
         self._offset_table.init_epoch(barrier.epoch)
         self._seek_to_stored_offsets()
+        self._load_skip()
         self._is_reading = not begins_paused(barrier)
         yield barrier
         try:
@@ -210,6 +213,7 @@ class SourceExecutor(Executor):
             elif self._stored[split] != offset:
                 self._offset_table.update_row((split, self._stored[split]), (split, offset))
             self._stored[split] = offset
+        self._store_skip()
         self._offset_table.commit(barrier.epoch)
         self._rows_since_barrier = 0
         if isinstance(barrier.mutation, (Pause, Resume)):
@@ -221,3 +225,23 @@ class SourceExecutor(Executor):
             if row is not None:
                 self._stored[split] = str(row[1])
                 reader.seek(self._stored[split])
+
+    def _load_skip(self) -> None:
+        """What an earlier RESUME allowed is still in force, unless the job begins with another one."""
+        row = self._offset_table.get_row((SKIP_ROW,))
+        if row is not None:
+            self._stored_skip = str(row[1])
+            if self._skip is None:
+                rows, _, split = self._stored_skip.partition(" ")
+                self._skip = SkippedRows(split, int(rows), True)
+
+    def _store_skip(self) -> None:
+        skip, stored = self._skip, self._stored_skip
+        allowed = f"{skip.rows} {skip.split}" if skip is not None and skip.is_malformed and skip.rows else None
+        if allowed == stored:
+            return
+        if stored is not None:
+            self._offset_table.delete_row((SKIP_ROW, stored))
+        if allowed is not None:
+            self._offset_table.insert_row((SKIP_ROW, allowed))
+        self._stored_skip = allowed

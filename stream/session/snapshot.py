@@ -19,6 +19,7 @@ from relational.plan.logical import LogicalPlan
 from relational.relation import TableRelation
 from relational.table.storage_table import StorageTable
 from stream.errors import InvalidStatement
+from stream.message import SKIP_ROW
 
 if TYPE_CHECKING:
     from stream.playground import Playground
@@ -60,7 +61,8 @@ class Snapshot:
         if table.connector is None:
             return {}
         offsets = StorageTable(self._catalog.offset_table(table), self._storage).to_arrow(self.epoch)
-        return dict(zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True))
+        rows = zip(offsets["split"].to_pylist(), offsets["offset"].to_pylist(), strict=True)
+        return {split: offset for split, offset in rows if split != SKIP_ROW}
 
     # -- what relations ask of their runner ------------------------------------------------------------
 

@@ -178,6 +178,26 @@ def test_a_job_may_be_resumed_while_the_recovery_that_set_it_aside_runs(db, monk
     assert set(states(db).values()) == {"RUNNING"}
 
 
+@pytest.mark.parametrize("how", ["a recovery", "another process"])
+def test_what_resume_allows_to_skip_is_allowed_after(how, tmp_path):
+    url = f"file://{tmp_path / 'store'}"
+    with connected(url) as db:
+        failed(db, feed.UNDECODABLE)
+        db.pause()          # the record is not read yet when the job runs again
+        db.sql("ALTER TABLE t RESUME SKIP 1 ROWS")
+        assert db.source_offsets("t").keys() == {feed.SPLIT}
+        if how == "a recovery":
+            db._playground.meta._barriers.fail(OSError("injected"))
+            db.flush()
+            db.resume()
+            eventually(lambda: count_of(db, "t") == 10)
+    with connected(url) as db:
+        eventually(lambda: count_of(db, "t") == 10)
+        assert set(states(db).values()) == {"RUNNING"}
+        feed.FEEDS["t"].add(feed.UNDECODABLE)
+        eventually(lambda: states(db)["t"] == "FAILED")        # it was allowed once
+
+
 def test_a_failed_job_can_be_dropped(db):
     failed(db, feed.UNDECODABLE)
     with pytest.raises(CatalogError, match="v"):
