@@ -62,8 +62,8 @@ def committed(place, seed):
 def kill_often(server, children, tmp_path, seed, kills, meta, *, faults, epochs, kinds=1):
     """A store whose writer is killed so many times at least, looked at after each; the counts of what happened.
 
-    How much a writer does before its end is a matter of the machine: kills go on, at most `KILLS_LIMIT` times as
-    many, until so many faults, of so many kinds, and epochs were seen.
+    How much a writer does before it is killed depends on the machine: kills continue, at most `KILLS_LIMIT` times as
+    many and each round of them after longer lives, until so many faults, of so many kinds, and epochs were seen.
     """
     upstream, proxy = server
     rng, done = random.Random(seed), Counter()
@@ -81,7 +81,7 @@ def kill_often(server, children, tmp_path, seed, kills, meta, *, faults, epochs,
         if is_enough(number):
             break
         end = children(bucket=bucket, proxied=proxy.endpoint, direct=upstream, meta=place.meta, seed=seed,
-                       kill_after_ms=rng.randrange(100, LONGEST_LIFE_MS))
+                       kill_after_ms=rng.randrange(100, LONGEST_LIFE_MS) * (1 + number // kills))
         assert not end["error"], end
         said = [note.split() for note in end["notes"]]
         acked = max([known, *(int(what) for word, what in said if word in ("open", "acked"))])
