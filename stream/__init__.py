@@ -5,24 +5,22 @@
 
     db = stream.connect("memory://")
 
-This module holds the public API; README.md and CHECKPOINT.md describe the implementation."""
+This module holds the public API; README.md and CHECKPOINT.md describe the implementation. A name is imported from its
+module when it is first used (PEP 562)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from relational.expr import fluent as functions
-from relational.expr.unbound import col, lit
-from relational.types import DataType, Interval, Schema
-from stream.connector.base import (
-    Connector,
-    SplitEnumerator,
-    SplitReader,
-    register_connector,
-)
-from stream.options import StreamOptions
-from stream.session.session import Session, connect
-from stream.session.table import Table
+if TYPE_CHECKING:
+    from relational.expr import fluent as functions
+    from relational.expr.unbound import col, lit
+    from relational.types import DataType, Interval, Schema
+    from stream.connector.base import Connector, SplitEnumerator, SplitReader, register_connector
+    from stream.options import StreamOptions
+    from stream.session.session import Session, connect
+    from stream.session.table import Table
 
 __all__ = [
     "Connector",
@@ -41,12 +39,27 @@ __all__ = [
     "register_connector",
 ]
 
+MODULES = {
+    "relational.expr.unbound": ("col", "lit"),
+    "relational.types": ("DataType", "Interval", "Schema"),
+    "stream.connector.base": ("Connector", "SplitEnumerator", "SplitReader", "register_connector"),
+    "stream.options": ("StreamOptions",),
+    "stream.session.session": ("Session", "connect"),
+    "stream.session.table": ("Table",),
+}
 
-def _flights(options: Mapping[str, str], schema: Schema) -> Connector:
-    """Imports the example and its data set when a table first names it."""
-    from stream.examples.flights.connector import FlightsConnector
 
-    return FlightsConnector(options, schema)
+def __getattr__(name: str) -> Any:
+    if name == "functions":
+        value: Any = importlib.import_module("relational.expr.fluent")
+    else:
+        module = next((module for module, names in MODULES.items() if name in names), None)
+        if module is None:
+            raise AttributeError(f"module 'stream' has no attribute {name!r}")
+        value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
 
 
-register_connector("flights", _flights)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,169 +1,65 @@
 """The command `hummock`: a prompt for SQL, a playground, and the commands that inspect a store's files.
 
-Some commands are modules of their own, imported when they are called, so that `hummock --help` is fast and a command
-whose extra is not installed does not affect the others."""
+A command is imported when it is called, so that `hummock --help` is fast and a command whose extra is not installed
+does not affect the others. COMMANDS has what the list of commands shows."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.util
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
-import pyarrow as pa
-from rich.console import Console
-from rich.markup import escape
 
-from hummock.__main__ import main as storage_commands
 from hummock.base.process import installed_version, prepare_process
-from hummock.errors import HummockError
-from relational.errors import RelationalError
-from relational.relation import Relation
-from stream.cli.terminal import counted_rows, new_console, print_error, print_rows, split_statements
-from stream.errors import StreamError
-from stream.session.session import Session, connect
-from stream.session.table import Table
 
-accept_rollback_option = click.option(
-    "--accept-rollback", is_flag=True, help="Go on from an older copy of the store that was put back, for good."
-)
-LAZY_COMMANDS = {
-    "flights": "stream.examples.flights.command:flights",
-    "backfill": "stream.cli.backfill:backfill",
+COMMANDS = {
+    "sql": (
+        "stream.cli.sql:sql",
+        "Run SQL on the store at URL (file:///directory or memory://), or prompt for it.",
+    ),
+    "playground": (
+        "stream.cli.sql:playground",
+        "All of Hummock in this process, to try it: a prompt on a store in memory, or on URL.",
+    ),
+    "flights": (
+        "stream.examples.flights.command:flights",
+        "Keep five views over a year of flights, from about a million changes.",
+    ),
+    "backfill": (
+        "stream.cli.backfill:backfill",
+        "Create materialized VIEW of QUERY, a SELECT, on the store at URL; its history is computed by Spark.",
+    ),
+    "version": ("hummock.cli:version", "Show the newest version, file by file."),
+    "levels": ("hummock.cli:levels", "Show the tree's runs and the compact tasks under way."),
+    "stats": ("hummock.cli:stats", "Show sizes by level, table and need, and who reads and writes."),
+    "sst-dump": ("hummock.cli:sst_dump", "List the stored files, or show one block by block."),
+    "verify": ("hummock.cli:verify", "Read everything and report each damage."),
+    "vacuum": ("hummock.cli:vacuum", "Remove files that no version, reader or upload needs."),
+    "compact": ("hummock.cli:compact", "Merge files: all that is due, or named tables and ranges."),
 }
-"""Commands of modules that are imported only when called: name -> module:object."""
-
-USER_ERRORS = (HummockError, RelationalError, StreamError, OSError)
+"""Name -> (module:object, first sentence of its help)."""
 
 
-class Commands(click.Group):
-    """A group that also contains LAZY_COMMANDS."""
+class LazyCommand(click.Command):
+    """A command that is imported when it is called, or its own help is asked for."""
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        found = [name for name, target in LAZY_COMMANDS.items() if importlib.util.find_spec(target.split(":")[0])]
-        return sorted({*super().list_commands(context), *found})
+    def __init__(self, name: str, target: str, help: str) -> None:
+        super().__init__(name, help=help)
+        self._target = target
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name in LAZY_COMMANDS:
-            module, attribute = LAZY_COMMANDS[name].split(":")
-            return getattr(importlib.import_module(module), attribute)
-        return super().get_command(context, name)
+    def load(self) -> click.Command:
+        """The command itself."""
+        module, attribute = self._target.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
-@click.group(cls=Commands)
+@click.group(commands=[LazyCommand(name, *described) for name, described in COMMANDS.items()])
 @click.version_option(version=installed_version(), prog_name="hummock")
 def main() -> None:
     """Materialized views that stay fresh, on a store that survives any crash."""
     prepare_process()
-
-
-@main.command()
-@click.argument("url")
-@click.option("-c", "--command", "commands", multiple=True, help="Run this and end; may be repeated.")
-@click.option("-f", "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file.")
-@accept_rollback_option
-def sql(url: str, commands: tuple[str, ...], file: Path | None, accept_rollback: bool) -> None:
-    """Run SQL on the store at URL (file:///directory or memory://), or prompt for it."""
-    console = new_console()
-    with _reported(console), _session(console, url, accept_rollback) as session:
-        if commands or file is not None:
-            text = ";".join((*commands, *([file.read_text()] if file is not None else [])))
-            statements, rest = split_statements(text)
-            if not all(_run(session, console, each) for each in [*statements, rest.strip()] if each):
-                raise SystemExit(1)
-        else:
-            _prompt(session, console)
-
-
-@main.command()
-@click.argument("url", default="memory://")
-@accept_rollback_option
-def playground(url: str, accept_rollback: bool) -> None:
-    """All of Hummock in this process, to try it: a prompt on a store in memory, or on URL."""
-    console = new_console()
-    with _reported(console), _session(console, url, accept_rollback) as session:
-        console.print(f"[bold]Hummock[/bold] on {url}, all roles in this process. Try:\n")
-        for line in EXAMPLE:
-            console.print(f"  [cyan]{line}[/cyan]", highlight=False)
-        console.print()
-        _prompt(session, console)
-
-
-for command in storage_commands.commands.values():
-    main.add_command(command)
-
-EXAMPLE = (
-    "CREATE TABLE t (a BIGINT, b VARCHAR);",
-    "CREATE MATERIALIZED VIEW mv AS SELECT SUM(a) AS a, b FROM t GROUP BY b;",
-    "INSERT INTO t VALUES (2, 'AMERICA'), (3, 'ASIA'), (4, 'AMERICA'), (5, 'ASIA');",
-    "FLUSH;",
-    "SELECT * FROM mv;",
-)
-
-
-@contextlib.contextmanager
-def _reported(console: Console) -> Iterator[None]:
-    """Prints an error that ends the command in one line, and exits with status 1."""
-    try:
-        yield
-    except USER_ERRORS as error:
-        print_error(console, error)
-        raise SystemExit(1) from None
-
-
-def _session(console: Console, url: str, accept_rollback: bool) -> Session:
-    """A session on `url`; prints the jobs that are set aside. If the connector of a table is not installed sources are
-    paused, so that existing rows can still be read."""
-    session = connect(url, accept_rollback=accept_rollback)
-    failed = session.failed_jobs
-    if any(failure.is_retried for failure in failed):
-        session.abandon()
-        session = connect(url, sources_paused=True)
-        console.print("[yellow]sources are paused[/yellow]", end=": ")
-    for failure in failed:
-        if failure.follows is None:
-            console.print(f"[yellow]set aside[/yellow] {escape(failure.reason)}; SHOW JOBS tells more", soft_wrap=True)
-    return session
-
-
-def _prompt(session: Session, console: Console) -> None:
-    """Execute statements until the end of input; an error ends a statement, not the prompt."""
-    for statement in _typed(console):
-        _run(session, console, statement)
-
-
-def _typed(console: Console) -> Iterator[str]:
-    text = ""
-    first, further = ("[bold]hummock>[/bold] ", "       > ") if sys.stdin.isatty() else ("", "")
-    while True:
-        try:
-            text += console.input(further if text.strip() else first) + "\n"
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            console.print()
-            text = ""
-            continue
-        statements, text = split_statements(text)
-        yield from statements
-
-
-def _run(session: Session, console: Console, statement: str) -> bool:
-    """Run one statement and print its result; whether it succeeded."""
-    try:
-        result = session.sql(statement)
-        if isinstance(result, Relation) and not isinstance(result, Table):
-            result = result.to_arrow()
-    except USER_ERRORS as error:
-        print_error(console, error)
-        return False
-    if isinstance(result, pa.Table):
-        print_rows(console, result)
-    elif isinstance(result, int):
-        console.print(f"[dim]{counted_rows(result)}[/dim]")
-    else:
-        console.print("[dim]done[/dim]")
-    return True

@@ -9,6 +9,7 @@ Chunks of a reader are untrusted: `validated` checks them once, before they ente
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -89,6 +90,8 @@ class Connector(ABC):
 ConnectorFactory: TypeAlias = "Callable[[Mapping[str, str], Schema], Connector]"
 
 _FACTORIES: dict[str, ConnectorFactory] = {}
+EXAMPLES = {"flights": "stream.examples.flights.connector:FlightsConnector"}
+"""Connectors of the examples, name -> module:object; each is imported when a table first names it."""
 
 
 def register_connector(name: str, factory: ConnectorFactory) -> None:
@@ -99,8 +102,11 @@ def register_connector(name: str, factory: ConnectorFactory) -> None:
 def open_connector(name: str, options: Mapping[str, str], schema: Schema) -> Connector:
     """The connector configured by a table's options. UnknownConnector lists the registered ones."""
     factory = _FACTORIES.get(name)
+    if factory is None and name in EXAMPLES:
+        module, attribute = EXAMPLES[name].split(":")
+        factory = getattr(importlib.import_module(module), attribute)
     if factory is None:
-        raise UnknownConnector(name, _FACTORIES)
+        raise UnknownConnector(name, {*_FACTORIES, *EXAMPLES})
     return factory(options, schema)
 
 

@@ -15,7 +15,6 @@ PACKAGES = ("hummock", "relational", "stream")
 # their own.
 ROOM_OF = {
     "stream.runtime.actor": "stream.runtime.actor",
-    "stream.examples.flights.connector": "stream.examples.connector",
 }
 
 # Errors and options of a package are open to all its rooms and to the packages above, and a room may import itself.
@@ -121,11 +120,10 @@ MAY_IMPORT: dict[str, str] = {
         "relational.plan relational.relation relational.batch relational.catalog relational.chunk "
         "relational.table hummock.base"
     ),
-    "stream.examples.connector": "connector relational.types relational.chunk",
-    "stream.examples": "session examples.connector cli relational.chunk relational.types relational.relation",
-    "stream.cli": "session spark hummock.__main__ hummock.base hummock.spark relational.relation",
+    "stream.examples": "session connector cli relational.chunk relational.types relational.relation",
+    "stream.cli": "session spark hummock.base hummock.spark relational.relation",
     "stream.__main__": "cli",
-    "stream": "session connector examples.connector relational.expr relational.types",
+    "stream": "session connector relational.expr relational.types",
 }
 
 COMMANDS = ("hummock.cli", "stream.cli", "stream.examples.flights.command")

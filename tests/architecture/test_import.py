@@ -1,13 +1,38 @@
-"""What `import stream` brings along."""
+"""What `import stream` and `hummock --help` bring along."""
 
 import subprocess
 import sys
 
-NOT_BEFORE_IT_IS_USED = ("pandas", "pyspark", "boto3", "opendal", "psycopg", "duckdb", "polars",
-                         "stream.examples.flights.connector")
+import stream
+from stream.cli.main import COMMANDS, LazyCommand, main
+
+NOT_AT_IMPORT = ("pandas", "pyspark", "sqlglot", "boto3", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
+                 "prometheus_client", "http.client", "stream.examples.flights.connector", "stream.spark.driver")
+NOT_BY_A_SESSION = ("pandas", "pyspark", "boto3", "opendal", "psycopg", "duckdb", "polars", "pybloom_live",
+                    "stream.examples.flights.connector", "stream.session.bulk_load")
 
 
-def test_nothing_large_is_imported_before_it_is_used() -> None:
-    code = f"import sys, stream; print([name for name in {NOT_BEFORE_IT_IS_USED} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def imported(code, names):
+    command = f"import sys; {code}; print([name for name in {names} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_nothing_large_is_imported_before_it_is_used():
+    assert imported("import stream", NOT_AT_IMPORT) == "[]"
+    assert imported("import stream.session.session", NOT_AT_IMPORT) == "[]"
+    assert imported("import stream; stream.connect('memory://').close()", NOT_BY_A_SESSION) == "[]"
+
+
+def test_every_name_of_the_api_is_there():
+    for name in stream.__all__:
+        assert getattr(stream, name) is getattr(stream, name)
+        assert name in dir(stream)
+    assert not hasattr(stream, "nothing")
+
+
+def test_the_list_of_commands_says_what_the_commands_say():
+    for name in COMMANDS:
+        listed = main.commands[name]
+        assert isinstance(listed, LazyCommand)
+        loaded = listed.load()
+        assert (listed.name, listed.get_short_help_str(200)) == (loaded.name, loaded.get_short_help_str(200))
