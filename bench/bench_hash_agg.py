@@ -31,7 +31,7 @@ from stream.executor.base import Executor, ExecutorInfo
 from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Message
 from stream.plan.planner import plan_view
-from tests.suites.catalogs import table_catalog
+from tests.support.drivers.catalogs import table_catalog
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 SEED = 20130101

@@ -21,8 +21,8 @@ from hummock.options import CompactionOptions
 pytest.importorskip("boto3")
 pytest.importorskip("moto")
 
-from tests.suites.fault_proxy import FaultProxy, Request, fault_proxy
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.support.servers.fault_proxy import FaultProxy, Request, fault_proxy
+from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 ROWS, SYNCS = 200_000, 10
 ROW_BYTES = KEY_BYTES + VALUE_BYTES

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hummock.compaction.subcompaction_planner import split_of
-from tests.suites.split_world import RANGE_BYTES, SplitWorld
+from tests.support.worlds.split_world import RANGE_BYTES, SplitWorld
 
 FILES = 40_000
 

@@ -13,7 +13,7 @@ import pytest
 import stream
 from relational.catalog.manager import CatalogManager
 from relational.sql import bind_sql
-from tests.suites.sql_cases import case_catalog
+from tests.support.suites.sql_cases import case_catalog
 
 ROWS, STATEMENTS, ROUNDS = 1_000, 20, 10
 TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR, amount NUMERIC(12, 2), x DOUBLE PRECISION)"

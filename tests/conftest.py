@@ -8,9 +8,9 @@ import pytest
 from hummock.errors import SparkMissing
 from hummock.spark import spark_session
 from hummock.spark.worker import NICENESS
-from tests.suites import seeds
-from tests.suites.postgres_server import running_server
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.support.drivers import seeds
+from tests.support.servers.postgres_server import running_server
+from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 seeds.run_seed()        # of all processes of this run: those that come have it from the environment
 seeds.vary()

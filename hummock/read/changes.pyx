@@ -1,10 +1,10 @@
-"""ChangeReader: what became of the user keys of a range between two epochs, as one view shows it.
+"""ChangeReader: how the user keys of a range changed between two epochs, in one view.
 
-Only what is newer than the earlier epoch is read: batches, files and, within them, blocks. Of the entries between the
-epochs the newest one of each key decides; where many entries can be seen as a span they are skipped, or taken, all at
-once. The values before are looked up by the batch, of the changed keys alone: as point reads, or where the keys are
-dense by a scan beside them. Where a watermark moved between the epochs the keys that it passed are read whole, and what
-expired in between is looked for in the files that are as old as that.
+Only what is newer than the earlier epoch is read: batches, files and, within them, blocks. For each key the newest
+entry between the epochs decides; spans of entries are skipped or copied as a whole. The previous values are looked up
+in batches, for the changed keys alone: by point reads, or by a parallel scan where the keys are dense. Where a
+watermark moved between the epochs, the keys that it passed are read in full; rows that expired in between are found in
+the files of that age.
 """
 
 from libc.stdint cimport uint64_t
@@ -30,23 +30,23 @@ from hummock.read.change_ranges import parts_between, ruled_tables
 from hummock.read.multi_get import read_many
 from hummock.state_store import ChangeBatch
 
-cdef Py_ssize_t DENSE_SHARE = 16        # a scan beside the keys pays where one of so many rows is asked for
+cdef Py_ssize_t DENSE_SHARE = 16        # a parallel scan pays off from one requested key in so many rows
 
 
 cdef class ChangeWalk:
-    """Each key of [start, end) is found once, ascending: if `source` holds an entry of it above `since` and up to
-    `until`, or one that the tables' rules hide from one reader only.
+    """Finds each key of [start, end) once, ascending, if `source` holds an entry of it in (since, until], or one that the
+    tables' rules hide from only one of the two readers.
     """
     cdef HummockIterator source         # forward, over every entry of (since, until] at least
-    cdef uint64_t since                 # the newest entry that the earlier reader may see
-    cdef uint64_t until                 # and the later one
+    cdef uint64_t since                 # the earlier reader sees entries up to this epoch
+    cdef uint64_t until                 # the later reader up to this one
     cdef Slice start
     cdef Slice end                      # data NULL: no end. Owner of both: `bounds`
     cdef object bounds
     cdef RowRules rules
     cdef bint has_rules
-    cdef RuleHold before                # of readers at `since`
-    cdef RuleHold after                 # of readers at `until`
+    cdef RuleHold before                # for readers at `since`
+    cdef RuleHold after                 # for readers at `until`
     cdef BinaryColumnBuilder keys
     cdef BinaryColumnBuilder values     # what the later reader sees
     cdef OwnedBytes key
@@ -69,9 +69,9 @@ cdef class ChangeWalk:
         free(self.key.data)
 
     def next_keys(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) -> tuple:
-        """The next (keys, what the later reader sees, null for nothing) as BinaryColumns; without rows at the end.
+        """The next (keys, values that the later reader sees, null for none) as BinaryColumns; empty at the end.
 
-        The bytes end a batch once they pass `max_bytes`. REQUIRES both limits to be at least 1.
+        A batch ends once its bytes pass `max_bytes`. REQUIRES both limits to be at least 1.
         """
         with nogil:
             self.fill(max_rows, max_bytes)
@@ -95,7 +95,7 @@ cdef class ChangeWalk:
             self.end.data != NULL and compare_bytes(self.source.user_key, self.end) >= 0)
 
     cdef Py_ssize_t pass_span(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) except -1 nogil:
-        """Up to all of a span but its last row, whose older versions may stand beyond it."""
+        """Passes up to all rows of a span but the last, whose older versions may follow the span; how many."""
         cdef Span span
         cdef Py_ssize_t rows
         cdef bint is_taken
@@ -122,7 +122,7 @@ cdef class ChangeWalk:
         return rows
 
     cdef bint is_unchanged(self, Span* span) noexcept nogil:
-        """Whether the rules treat all rows alike at both epochs; the span ends where they may not any more."""
+        """Whether the rules treat all rows alike at both epochs; clips the span to the rows for which that is certain."""
         cdef Slice limit
         self.rules.hides_at(&self.before, self.source.user_key, self.source.epoch, self.since)
         self.rules.hides_at(&self.after, self.source.user_key, self.source.epoch, self.until)
@@ -135,7 +135,7 @@ cdef class ChangeWalk:
         return True
 
     cdef bint is_shown(self, Span* span) noexcept nogil:
-        """Whether the later reader sees all rows; the span ends where it may not any more."""
+        """Whether the later reader sees all rows; clips the span to the rows for which that is certain."""
         cdef Slice limit
         if self.rules.hides_at(&self.after, self.source.user_key, self.source.epoch, self.until) or (
                 span.min_epoch < self.after.rule.oldest or self.after.rule.mark.data != NULL):
@@ -146,7 +146,7 @@ cdef class ChangeWalk:
         return True
 
     cdef int take_key(self) except -1 nogil:
-        """One user key with all its entries. REQUIRES an entry that the later reader may see."""
+        """Consumes one user key with all its entries. REQUIRES an entry that the later reader may see."""
         cdef Slice key = self.source.user_key, value = self.source.value
         cdef uint64_t epoch = self.source.epoch
         cdef bint is_gone = value.data == NULL or (
@@ -167,9 +167,9 @@ cdef class ChangeWalk:
 
 
 cdef class ChangeReader:
-    """The changes of [start, end) from `since` to `until`, in order of their keys.
-
-    Raises EpochTooOld, and InvalidEpoch where `until` is before `since`. A file is opened when first needed.
+    """The changes of [start, end) from `since` to `until`, in key order.
+     
+    Raises EpochTooOld, and InvalidEpoch where `until` is before `since`. Files are opened when first needed.
     """
     cdef ReadView view                  # None after `close`
     cdef object options                 # ReadOptions
@@ -177,9 +177,9 @@ cdef class ChangeReader:
     cdef uint64_t until
     cdef uint64_t first_expiring        # rows written in [first_expiring, end_expiring) may expire between the epochs
     cdef uint64_t end_expiring
-    cdef list parts                     # (start, end, whether every file is read) still to come, the next one last
-    cdef ChangeWalk walk                # over the part under way; None: it has not begun
-    cdef list found                     # batches that are ready, the next one last
+    cdef list parts                     # remaining (start, end, whether every file is read), the next one last
+    cdef ChangeWalk walk                # over the current part; None: not started
+    cdef list found                     # finished batches, the next one last
 
     def __init__(self, ReadView view not None, bytes start not None, bytes end, since, until, options):
         self.since, self.until = view.checked(since) | SPILL_MASK, view.checked(until) | SPILL_MASK
@@ -192,8 +192,8 @@ cdef class ChangeReader:
             self.parts = parts_between(start, end, tables, self.since, self.until)[::-1]
 
     def next_batch(self, Py_ssize_t max_rows, Py_ssize_t max_bytes) -> ChangeBatch | None:
-        """The next changes, or None at the end. A row larger than `max_bytes` comes alone, or so few of them that
-        their old values fit.
+        """The next changes, or None at the end. A batch may be as small as one row, where rows or their old values are
+        larger than `max_bytes`.
 
         REQUIRES both limits to be at least 1 and `close` not called.
         """
@@ -211,12 +211,12 @@ cdef class ChangeReader:
         return self.found.pop()
 
     def close(self):
-        """Lets go of the view and all that is held of it."""
+        """Releases the view and everything held of it."""
         self.view = self.walk = None
         self.parts, self.found = [], []
 
     def note_expiring(self, tables):
-        """Which rows may expire between the epochs, by when they were written."""
+        """Computes which rows may expire between the epochs, by the time of their write."""
         cdef uint64_t table_vnode
         cdef VnodeRule before, after
         for table_id, rules in tables:
@@ -262,10 +262,10 @@ cdef class ChangeReader:
         return newest > self.since or (self.first_expiring <= newest and info.oldest_epoch < self.end_expiring)
 
     cdef int find_changes(self, BinaryColumn keys, BinaryColumn new) except -1:
-        """Puts what changed of these keys to what is ready; in halves where the values before are too large."""
+        """Adds the changes of these keys to `found`; splits the keys in halves where the previous values are too large."""
         cdef Py_ssize_t half = keys.rows >> 1
         try:
-            if self.end_expiring > 0:       # of a key that expired a newer version may stand in a file that is not read
+            if self.end_expiring > 0:       # a newer version of an expired key may be in a file that is not read
                 new = values_of(self.view, keys, self.until, self.options)
             old = values_of(self.view, keys, self.since, self.options)
         except OverflowError:
@@ -280,14 +280,14 @@ cdef class ChangeReader:
 
 
 cdef BinaryColumn values_of(ReadView view, BinaryColumn keys, epoch, options):
-    """What readers at `epoch` see under each of ascending `keys`."""
+    """The values that readers at `epoch` see for ascending `keys`."""
     if is_dense(view, keys, epoch | SPILL_MASK):
         return merged_values(view.read(keys[0], (<bytes>keys[keys.rows - 1]) + b"\0", epoch, False, options), keys)
     return read_many(view, keys, epoch)
 
 
 cdef bint is_dense(ReadView view, BinaryColumn keys, uint64_t newest) except -1:
-    """Whether the keys are more than a few of the rows between the first and the last of them."""
+    """Whether the keys are more than a small share of the rows between the first and the last of them."""
     cdef SortedRun run
     cdef SstableReader reader
     cdef OpenedSstable opened
@@ -372,7 +372,7 @@ cdef int merge_values(UserIterator rows, BinaryColumn keys, BinaryColumnBuilder 
 
 
 cdef int go_to(UserIterator rows, Slice key) except -1 nogil:
-    """Moves on to the first row at or behind `key`."""
+    """Advances to the first row at or after `key`."""
     cdef Span span
     cdef Py_ssize_t first
     while rows.valid and compare_bytes(rows.user_key, key) < 0:

@@ -1,12 +1,11 @@
-"""A read of one key, as far as it needs nothing but memory.
+"""Get: a read of one key, as far as it needs only memory.
 
-On a store larger than the processor's caches the cost of a get is its waits for memory, one line after the other. So
-everything is prefetched as soon as its address is known, of several runs together and before the epoch is checked: the
-line of a run's filter; or, where keys were found in the run lately, key head and value of the predicted row, whose
-address follows from the key alone. Most predicted rows show by themselves that they are the answer, or that the file
-has none; the others are left to filter and index. What needs I/O (a file or block to be read, a key that may be in the
-next block) continues as a PointReader's read. Borrowed pointers live until the end of the call, which holds the GIL
-throughout.
+On a store larger than the CPU caches, a get costs its memory stalls, one cache line after another. So every line is
+prefetched as soon as its address is known, for several runs at once and before the epoch is checked: the line of a
+run's filter; or, where recent lookups in the run succeeded, key prefix and value of the predicted row, whose address
+follows from the key alone. Most predicted rows prove either that they are the answer or that the file has none; the
+other lookups use filter and index. What needs I/O (a file or block to be read, a key that may be in the next block)
+continues in a PointReader. Borrowed pointers are valid until the end of the call, which holds the GIL throughout.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -33,25 +32,25 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader
 from hummock.errors import Corruption
 
 cdef enum:
-    TOGETHER = 16               # sources whose filters are asked for together
-    NEEDS_IO = -2            # from `row_of`, beside NOT_HERE
+    TOGETHER = 16               # sources whose filters are prefetched together
+    NEEDS_IO = -2            # a result of `row_of`, as NOT_HERE is
 
 
-cdef struct RunFile:           # of a run, borrowed
+cdef struct RunFile:           # of a run; pointers are borrowed
     void* run                   # SortedRun
     void* reader                # SstableReader; NULL: no file of the run may hold the key
-    PredictedRow predicted            # if it is expected
-    bint is_expected            # that the file holds the key
+    PredictedRow predicted            # valid if `is_expected`
+    bint is_expected            # the hit bias predicts that the file holds the key
 
 
 cdef struct Answer:
     Slice value                 # data NULL: absent or deleted
     uint64_t epoch
-    uint64_t newest                     # epoch that is seen
-    bint is_admitted            # the block that is not at hand is to be cached
+    uint64_t newest                     # entries with a greater epoch are not seen
+    bint is_admitted            # the missing block is to be cached
 
 
-cdef PartialBlock scratch = PartialBlock()        # of the read under way, which gives the GIL to nobody
+cdef PartialBlock scratch = PartialBlock()        # of the current read, which does not release the GIL
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
@@ -87,7 +86,7 @@ cdef bint is_hidden(ReadView view, Slice key, uint64_t newest, uint64_t epoch) n
 
 
 cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
-    """Fills `answer` and gives the number of sources; or gives the first source that is not at hand."""
+    """Fills `answer` and returns the number of sources; or the first source that needs I/O."""
     cdef RunFile files[TOGETHER]
     cdef uint64_t hash = hash64(key.data, key.size)
     cdef Py_ssize_t row
@@ -99,7 +98,7 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
                 foresee(view.sources[number].run, key, hash, &files[number - first])
         if first == 0:
             answer.newest = view.checked(epoch) | SPILL_MASK
-        for number in range(first, end):        # it may make a filter, so nothing may be borrowed yet
+        for number in range(first, end):        # may build a filter, so nothing may be borrowed yet
             if view.sources[number].batch != NULL and (
                     (<SharedBufferBatch>view.sources[number].batch).filter is None):
                 (<SharedBufferBatch>view.sources[number].batch).count_probes(1)
@@ -119,7 +118,7 @@ cdef int look_up(ReadView view, Slice key, epoch, Answer* answer) except -1:
 
 
 cdef inline void foresee(void* run, Slice key, uint64_t hash, RunFile* out) noexcept:
-    """Finds the file of the run that may hold the key, and asks for what is predicted to be read of it."""
+    """Finds the file of the run that may hold the key, and prefetches what is predicted to be read of it."""
     cdef PrefetchList lines
     out.run, out.reader, out.is_expected = run, (<SortedRun>run).reader_of(key), False
     if out.reader == NULL:
@@ -165,7 +164,7 @@ cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) 
 
 
 cdef inline Py_ssize_t predicted_row(RunFile* file, Slice key, Answer* answer) noexcept:
-    """The row of the answer in the block that is predicted to hold it, NOT_HERE, or ELSEWHERE."""
+    """The row of the answer in the block that should hold it, NOT_HERE, or ELSEWHERE."""
     cdef CacheSlot* slot = &(<SstableReader>file.reader).slots.entries[file.predicted.block]
     cdef Py_ssize_t row
     if used(slot) == NULL:
@@ -209,7 +208,7 @@ cdef Py_ssize_t sure_row(RunFile* file, Slice key, uint64_t hash, Answer* answer
 
 
 cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* answer) noexcept:
-    """The same in the block that the slot holds."""
+    """As `sure_row`, in the block that the slot holds."""
     cdef Py_ssize_t row = fixed_width_row(slot, row_at(share, slot.rows), key, answer.newest)
     if row == ELSEWHERE:
         row = search(slot.value, share, key, answer.newest)
@@ -226,7 +225,7 @@ cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* an
 cdef Py_ssize_t row_beside_cache(
     SstableReader reader, OpenedSstable opened, Py_ssize_t block, Slice key, Answer* answer
 ) noexcept:
-    """The same in a block that is not to be cached, if its bytes are in this machine's memory."""
+    """As `sure_row`, in a block that is not to be cached, if its bytes are in this machine's page cache."""
     cdef Py_ssize_t row
     try:
         if reader.file is None or reader.file.is_closing:
@@ -235,7 +234,7 @@ cdef Py_ssize_t row_beside_cache(
         if answer.is_admitted or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
             return NEEDS_IO
     except (Corruption, MemoryError):
-        return NEEDS_IO                  # the ordinary way says what is wrong
+        return NEEDS_IO                  # the slow path reports the error
     row = scratch.row_of(key, answer.newest)
     if row == scratch.block.rows:
         return NEEDS_IO

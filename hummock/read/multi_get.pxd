@@ -16,30 +16,30 @@ cdef enum:
 
 cdef struct Lane:                       # one search inside a block
     Probe* probe
-    const uint64_t* heads               # of the block; NULL: not to be used
+    const uint64_t* heads               # key prefixes of the block; NULL: not usable
     Py_ssize_t rows
-    Py_ssize_t row                      # first a guess, then the first row whose head is not below `head`
-    uint64_t head                       # of the key less the block's prefix
+    Py_ssize_t row                      # first a guess, then the first row whose key prefix is not below `head`
+    uint64_t head                       # prefix of the key, behind the block's common prefix
 
 
 cdef class PointReader:
-    """One call's work on one view. What values point into lives as long as this does."""
+    """The lookups of one call on one view. Owns, or keeps alive, the memory that values point into."""
     cdef ReadView view
-    cdef Probe* probes                  # of the caller
-    cdef Py_ssize_t count               # that were started
+    cdef Probe* probes                  # borrowed from the caller
+    cdef Py_ssize_t count               # started so far
     cdef uint64_t newest                # entries with a greater epoch are not seen
-    cdef UncachedGets cold                # whose blocks are not to be cached; None before the first
+    cdef UncachedGets cold                # probes whose blocks are not to be cached; None before the first
     cdef list pins                      # opened files and fetched blocks that probes point into
     cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
     cdef Py_ssize_t held_count
     cdef Py_ssize_t held_capacity
-    cdef bint is_borrowing              # some blocks are the cache's alone: it must not give the GIL away before `hold`
+    cdef bint is_borrowing              # some blocks are only borrowed from the cache: call `hold` before releasing the GIL
 
-    cdef void begin(self, Probe* probes) noexcept nogil                     # which last until the last call
-    cdef int start(self, Slice key) noexcept nogil                          # the next of them
+    cdef void begin(self, Probe* probes) noexcept nogil                     # which the caller keeps until the last call
+    cdef int start(self, Slice key) noexcept nogil                          # starts the next of them
     cdef int run(self, Probe* probes, Py_ssize_t count) except -1           # until all are DONE
     cdef bint run_in_memory(self, Probe* probes, Py_ssize_t count) except -1
-    cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil    # answers that a table's rules hide
+    cdef void hide(self, Probe* probes, Py_ssize_t count) noexcept nogil    # drops answers that a table's rules hide
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_batch(self, void* batch, int number, Probe* probes, Py_ssize_t count) except -1
     cdef int walk_run(self, void* run, int number, Probe* probes, Py_ssize_t count) except -1
@@ -47,7 +47,7 @@ cdef class PointReader:
     cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1
     cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1
-    cdef int hold(self, Probe* probe) except -1         # from here on its block stays without the GIL
+    cdef int hold(self, Probe* probe) except -1         # from here on its block is valid without the GIL
     cdef int hold_found(self) except -1
     cdef Py_ssize_t pin_cached(self, Probe* probes, Py_ssize_t count) noexcept
     cdef int pin_blocks(self, Probe* probes, Py_ssize_t count) except -1

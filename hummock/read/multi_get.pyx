@@ -1,15 +1,15 @@
 """MultiGet: the values of many keys at one epoch, Arrow to Arrow, compiled from filter to value.
 
-Each key goes through the sources, newest first, past batches and files whose key range or filter excludes it, to the
-first block that may hold it; `probe.pxd` has its states. All keys that need a file or a block have these fetched
-together, then all are searched; the few that a filter misled continue. So keys that run together cost one read for each
-file's missing blocks, whatever their number. Keys run in small groups as far as memory goes, and their values are
-copied while they are in the processor's caches; all keys of a thousand that need I/O wait for one round of reads.
+Each key passes through the sources, newest first, skipping batches and files whose key range or filter excludes it, to
+the first block that may hold it; its states are in `probe.pxd`. Files and blocks that any key needs are fetched
+together, then all keys are searched; the few keys after a false positive continue. So keys that run together cost one
+read for each file's missing blocks, whatever their number. Keys run in small groups as far as memory allows, and their
+values are copied while they are in the CPU caches; up to a thousand keys that need I/O share one round of reads.
 
-Where keys were found in a run lately, their predicted rows are looked at before filter and index are asked. What a
-single get does for one key (`get.pyx`) is done here for many side by side, in three rounds that each prefetch what the
-next one reads: what the file's slots say of the predicted block, then slot and row, then the answer. Searches inside
-blocks are interleaved in the same way, as lanes (AMAC: Kocberber et al., VLDB 2015).
+In runs where recent lookups succeeded, predicted rows are examined before filter and index. What a single get does for
+one key (`get.pyx`) is done here for many keys interleaved, in three rounds that each prefetch what the next one reads:
+the file's slots for the predicted block, then slot and row, then the answer. Searches inside blocks are interleaved in
+the same way, as lanes (AMAC: Kocberber et al., VLDB 2015).
 """
 
 cimport cython
@@ -40,8 +40,8 @@ cdef extern from "Python.h":
     void hold_reference "Py_INCREF"(PyObject*) noexcept
     void drop_reference "Py_DECREF"(PyObject*) noexcept
 
-cdef Py_ssize_t SLICE_KEYS = 1024   # keys that wait for one round of reads; a search takes 0.2 ms
-cdef Py_ssize_t GROUP_KEYS = 128    # keys that walk together: the processor remembers the pages of so many rows
+cdef Py_ssize_t SLICE_KEYS = 1024   # keys that share one round of reads; a search takes 0.2 ms
+cdef Py_ssize_t GROUP_KEYS = 128    # keys that run together: the TLB covers the pages of so many rows
 
 
 def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
@@ -74,7 +74,9 @@ def read_many(ReadView view not None, BinaryColumn keys not None, epoch):
 cdef Py_ssize_t read_near(
     PointReader reader, BinaryColumn keys, Py_ssize_t first, Py_ssize_t count, BinaryColumnBuilder values
 ) except -1:
-    """Reads `count` keys as far as memory goes, and copies the values of the first of them that are DONE; how many."""
+    """Reads `count` keys as far as memory allows; appends the values of the leading keys that are DONE, and returns how
+    many.
+    """
     cdef Py_ssize_t row, begin, done = 0
     while reader.count < count:
         begin = reader.count
@@ -142,7 +144,7 @@ cdef class PointReader:
         return 0
 
     cdef bint run_in_memory(self, Probe* probes, Py_ssize_t count) except -1:
-        """Goes on until each is DONE or waits for a file or a block to be read; whether all are DONE."""
+        """Advances each probe until it is DONE or waits for a file or block; whether all are DONE."""
         cdef Py_ssize_t position, walking = count, waiting = 0
         while walking > 0:
             self.walk(probes, count)
@@ -171,7 +173,7 @@ cdef class PointReader:
                     probes[position].value.data, probes[position].value.size = NULL, 0
 
     cdef int walk(self, Probe* probes, Py_ssize_t count) except -1:
-        """Every probe goes on to the next block that may hold its key, source by source, or is DONE."""
+        """Advances every probe, source by source, to the next block that may hold its key, or to DONE."""
         cdef Py_ssize_t position
         cdef int number
         for number in range(self.view.count):
@@ -217,7 +219,7 @@ cdef class PointReader:
             if answer_predicted(run, number, probes, count, self.newest) > 0:
                 self.is_borrowing = True
         lines.count = 0
-        for position in range(count):           # first issue for the lines of the filters, then look at them
+        for position in range(count):           # prefetch the lines of all filters, then check them
             probe = &probes[position]
             if probe.state == SEEKING and probe.source <= number:
                 probe.reader = (<SortedRun>run).reader_of(probe.key)
@@ -259,7 +261,7 @@ cdef class PointReader:
         return opened.may_contain(hash)
 
     cdef int enter_next(self, Probe* probe, OpenedSstable opened) except -1:
-        """Goes into block `block_index` if that begins with the key."""
+        """Enters block `block_index` if its first key is the probe's key."""
         if probe.block_index < opened.index.blocks and (
                 compare_bytes(opened.index.first_key(probe.block_index), probe.key) == 0):
             probe.state, probe.row_share = NEEDS_BLOCK, 0
@@ -268,7 +270,7 @@ cdef class PointReader:
         return 0
 
     cdef void find_blocks(self, Probe* probes, Py_ssize_t count) noexcept:
-        """Finds the blocks of those whose files may hold their keys; the lines of the indexes were asked for."""
+        """Finds the blocks of the probes whose files may hold their keys; the index lines have been prefetched."""
         cdef Probe* probe
         cdef PyObject* opened
         cdef Py_ssize_t position
@@ -277,7 +279,7 @@ cdef class PointReader:
             if probe.state != SEEKING_BLOCK:
                 continue
             opened = (<SstableReader>probe.reader).meta_slot.value
-            if opened == NULL:          # gone while a filter of another policy was asked
+            if opened == NULL:          # evicted while a filter with another policy was checked
                 probe.state = NEEDS_META
                 continue
             probe.block_index = (<OpenedSstable>opened).index.find_near(probe.key, self.newest, probe.block_index)
@@ -286,7 +288,7 @@ cdef class PointReader:
             (<SstableReader>probe.reader).slots.prefetch(probe.block_index)
 
     cdef int open_files(self, Probe* probes, Py_ssize_t count) except -1:
-        """Opens the files whose filters could not be asked; their probes look at them in the next round."""
+        """Opens the files whose filters were not in memory; their probes check them in the next round."""
         cdef Py_ssize_t position
         for position in range(count):
             if probes[position].state == NEEDS_META:
@@ -309,7 +311,7 @@ cdef class PointReader:
         return 0
 
     cdef int hold_found(self) except -1:
-        """Holds the blocks that are still the cache's alone, before anything gives the GIL away."""
+        """References the blocks that are only borrowed from the cache, before the GIL is released."""
         cdef Py_ssize_t position
         if self.is_borrowing:
             for position in range(self.count):
@@ -319,14 +321,14 @@ cdef class PointReader:
         return 0
 
     cdef Py_ssize_t pin_cached(self, Probe* probes, Py_ssize_t count) noexcept:
-        """Gives the blocks that are cached to the probes that need them; how many need others."""
+        """Sets cached blocks in the probes that need them; how many probes still miss theirs."""
         cdef Probe* probe
         cdef void* reader = NULL
         cdef PyObject* found
         cdef Py_ssize_t position, hits = 0, misses = 0
         cdef PrefetchList lines
         lines.count = 0
-        for position in range(count):           # first issue for blocks and rows, then look
+        for position in range(count):           # prefetch all blocks and rows, then look
             if probes[position].state == NEEDS_BLOCK:
                 enqueue_rows(
                     &lines, &(<SstableReader>probes[position].reader).slots.entries[probes[position].block_index],
@@ -367,7 +369,7 @@ cdef class PointReader:
         return self.load_missing(probes, count, missing) if missing else 0
 
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1:
-        """Has the blocks read, file by file, and gives them to the probes that wait for them."""
+        """Reads the blocks, file by file, and sets them in the probes that wait for them."""
         cdef Probe* probe
         cdef Py_ssize_t position
         cdef dict loaded = blocks_of(missing, self.pins)
@@ -393,7 +395,7 @@ cdef class PointReader:
             self.search_lanes(lanes, width)
 
     cdef void search_plain(self, Probe* probe) noexcept nogil:
-        """Reads the answer if the block's slot says enough; its lines were asked for when it was found."""
+        """Reads the answer if the block's slot suffices; its lines were prefetched when it was found."""
         cdef Py_ssize_t row = fixed_width_row(
             probe.slot, row_at(probe.row_share, probe.slot.rows), probe.key, self.newest)
         if row == ELSEWHERE:
@@ -406,7 +408,7 @@ cdef class PointReader:
             probe.value, probe.epoch, probe.state = fixed_width_value(probe.slot, row), probe.slot.epoch, DONE
 
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil:
-        """Searches that wait for memory together: each stage asks for what the next one reads, of all lanes."""
+        """Interleaved searches: each stage prefetches what the next one reads, for all lanes."""
         cdef Lane* lane
         cdef Py_ssize_t i
         for i in range(width):
@@ -431,7 +433,7 @@ cdef class PointReader:
             self.settle(&lanes[i])
 
     cdef void settle(self, Lane* lane) noexcept nogil:
-        """Reads the answer where the heads led to it; where they say too little the block searches itself."""
+        """Reads the answer where the key prefixes determine it; otherwise the block is searched by whole keys."""
         cdef Probe* probe = lane.probe
         cdef Py_ssize_t row = lane.row
         cdef bint is_found = lane.heads != NULL and row < lane.rows and lane.heads[row] == lane.head and (
@@ -472,7 +474,7 @@ cdef Py_ssize_t answer_predicted(void* run, int number, Probe* probes, Py_ssize_
 
 
 cdef inline void prefetch_predicted(void* run, int number, Probe* probes, Py_ssize_t count) noexcept:
-    """Marks the probes that are predicted to find a row in the run, and asks for its lines."""
+    """Marks the probes that are predicted to find a row in the run, and prefetches its lines."""
     cdef Probe* probe
     cdef PredictedRow predicted
     cdef PrefetchList lines

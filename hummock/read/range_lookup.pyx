@@ -1,9 +1,9 @@
 """Rows of many short ranges of one view in one call: under each of many prefixes, or from each of many keys.
 
-Joins and groups ask for a few rows under each of a thousand keys: one iterator is sought again for each range, only
-where a file may hold it, and all rows go into one pair of columns. Ranges are read in slices, so that the blocks in
-which the rows of a slice begin may all be held at once. Of each run only those files are sought that may hold rows of
-a range, by their filters where these know prefixes.
+Joins and groups need a few rows under each of a thousand keys: one iterator is sought for each range, only where a file
+may hold it, and all rows are appended to one pair of columns. Ranges are read in slices, so that the first blocks of
+all ranges of a slice fit in memory. In each run only those files are sought that may hold rows of a range, by their
+filters where these contain prefixes.
 """
 
 import numpy as np
@@ -25,25 +25,25 @@ from hummock.read.view cimport ReadView
 
 from hummock.state_store import DEFAULT
 
-cdef Py_ssize_t MOST_RANGES = 1024          # of one slice
+cdef Py_ssize_t MOST_RANGES = 1024          # per slice
 cdef Py_ssize_t FEWEST_RANGES = 16
-cdef Py_ssize_t GATHERED_BYTES = 64 << 20   # of blocks that one slice may hold, about
-cdef Py_ssize_t BLOCK_BYTES = 80 << 10      # what a block is taken for
+cdef Py_ssize_t GATHERED_BYTES = 64 << 20   # of blocks that one slice may hold, approximately
+cdef Py_ssize_t BLOCK_BYTES = 80 << 10      # assumed size of a block
 cdef Py_ssize_t SPARE_ROWS = 8              # beyond a run's share of a range's rows
 
 
 cdef class RangeCollector:
-    """At most `limit` rows for each range, in the order of the ranges. Its `source` reads a range around them all."""
+    """At most `limit` rows for each range, in the order of the ranges. `source` reads a range that encloses them all."""
     cdef UserIterator source
     cdef BatchCollector collector
-    cdef BinaryColumn starts            # or prefixes, where `ends` says so
+    cdef BinaryColumn starts            # or prefixes, see `by_prefix`
     cdef BinaryColumn ends              # a null: no end; None: see `by_prefix`
-    cdef bint by_prefix                 # a range ends where keys no longer begin with its start; else nowhere
-    cdef Py_ssize_t row                 # of the range that `source` is sought for
-    cdef Py_ssize_t most                # rows of each range
+    cdef bint by_prefix                 # a range ends where keys no longer begin with its start; else it has no end
+    cdef Py_ssize_t row                 # the range that `source` is positioned for
+    cdef Py_ssize_t most                # limit of rows per range
     cdef Py_ssize_t done                # rows so far
-    cdef int32_t[::1] counts            # rows of each range so far
-    cdef uint8_t* upper                 # room for the end of any prefix's range; owned
+    cdef int32_t[::1] counts
+    cdef uint8_t* upper                 # buffer for the end of any prefix's range; owned
 
     def __cinit__(self, UserIterator source not None, BinaryColumn starts not None, BinaryColumn ends=None,
                   bint by_prefix=False, limit=None):
@@ -70,7 +70,7 @@ cdef class RangeCollector:
             self.source.end = self.ends.at(self.row)
 
     cdef int add(self, Py_ssize_t first, Py_ssize_t rows, const uint8_t* among, Py_ssize_t children) except -1:
-        """Adds the rows of so many ranges from `first` on. REQUIRES that all before it were added.
+        """Adds the rows of `rows` ranges from `first` on. REQUIRES that all before it were added.
 
         among[row * children + i]: child i of the source's MergeIterator may hold rows of that range; NULL: all may.
         """
@@ -128,7 +128,7 @@ cdef tuple read_ranges(
     ReadView view, bytes start, bytes end, BinaryColumn starts, BinaryColumn ends, bint by_prefix, epoch,
     bint reverse, limit
 ):
-    """`start` and `end` hold all ranges between them."""
+    """REQUIRES that [start, end) encloses all ranges."""
     cdef list children = [], sources = []
     cdef uint64_t bound = view.checked(epoch), newest = bound | SPILL_MASK
     cdef Py_ssize_t first = 0, count, position
@@ -156,7 +156,7 @@ cdef tuple read_ranges(
 
 
 cdef HummockIterator child_of(ReadView view, source, bytes start, bytes end, uint64_t newest, bint reverse):
-    """Over what `source` may hold between the bounds; None: nothing."""
+    """An iterator over what `source` may hold between the bounds; None: nothing."""
     if reverse or not isinstance(source, SortedRun):
         return view.child(source, start, end, newest, REVERSE if reverse else FORWARD, DEFAULT)
     return RunCursor(source, newest) if (<SortedRun>source).min_epoch <= newest else None
@@ -166,7 +166,7 @@ cdef int prepare(
     SortedRun run, HummockIterator child, RangeCollector rows, Py_ssize_t first, Py_ssize_t count, uint64_t newest,
     uint8_t* among, Py_ssize_t stride
 ) except -1:
-    """Asks filters and gathers blocks for a slice of the ranges."""
+    """Checks filters and fetches blocks for a slice of the ranges."""
     cdef Py_ssize_t wanted
     if rows.by_prefix:
         run.mark(rows.starts, first, count, newest, among, stride)
@@ -178,7 +178,7 @@ cdef int prepare(
 
 
 def bounds_of(BinaryColumn prefixes not None) -> tuple:
-    """(start, end) of the narrowest range of user keys that holds every key under every prefix; end None: none.
+    """(start, end) of the narrowest range of user keys that encloses every key under every prefix; end None: unbounded.
 
     REQUIRES at least one prefix.
     """
@@ -209,7 +209,7 @@ def bounds_of(BinaryColumn prefixes not None) -> tuple:
 
 
 cdef Slice successor(Slice prefix, uint8_t* memory) noexcept nogil:
-    """The first byte string after all that begin with `prefix`, in `memory`; data NULL when none can follow."""
+    """The smallest byte string after all that begin with `prefix`, in `memory`; data NULL when there is none."""
     cdef Slice out
     out.data, out.size = NULL, prefix.size
     while out.size > 0 and prefix.data[out.size - 1] == 0xFF:

@@ -1,8 +1,8 @@
-"""RunCursor: walks one sorted run from many keys, one after the other, nearly without the GIL.
+"""RunCursor: iterates over one sorted run from many keys, one after the other, almost without the GIL.
 
-Before a slice of the keys is sought, the blocks in which their rows begin are gathered, all of a file in one
-read, and searched together; so a seek is a look-up, and the GIL is taken again only by a walk that goes on
-beyond the next block: from there it is an ordinary scan, which reads ahead and passes the cache by.
+Before the keys of a slice are sought, the blocks in which their rows begin are fetched, all of a file in one read, and
+searched together; a seek is then a lookup. The GIL is needed again only by an iteration beyond the next block: from
+there on it is an ordinary scan, which reads ahead and bypasses the cache.
 """
 
 from cpython.object cimport PyObject
@@ -99,7 +99,7 @@ cdef class RunCursor(HummockIterator):
         return self.load_missing(missing, True) if missing else 0
 
     cdef int load_missing(self, dict missing, bint is_following) except -1:
-        """Has the blocks read, file by file, and gives them to the aims that wait for them."""
+        """Reads the blocks, file by file, and sets them in the aims that wait for them."""
         cdef Aim* aim
         cdef Py_ssize_t row
         cdef dict loaded = blocks_of(missing, self.pins)
@@ -121,7 +121,7 @@ cdef class RunCursor(HummockIterator):
                 self.aims[row].row = (<Block>self.aims[row].block).lower_bound(keys.at(self.first + row), self.newest)
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
-        """REQUIRES that `user_key` is the key whose turn it is, and `epoch` that of the cursor."""
+        """REQUIRES that `user_key` is the key at `turn`, and `epoch` that of the cursor."""
         cdef Aim* aim = &self.aims[self.turn[0] - self.first]
         self.valid = self.is_walking = False
         if aim.block == NULL:
@@ -184,7 +184,7 @@ cdef class RunCursor(HummockIterator):
         return 0
 
     cdef int enter(self) except -1 nogil:
-        """Puts the block's prefix in front of the key that is put together, and makes room for any suffix."""
+        """Copies the block's prefix to the assembled key, with room for any suffix."""
         cdef Slice prefix = (<Block>self.block).prefix
         cdef Py_ssize_t wanted = prefix.size + (<Block>self.block).longest_suffix
         cdef uint8_t* grown

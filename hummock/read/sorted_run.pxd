@@ -1,4 +1,4 @@
-"""SortedRun: files with disjoint keys, searched as one, for reads."""
+"""SortedRun: files with disjoint keys, searched as one."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -7,7 +7,7 @@ from hummock.columnar.binary_column cimport BinaryColumn
 
 
 cdef enum:                              # of a run's `found`
-    EXPECTED = 2                        # from here on a key's likely row is looked at before the filter
+    EXPECTED = 2                        # from here on predicted rows are examined before the filter
     SURE = 3
 
 
@@ -23,11 +23,11 @@ cdef class SortedRun:
     cdef tuple readers                  # SstableReader of each info
     cdef object store                   # SstableStore
     cdef FileFence* files               # owned array
-    cdef uint64_t* last_heads           # head_of each file's largest key behind `prefix`; owned array
-    cdef uint64_t* first_heads          # ... and of each smallest key; goes into the same array
-    cdef Slice prefix                   # bytes that all keys of the run begin with
+    cdef uint64_t* last_heads           # prefix (`head_of`) of each file's largest key, behind `prefix`; owned array
+    cdef uint64_t* first_heads          # ... and of each smallest key; in the same allocation
+    cdef Slice prefix                   # common prefix of all keys of the run
     cdef readonly Py_ssize_t count
-    cdef int found                      # 0..SURE: whether reads found their keys here of late; under the GIL
+    cdef int found                      # 0..SURE: hit bias, a saturating counter of recent hits and misses; under the GIL
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil
@@ -35,7 +35,7 @@ cdef class SortedRun:
     cdef int mark(
         self, BinaryColumn prefixes, Py_ssize_t first, Py_ssize_t rows, uint64_t newest, uint8_t* among,
         Py_ssize_t stride) except -1
-    # sets among[row * stride] for each prefix that a file may hold a key under, by its filter where that knows it
+    # sets among[row * stride] for each prefix that a file may hold a key under, by its filter if it contains prefixes
     cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest)
     # the infos of the files that may hold a version up to `newest` of a key of [start, end)
-    cdef void* reader_of(self, Slice user_key) noexcept nogil       # of the one file that may hold the key, or NULL
+    cdef void* reader_of(self, Slice user_key) noexcept nogil       # reader of the only file that may hold the key, or NULL

@@ -1,4 +1,4 @@
-"""SortedRun: files with disjoint keys, searched as one, for reads. Its counterpart in a version is `Run`."""
+"""SortedRun: files with disjoint keys, searched as one. Its counterpart in a version is `Run`."""
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
@@ -106,7 +106,7 @@ cdef class SortedRun:
             position = self.file_from(prefix)
             if position < self.count:
                 if position + 1 < self.count and begins_with(self.files[position + 1].smallest, prefix):
-                    among[0] = 1                # it holds the file's first key at least
+                    among[0] = 1                # the range contains the file's first key
                 elif compare_bytes(self.files[position].smallest, prefix) < 0:
                     table = head_of(prefix.data, prefix.size) >> 32
                     if self.files[position].reader != <void*>reader or table != table_id:
@@ -123,7 +123,7 @@ cdef class SortedRun:
 
 
 cdef inline Slice shared_bytes(Slice first, Slice last) noexcept nogil:
-    """What both begin with, and every key between them; borrowed from `first`."""
+    """The common prefix of both, and so of every key between them; borrowed from `first`."""
     cdef Slice out
     out.data, out.size = first.data, 0
     while out.size < first.size and out.size < last.size and first.data[out.size] == last.data[out.size]:
@@ -132,10 +132,10 @@ cdef inline Slice shared_bytes(Slice first, Slice last) noexcept nogil:
 
 
 cdef inline Py_ssize_t first_from(const uint64_t* heads, Py_ssize_t count, uint64_t head) noexcept nogil:
-    """The first of ascending heads, at least one, that is not below `head`; `count` when all are."""
+    """Index of the first of ascending key prefixes (at least one) that is not below `head`; `count` when all are."""
     cdef const uint64_t* base = heads
     cdef Py_ssize_t half
-    while count > 1:                    # without a branch, as random keys go either way
+    while count > 1:                    # branch-free, since random keys are unpredictable
         half = count >> 1
         base += half * (base[half - 1] < head)
         count -= half

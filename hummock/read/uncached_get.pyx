@@ -1,8 +1,8 @@
-"""UncachedGets: the keys of a call whose blocks are read and not kept.
+"""UncachedGets: lookups whose blocks are read but not cached.
 
-They are sorted by file and block, so that a block that several keys want is read once and a file is read in its order.
-All blocks of a file are read, searched and copied from without the GIL. A block that could not be read, or is not what
-it must be, is left to the ordinary way, which tries again or says what is wrong.
+Probes are sorted by file and block, so that a block that several keys need is read once and a file is read in order.
+All blocks of a file are read, searched and copied from without the GIL. Unreadable or corrupt blocks fall back to the
+slow path, which retries and reports.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -20,7 +20,7 @@ from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
 cdef Py_ssize_t PAGE_BYTES = 60_000
 cdef Py_ssize_t KEPT_SCRATCH = 4
-cdef list idle = []                     # ColdBlocks that nobody uses
+cdef list idle = []                     # unused PartialBlocks
 
 
 cdef class UncachedGets:
@@ -62,7 +62,7 @@ cdef class UncachedGets:
         return 0
 
     cdef Py_ssize_t part(self, Py_ssize_t first, Py_ssize_t end) except -1:
-        """Leaves out those whose block is to be cached; the end of the others, which now stand first."""
+        """Removes the probes whose block is to be cached; returns the end of the others, moved to the front."""
         cdef Probe** probes = self.probes
         cdef SstableReader reader = <SstableReader>probes[first].reader
         cdef OpenedSstable opened = reader.opened()
@@ -96,13 +96,13 @@ cdef class UncachedGets:
                         self.answer(scratch, first, stop, newest)
                     first = stop
         except Corruption:
-            return 0                            # said again by the ordinary way, or not if it finds better bytes
+            return 0                            # the slow path reads the block again, and reports
         finally:
             file.leave()
         return 0
 
     cdef int answer(self, PartialBlock scratch, Py_ssize_t first, Py_ssize_t end, uint64_t newest) except -1 nogil:
-        """Searches the block for each of its keys, then decodes as far as the last value, then copies the values."""
+        """Searches the block for each key, decodes it up to the last value, then copies the values."""
         cdef Probe** probes = self.probes
         cdef Probe* probe
         cdef Py_ssize_t position, row
@@ -132,7 +132,7 @@ cdef class UncachedGets:
         return 0
 
     cdef int keep(self, Slice* value) except -1 nogil:
-        """Copies the value to where it stays."""
+        """Copies the value into memory owned by this object."""
         cdef Page* page = self.page
         cdef Py_ssize_t size
         if page == NULL or page.size - page.used < value.size:

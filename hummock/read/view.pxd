@@ -14,14 +14,14 @@ cdef struct Source:                     # where versions of a key may be; exactl
 cdef class ReadView:
     cdef readonly object version        # HummockVersion
     cdef readonly uint64_t safe_epoch
-    cdef readonly uint64_t newest_epoch # no read is above it
-    cdef RowRules rules                 # of the version's tables
+    cdef readonly uint64_t newest_epoch # upper bound of the epochs that may be read
+    cdef RowRules rules                 # rules of the version's tables
     cdef readonly tuple runs            # SortedRuns of `version`, newest first
-    cdef readonly object hold           # keeps the version's files while the view lives
+    cdef readonly object hold           # keeps the version's files while the view is alive
     cdef tuple owners                   # the sources as objects, newest first
     cdef Source* sources                # owned array
     cdef readonly Py_ssize_t count
 
     cdef HummockIterator child(self, source, bytes start, bytes end, uint64_t newest, int direction, options)
-    # over what `source` may hold of the range; None: nothing
-    cdef uint64_t checked(self, epoch) except? 0                    # EpochTooOld, or InvalidEpoch
+    # an iterator over what `source` may hold of the range; None: nothing
+    cdef uint64_t checked(self, epoch) except? 0                    # raises EpochTooOld or InvalidEpoch

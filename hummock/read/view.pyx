@@ -1,8 +1,8 @@
 """ReadView: an immutable snapshot of the store's sources: local batches, staged runs and the runs of one version.
 
-Sources are in the order of time, newest first: where two hold the same user key, the earlier one holds the
-newer epochs, so a point read ends at the first that answers. A reader takes the current view by one
-reference and keeps it to its end; a write, a flush or a commit makes another view.
+Sources are ordered by age, newest first: where two hold the same user key, the earlier one holds the newer epochs, so a
+point read ends at the first source that answers. A reader acquires the current view as a single reference and keeps it
+to its end; a write, a flush or a commit creates another view.
 """
 
 from cpython.exc cimport PyErr_Clear, PyErr_Occurred
@@ -29,8 +29,8 @@ cdef extern from "Python.h":
 cdef class ReadView:
     """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`.
 
-    `previous` is a view from which this one may take over what it shares with it. Reads of a view that is
-    `committed_only` are at or below the version's committed epoch.
+    State that is equal in `previous`, an older view, is shared with it. Reads of a `committed_only` view are at or below
+    the version's committed epoch.
     """
 
     def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None, ReadView previous=None,
@@ -57,11 +57,11 @@ cdef class ReadView:
         free(self.sources)
 
     def with_local(self, tuple local not None) -> ReadView:
-        """The same version under other local sources."""
+        """The same version with other local sources."""
         return ReadView(self.version, local, self.runs, self.hold, self, self.newest_epoch != MAX_EPOCH)
 
     cdef uint64_t checked(self, epoch) except? 0:
-        """`epoch` as a number, if it may be read at."""
+        """`epoch` as an integer, validated. Raises EpochTooOld or InvalidEpoch."""
         cdef uint64_t number
         if not PyLong_CheckExact(epoch):
             check_epoch(epoch)
@@ -77,10 +77,9 @@ cdef class ReadView:
         return number
 
     def read(self, bytes start not None, bytes end, epoch, bint reverse, options) -> UserIterator:
-        """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive it.
+        """The rows of [start, end) (`end` None: to the last key) at `epoch`; REQUIRES the view to outlive the iterator.
 
-        Raises EpochTooOld and InvalidEpoch. A file is opened when first needed, and not at all if it cannot hold such
-        a row.
+        Raises EpochTooOld and InvalidEpoch. A file is opened when first needed, and only if it may hold such a row.
         """
         cdef list children = []
         cdef int direction = REVERSE if reverse else FORWARD

@@ -1,8 +1,8 @@
 """Executor: one operator of a streaming plan, a generator of messages, and what the operators share.
 
-The contract of every executor, checked by `tests/suites/executor_suite.py`: the first message is a barrier; between
-two barriers state changes only in memory; at a barrier the state tables are committed at its epoch and then the
-barrier is passed on; per stream key the emitted changes alternate insert, delete, insert ...; a U- immediately
+The contract of every executor, checked by `tests/support/suites/executor_suite.py`: the first message is a barrier;
+between two barriers state changes only in memory; at a barrier the state tables are committed at its epoch and then
+the barrier is passed on; per stream key the emitted changes alternate insert, delete, insert ...; a U- immediately
 precedes its U+ and has the same stream key. An executor runs in one thread, and blocks only in a Channel or in the
 state store.
 """

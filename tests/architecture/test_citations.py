@@ -51,5 +51,5 @@ def test_a_rule_is_there_because_something_cites_it() -> None:
 
 
 def test_citations_have_one_form() -> None:
-    texts = {path.name: path.read_text() for path in FILES if path != Path(__file__)}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES if path != Path(__file__)}
     assert {name: LOOSE.findall(text) for name, text in texts.items() if LOOSE.search(text)} == {}

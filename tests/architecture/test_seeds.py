@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.architecture.rooms import ROOT
-from tests.suites.seeds import SEED, VARY, VariedRandom, run_seed, varied_rng
+from tests.support.drivers.seeds import SEED, VARY, VariedRandom, run_seed, varied_rng
 
-SEEDS = ROOT / "tests/suites/seeds.py"      # the one that draws the seed of a run
+SEEDS = ROOT / "tests/support/drivers/seeds.py"      # the one that draws the seed of a run
 SOURCES = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != SEEDS)
 SEEDED = {"random.Random", "Random", "np.random.default_rng", "numpy.random.default_rng", "default_rng"}
 DRAWS = ("random.", "np.random.", "numpy.random.", "secrets.", "os.urandom")
@@ -51,7 +51,7 @@ def test_what_has_a_seed_is_let_be(text: str) -> None:
 
 
 def test_a_seed_is_taken_back_from_the_environment() -> None:
-    drawn = "import random; from tests.suites import seeds; seeds.vary(); " \
+    drawn = "import random; from tests.support.drivers import seeds; seeds.vary(); " \
         "print(seeds.run_seed(), random.Random(seeds.run_seed()).random(), random.Random(5).random())"
 
     def run(**environment: str) -> list[str]:

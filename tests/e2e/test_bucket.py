@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import stream
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto")

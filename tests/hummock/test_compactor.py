@@ -15,7 +15,7 @@ from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.storage import HummockStorage
-from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
+from tests.support.worlds.manager_parts import StandingClock, epoch_of, open_manager
 
 OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=1 << 14, history_ms=0, task_lease_ms=30_000, threads=2,
                             memory_bytes=1 << 20, sstable_bytes=1 << 14,

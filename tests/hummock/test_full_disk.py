@@ -16,7 +16,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import FULL_DISK_SECONDS, InstrumentedObjectStore, Pacing
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import RetryOptions
-from tests.suites.file_calls import between
+from tests.support.servers.file_calls import between
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

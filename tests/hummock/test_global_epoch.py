@@ -28,7 +28,7 @@ from hummock.sstable.meta import SstableMeta
 from hummock.sstable.store import SstableStore
 from hummock.store.storage import HummockStorage
 from tests.hummock.oracle_hash import content_hash
-from tests.suites.compaction_files import run_ranges
+from tests.support.drivers.compaction_files import run_ranges
 
 EVERYTHING = KeyRange(b"", None)
 E1, E2, E3, E4 = (Epoch(number << 16) for number in (1, 2, 3, 4))

@@ -27,8 +27,8 @@ from hummock.errors import (
 )
 from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.options import VacuumOptions
-from tests.model.places import LEASE_MS, NODE, refused
 from tests.model.ruled_model import GOING, later_rules
+from tests.model.store_processes import LEASE_MS, NODE, refused
 from tests.model.world_reads import EVERYTHING, Beside, Reads, rows_of
 
 LOCAL = b"local"        # keys of tables that are written locally only

@@ -10,7 +10,7 @@ from relational.errors import ConsistencyError
 from relational.table.key_ranges import RowRange
 from relational.table.state_table import StateTable
 from relational.table.storage_table import StorageTable
-from tests.model.places import refused
+from tests.model.store_processes import refused
 from tests.model.table_world import TYPES, Begun, Pk, Writes, random_pk
 
 LIMITS = (None, 0, 1, 3)

@@ -22,8 +22,8 @@ from relational.errors import ConsistencyError
 from relational.table.column_cache import ColumnCache
 from relational.table.state_table import OpChecks, StateTable
 from relational.types import DataType, OrderType, SortKey
-from tests.model.places import refused
-from tests.model.table_sites import FileSite, PlainSite
+from tests.model.store_processes import refused
+from tests.model.table_stores import FileSite, PlainSite
 
 TABLE_ID = 3
 TYPES = {"a": "int", "b": "varchar", "c": "bigint", "d": "varchar", "e": "numeric(9, 2)[]"}

@@ -3,7 +3,7 @@
 import pytest
 
 from hummock.options import MIB, CompactionOptions
-from tests.suites.lsm_simulation import TreeSimulation
+from tests.support.worlds.lsm_simulation import TreeSimulation
 
 OPTIONS = CompactionOptions()
 

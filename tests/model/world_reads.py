@@ -12,7 +12,7 @@ from hummock.base.key import KeyRange
 from hummock.epoch import Epoch
 from hummock.errors import EpochTooOld, InvalidEpoch
 from hummock.store.storage import HummockStorage
-from tests.model.places import OpenScan, Places, Snapshot, refused
+from tests.model.store_processes import OpenScan, Places, Snapshot, refused
 
 EVERYTHING = KeyRange(b"", None)
 Rows = list[tuple[Any, ...]]        # of a key, its value or None, and whose answer it is

@@ -6,7 +6,7 @@ import pytest
 
 from relational.catalog.objects import RowFormat
 from tests.relational import row_formats
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from relational.chunk import DataChunk, StreamChunk, VnodeMap, mask_of, vnodes_o
 from relational.encoding import KeyEncoder, ValueEncoder
 from relational.types import OrderType, Schema
 from tests.reliability.children import COMPILER
-from tests.suites.interpreter_work import assert_no_work_per_row, gil_takings, objects_made, work_of
+from tests.support.suites.interpreter_work import assert_no_work_per_row, gil_takings, objects_made, work_of
 
 SCHEMA = Schema.of(
     id="bigint", name="varchar", amount="numeric(10, 2)", seen="timestamp", span="interval", ok="boolean"

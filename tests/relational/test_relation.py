@@ -15,8 +15,8 @@ from relational.plan.optimizer import optimize
 from relational.plan.view import view_of
 from relational.relation import TableRelation
 from relational.sql import bind_sql
-from tests.suites.batch_session import BatchSession
-from tests.suites.sql_cases import case_catalog
+from tests.support.drivers.batch_session import BatchSession
+from tests.support.suites.sql_cases import case_catalog
 
 CATALOG = case_catalog()
 ORDERS, PAIRS, PLAIN = (

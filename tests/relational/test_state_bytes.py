@@ -14,7 +14,7 @@ from relational.hash.record_arena import pooled_record_bytes
 from relational.join.join_index import JoinIndex
 from relational.order.ordered_index import OrderedIndex
 from relational.types import DataType
-from tests.suites.process_memory import has_gnu_malloc, malloc_counts
+from tests.support.suites.process_memory import has_gnu_malloc, malloc_counts
 
 POOL_BYTES = 256 << 20  # the pool's own limit
 HUGE_PAGE_BYTES = 2 << 20

@@ -8,7 +8,7 @@ import threading
 from hummock.cli import main
 from hummock.errors import EpochTooOld
 from tests.reliability.fork_server import Note
-from tests.reliability.workload import TABLES, check_epoch, epoch_of, give_back, opened, write_epoch
+from tests.reliability.store_workload import TABLES, check_epoch, epoch_of, give_back, opened, write_epoch
 
 EPOCHS = 10
 

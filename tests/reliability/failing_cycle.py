@@ -23,7 +23,7 @@ from hummock.options import RetryOptions
 from hummock.tools.verify import verify_version
 from tests.reliability.fork_server import Note
 from tests.reliability.maintenance import AT_ONCE, LATER_MS, SHAPE, TASKS
-from tests.reliability.workload import SIZES, batches, check_epoch, epoch_of
+from tests.reliability.store_workload import SIZES, batches, check_epoch, epoch_of
 
 RETRY = RetryOptions(attempts=3, first_delay_ms=1, max_delay_ms=1)
 SEED, EARLIER = 21, 3           # epochs that were written while all was well

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from hummock.errors import HummockError
 from hummock.options import MetaOptions, RetryOptions
-from tests.reliability.told import heard, tell
+from tests.reliability.child_messages import heard, tell
 
 LIFE_SECONDS = 120.0            # an end that does not come in that time is none
 EPOCHS = 1_000                  # more than a child lives to see
@@ -35,7 +35,7 @@ META = MetaOptions(lease_ms=3_000, log_checkpoint_records=12, log_grace_ms=8_000
 def work(job: dict[str, Any], out: int) -> None:
     """Epochs with compaction and vacuum beside them, until the end."""
     faulty_store = importlib.import_module("tests.reliability.faulty_store")
-    workload = importlib.import_module("tests.reliability.workload")
+    workload = importlib.import_module("tests.reliability.store_workload")
 
     def note(text: str) -> None:
         tell(out, note=text)

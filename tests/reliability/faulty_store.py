@@ -22,7 +22,7 @@ from hummock.opening import MaintainedStorage
 from hummock.options import MetaOptions, RetryOptions, VacuumOptions
 from hummock.tools.verify import verify_version
 from tests.reliability import maintenance
-from tests.reliability.workload import EVERYTHING, batches, epoch_of, state
+from tests.reliability.store_workload import EVERYTHING, batches, epoch_of, state
 
 SIZES = {"block_bytes": 512, "sstable_bytes": 4_000, "refresh_ms": 200}
 COLD = {**SIZES, "block_cache_bytes": 1, "meta_cache_bytes": 1, "refresh_ms": 60_000}

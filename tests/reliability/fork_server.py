@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.reliability.told import heard, tell
+from tests.reliability.child_messages import heard, tell
 
 Note = Callable[[str], None]
 CHILD_SECONDS = 120.0
@@ -81,7 +81,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     FILE_CALLS.file_calls_disarm.restype = ctypes.c_char_p
-    importlib.import_module("tests.reliability.workload")
+    importlib.import_module("tests.reliability.store_workload")
     pa.set_cpu_count(1)
     gc.freeze()
     for line in sys.stdin:

@@ -11,7 +11,7 @@ from hummock.meta.vacuum.vacuum import Vacuum
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, mint_sstable_name, sstable_data_path, sstable_meta_path
 from hummock.options import CompactionOptions, VacuumOptions
-from tests.suites.compaction_files import run_ranges
+from tests.support.drivers.compaction_files import run_ranges
 
 SHAPE = CompactionOptions(
     history_ms=1, l0_runs=2, base_level_bytes=1_500, level_multiplier=2, l0_base_bytes=1_000, sstable_bytes=700,

@@ -30,10 +30,10 @@ from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from tests.suites.process_memory import status
-from tests.suites.slow_object_store import MIB, SlowStore
-from tests.suites.slow_store_child import OPTIONS as STORE_OPTIONS
-from tests.suites.slow_store_child import POOL_BYTES
+from tests.support.drivers.slow_store_child import OPTIONS as STORE_OPTIONS
+from tests.support.drivers.slow_store_child import POOL_BYTES
+from tests.support.servers.slow_object_store import MIB, SlowStore
+from tests.support.suites.process_memory import status
 
 OPTIONS = replace(STORE_OPTIONS, shared_buffer_bytes=12 * MIB, sstable_bytes=2 * MIB)
 SHAPE = CompactionOptions(l0_runs=4, l0_runs_slowdown=8, l0_runs_limit=24, l0_base_bytes=24 * MIB, history_ms=0,

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.reliability import compactor_process, maintenance, workload
+from tests.reliability import compactor_process, maintenance, store_workload
 from tests.reliability.children import When, can_compile, quick_directory, started
 from tests.reliability.test_kills import every_call
 
@@ -24,9 +24,9 @@ def children(tmp_path_factory):
 
 def check_left(root, seed, last):
     """Other processes find every epoch; once leases ran out another compactor and vacuum leave no garbage."""
-    assert workload.look(str(root), seed) == last
+    assert store_workload.look(str(root), seed) == last
     maintenance.check_no_garbage(str(root))
-    assert workload.look_once(str(root), seed) == last
+    assert store_workload.look_once(str(root), seed) == last
 
 
 def kill_compactors(children, seed, first, step):
@@ -34,10 +34,10 @@ def kill_compactors(children, seed, first, step):
     with quick_directory() as directory:
         base, root = directory / "base", directory / "store"
         base.mkdir()
-        children.run(f"{workload.__name__}:work", base, seed=seed, first=1, last=EARLIER - 3).value()
-        with workload.opened(str(base), "writer") as storage:
+        children.run(f"{store_workload.__name__}:work", base, seed=seed, first=1, last=EARLIER - 3).value()
+        with store_workload.opened(str(base), "writer") as storage:
             for number in range(EARLIER - 2, EARLIER + 1):
-                workload.write_epoch(storage, seed, number, lambda text: None)
+                store_workload.write_epoch(storage, seed, number, lambda text: None)
         shutil.copytree(base, root)
         end = children.run(COMPACT, root)
         end.value()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import stream
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 SECONDS = float(os.environ.get("HUMMOCK_DDL_SECONDS", "6"))
 BATCHES = (1, 10, 1_000, 20_000)

@@ -10,7 +10,7 @@ from hummock.errors import Corruption
 from hummock.sstable.block import Block
 from hummock.sstable.builder import SstableOutput
 from hummock.sstable.meta import SstableMeta
-from tests.hummock.test_builder import build, opened, random_entries
+from tests.hummock.sstable.test_builder import build, opened, random_entries
 
 KIB = 1 << 10
 

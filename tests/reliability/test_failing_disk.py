@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from tests.hummock.test_object_store_disk import FOREVER, NUMBERS
+from tests.hummock.object_store.test_local_disk import FOREVER, NUMBERS
 from tests.reliability import failing_cycle
 from tests.reliability.children import can_compile, quick_directory, started
 

@@ -25,10 +25,10 @@ from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, RetryOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
 from hummock.tools.verify import verify_version
-from tests.reliability.lab import EVERYTHING, at
-from tests.suites.compaction_files import run_ranges
-from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
-from tests.suites.slow_object_store import SlowStore
+from tests.reliability.store_harness import EVERYTHING, at
+from tests.support.drivers.compaction_files import run_ranges
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.support.servers.slow_object_store import SlowStore
 
 EVER = 1 << 30
 ROWS, EPOCHS = 400, 3

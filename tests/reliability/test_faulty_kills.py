@@ -12,8 +12,8 @@ import pytest
 from hummock.errors import MetaStoreError
 from tests.reliability.faulty_child import META, RETRY
 from tests.reliability.faulty_store import COLD, Place, Story, meta_at
-from tests.suites.fault_proxy import HONEST, fault_proxy
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.support.servers.fault_proxy import HONEST, fault_proxy
+from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS_OF_A_STORE = 20

@@ -8,9 +8,9 @@ from hummock.columnar.write_batch import WriteBatch
 from hummock.errors import HummockError
 from hummock.options import RetryOptions
 from tests.reliability.faulty_store import Place, Story, meta_at
-from tests.reliability.workload import batches, epoch_of
-from tests.suites.fault_proxy import HONEST, LYING, Kind, fault_proxy, share
-from tests.suites.s3_server import ENVIRONMENT, make_bucket, s3_server
+from tests.reliability.store_workload import batches, epoch_of
+from tests.support.servers.fault_proxy import HONEST, LYING, Kind, fault_proxy, share
+from tests.support.servers.s3_server import ENVIRONMENT, make_bucket, s3_server
 
 PATIENT = RetryOptions(attempts=16, first_delay_ms=1, max_delay_ms=4, deadline_ms=30_000, connect_ms=2_000,
                        idle_ms=2_000)

@@ -29,8 +29,8 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import mint_sstable_name
 from hummock.options import CompactionOptions
 from hummock.tools.verify import verify_version
-from tests.reliability.lab import at
-from tests.suites.compaction_files import run_ranges
+from tests.reliability.store_harness import at
+from tests.support.drivers.compaction_files import run_ranges
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden_stores"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir() if path.name.isdigit()) if GOLDEN.exists() else []

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from tests.reliability import workload
+from tests.reliability import store_workload
 from tests.reliability.children import When, can_compile, quick_directory, started
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 pytestmark = [pytest.mark.skipif(not can_compile(), reason="needs Linux and a C compiler")]
 
@@ -29,14 +29,14 @@ class Store:
         self.base, self.root = directory / "base", directory / "store"
         self.base.mkdir()
         if first > 1:
-            children.run(f"{workload.__name__}:work", self.base, seed=seed, first=1, last=first - 1).value()
+            children.run(f"{store_workload.__name__}:work", self.base, seed=seed, first=1, last=first - 1).value()
 
     def renew(self):
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.base, self.root)
 
     def run(self, work, **how):
-        return self.children.run(f"{workload.__name__}:{work}", self.root, seed=self.seed, **how)
+        return self.children.run(f"{store_workload.__name__}:{work}", self.root, seed=self.seed, **how)
 
     def work(self, **how):
         return self.run("work", first=self.first, last=self.last, **how)
@@ -52,11 +52,12 @@ class Store:
         """False where the work ended before that call. `recovery_kill_at` 0: the recovery is not tried."""
         self.renew()
         end = self.work(kill_at=kill_at, when=when)
-        left = self.check_left(end, workload.look, self.first - 1)
+        left = self.check_left(end, store_workload.look, self.first - 1)
         if recovery_kill_at == 0:
             return end.was_killed
         again = self.run("recover", kill_at=recovery_kill_at, when=random.Random(kill_at).choice(list(When)))
-        self.check_left(again, workload.look_and_clean_up if kill_at % 4 == 0 else workload.look_and_go_on, left)
+        look = store_workload.look_and_clean_up if kill_at % 4 == 0 else store_workload.look_and_go_on
+        self.check_left(again, look, left)
         return end.was_killed
 
     def check_left(self, end, look, at_least):

@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 import stream
-from tests.suites import feed
-from tests.suites.seeds import run_seed
+from tests.support.drivers import feed
+from tests.support.drivers.seeds import run_seed
 
 POISON_ROWS = int(os.environ.get("HUMMOCK_POISON_ROWS", "40"))
 SOON_SECONDS = 30.0

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from hummock.errors import HummockError
-from tests.reliability import workload
+from tests.reliability import store_workload
 from tests.reliability.children import can_compile, quick_directory, started
 from tests.reliability.disk import Disk, Kind, Loss, materialise, read_journal
 
@@ -31,10 +31,10 @@ class Journalled:
         self.root.mkdir()
         run = partial(children.run, root=self.root, seed=seed)
         if first > 1:
-            run(f"{workload.__name__}:work", first=1, last=first - 1).value()
+            run(f"{store_workload.__name__}:work", first=1, last=first - 1).value()
         self.begin = directory / "begin"
         self.disk = Disk(self.root)
-        run(f"{workload.__name__}:{work}", first=first, last=last, journal=journal).value()
+        run(f"{store_workload.__name__}:{work}", first=first, last=last, journal=journal).value()
         self.records = list(read_journal(journal))
         self.acked = self.begun = self.before
 
@@ -50,7 +50,7 @@ class Journalled:
         shutil.rmtree(left, ignore_errors=True)
         left.mkdir()
         materialise(self.disk.left(rng, loss), self.root, left)
-        look = workload.look_and_clean_up if rng.random() < .25 else workload.look_and_go_on
+        look = store_workload.look_and_clean_up if rng.random() < .25 else store_workload.look_and_go_on
         committed = look(str(left), self.seed)
         assert self.acked <= committed <= self.begun, f"epoch {committed}, acknowledged {self.acked}"
 

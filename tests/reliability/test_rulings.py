@@ -38,10 +38,10 @@ from hummock.meta.records import VACUUMED
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.pipeline import sorted_run_writer
 from hummock.sstable.meta import SstableMeta, digest_of, encode_meta, read_sections
-from tests.hummock.test_builder import build, opened, seek
-from tests.hummock.test_meta import with_section
-from tests.reliability.lab import LEASE_MS, Lab, at, keys
-from tests.suites.interpreter_work import assert_no_work_per_row, gil_takings, work_of
+from tests.hummock.sstable.test_builder import build, opened, seek
+from tests.hummock.sstable.test_meta import with_section
+from tests.reliability.store_harness import LEASE_MS, Lab, at, keys
+from tests.support.suites.interpreter_work import assert_no_work_per_row, gil_takings, work_of
 
 
 @pytest.fixture
@@ -52,7 +52,9 @@ def lab():
 
 
 def test_s1_keys_are_ordered_by_user_key_then_newest_first(lab):
-    """Joined with an epoch, a would sort behind a00: a memcmp over both is wrong. Sweep: tests/hummock/test_key."""
+    """Joined with an epoch, a would sort behind a00: a memcmp over both is wrong.
+
+    Sweep: tests/hummock/base/test_key."""
     lab.commit(1, {b"a": b"1", b"a\x00": b"1", b"a\xff\xff\xff\xff\xff\xff\xff\xff\xff": b"1"})
     lab.commit(2, {b"a": b"2", b"a\x00": b"2"})
     expected = [(b"a", b"2"), (b"a\x00", b"2"), (b"a" + b"\xff" * 9, b"1")]
@@ -84,7 +86,7 @@ def test_s2_flushes_within_an_epoch_stay_ordered_and_only_pure_epochs_are_commit
 
 
 def test_s3_retention_keeps_all_above_the_watermark_and_the_newest_at_or_below_it(lab):
-    """Sweep: tests/hummock/test_retention."""
+    """Sweep: tests/hummock/pipeline/test_retention."""
     for number in range(1, 6):
         lab.commit(number, {b"k": b"%d" % number, b"gone": b"" if number == 1 else None})
     lab.manager.pin_snapshot("reader", at(3))
@@ -189,7 +191,7 @@ def work_of_sync_and_scan(codec: str, blocks: int) -> tuple[list[int], list[int]
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
 def test_s7_a_scan_and_a_sync_ask_the_interpreter_per_megabytes_not_per_block(codec):
-    """Compaction: tests/hummock/test_execute, by its window."""
+    """Compaction: tests/hummock/compaction/test_subcompaction, by its window."""
     blocks, more_blocks = 1_000, 4_000      # of 1 KiB
     work_of_sync_and_scan(codec, 10)        # what is done once
     few, few_takings = work_of_sync_and_scan(codec, blocks)
@@ -240,7 +242,7 @@ def test_s10_a_block_or_an_object_in_anothers_place_is_found(lab):
 
 
 def test_s11_a_prefix_that_a_file_does_not_hold_is_filtered_out():
-    """Sweep: tests/hummock/test_prefix_filters."""
+    """Sweep: tests/hummock/read/test_prefix_filters."""
     lab = Lab(block_cache_bytes=1, block_bytes=1)
     lab.store.commit(at(1), tables={1: TableRules(PrefixRule(8))})
     prefixes = [user_key(1, 0, bytes([0, group])) for group in range(200)]
@@ -287,7 +289,7 @@ def test_s12_repeated_commits_and_reports_are_answered_and_late_ones_refused(lab
 
 
 def test_s13_what_vacuum_took_may_not_be_committed(lab):
-    """Every interleaving of its steps: tests/hummock/test_vacuum."""
+    """Every interleaving of its steps: tests/hummock/meta/vacuum/test_vacuum."""
     lab.write(1, keys("a"))
     lab.store.seal_epoch(at(1))
     (info,) = lab.store.sync(at(1)).sstables

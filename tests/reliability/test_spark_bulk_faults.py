@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites.bulk_chaos import BACKFILL_STAGES, LOAD_STAGES, WORKER_FAULTS, marks_of
-from tests.suites.bulk_rounds import PARTS, run_rounds
-from tests.suites.bulk_world import BulkWorld
+from tests.support.drivers.bulk_chaos import BACKFILL_STAGES, LOAD_STAGES, WORKER_FAULTS, marks_of
+from tests.support.worlds.bulk_rounds import PARTS, run_rounds
+from tests.support.worlds.bulk_world import BulkWorld
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,9 +47,9 @@ CLUSTER = """
 import sys
 from pathlib import Path
 from hummock.spark import spark_session
-from tests.suites.bulk_driver import SPARK
-from tests.suites.bulk_rounds import run_rounds
-from tests.suites.bulk_world import BulkWorld
+from tests.support.drivers.bulk_driver import SPARK
+from tests.support.worlds.bulk_rounds import run_rounds
+from tests.support.worlds.bulk_world import BulkWorld
 master, what, part, seed = "local-cluster[2,1,1024]", sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 session = spark_session(master, settings=SPARK)
 world = BulkWorld(session, Path(sys.argv[1]), seed, master)

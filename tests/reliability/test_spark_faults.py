@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hummock.compaction import spark as on_spark
-from tests.suites.spark_chaos import WORK, WORKER_FAULTS, plan_of
-from tests.suites.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
+from tests.support.drivers.spark_chaos import WORK, WORKER_FAULTS, plan_of
+from tests.support.worlds.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,8 +51,8 @@ import random, sys
 from pathlib import Path
 from hummock.compaction import spark as on_spark
 from hummock.spark import spark_session
-from tests.suites.spark_chaos import WORK, WORKER_FAULTS
-from tests.suites.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
+from tests.support.drivers.spark_chaos import WORK, WORKER_FAULTS
+from tests.support.worlds.spark_world import DRIVER_FAULTS, RANGES, SparkWorld
 on_spark.WORK = WORK
 on_spark.range_bytes_for = lambda total, slots: max(1, total // RANGES)
 session = spark_session("local-cluster[2,1,1024]", settings={

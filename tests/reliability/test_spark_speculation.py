@@ -17,8 +17,8 @@ SEED = 20_262
 
 @pytest.mark.parametrize("what", ["load", "backfill", "compaction"])
 def test_speculation_does_tasks_twice(tmp_path, what):
-    done = subprocess.run([sys.executable, "-m", "tests.suites.spark_overtaken", what, str(tmp_path), str(SEED)],
-                          capture_output=True, text=True, cwd=ROOT, timeout=800,
+    command = [sys.executable, "-m", "tests.support.drivers.spark_overtaken", what, str(tmp_path), str(SEED)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=800,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     print(done.stdout)
     assert "all is well" in done.stdout, done.stdout[-2_000:] + done.stderr[-4_000:]

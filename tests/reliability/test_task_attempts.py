@@ -18,10 +18,10 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions, VacuumOptions
 from hummock.store.storage import HummockStorage
-from tests.suites.compaction_files import run_ranges
-from tests.suites.manager_parts import StandingClock, epoch_of, open_manager
-from tests.suites.meta_store_faults import FaultyMetaStore
-from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.support.drivers.compaction_files import run_ranges
+from tests.support.servers.meta_store_faults import FaultyMetaStore
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.support.worlds.manager_parts import StandingClock, epoch_of, open_manager
 
 OPTIONS = CompactionOptions(history_ms=0, l0_runs=2, l0_base_bytes=2_000, base_level_bytes=4_000, level_multiplier=2,
                             sstable_bytes=1_500, block_bytes=300, range_bytes=3_000, threads=1, memory_bytes=1 << 20,

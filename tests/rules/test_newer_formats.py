@@ -46,8 +46,8 @@ from relational.spark.load_spec import LoadPart, LoadSpec
 from relational.spark.read_spec import ReadSpec
 from relational.types import DataType, Field, Schema
 from stream.spark.spec import BackfillSpec, TaskSpec
-from tests.hummock.test_compact_task import TASK
-from tests.suites.catalogs import table_catalog
+from tests.hummock.compaction.test_task import TASK
+from tests.support.drivers.catalogs import table_catalog
 
 NEWER = 9
 MESSAGE = r"was made by a newer release \(format {}, this one reads up to \d\): upgrade hummock"

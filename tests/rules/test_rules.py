@@ -11,7 +11,7 @@ import pytest
 
 from relational.plan.optimizer import RULES, VIEW_RULES
 from relational.sql import bind_sql
-from tests.suites.sql_cases import case_catalog
+from tests.support.suites.sql_cases import case_catalog
 
 FILES = sorted(Path(__file__).parent.glob("*.sql"))
 

@@ -19,7 +19,7 @@ from hummock.object_store.base import ObjectStore
 from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.session.session import Session
-from tests.simulation import workload
+from tests.simulation import session_workload
 
 NEVER_MS = 3_600_000
 KILLED = 137
@@ -101,12 +101,12 @@ def main(url: str, seed: int, count: int, point: str, nth: int) -> None:
         observer=lambda step, epoch: killer.reach(step.value),
     )
     with Session(playground) as session:
-        made = workload.rounds(seed, count)
+        made = session_workload.rounds(seed, count)
         is_new = not session.names()
         killer.is_armed = True
         if is_new:
-            workload.create(session)
-        done = workload.committed_round(session, made) if not is_new else 0
+            session_workload.create(session)
+        done = session_workload.committed_round(session, made) if not is_new else 0
         print(f"round {done}", flush=True)
         for number in range(done + 1, len(made)):
             for statement in made[number].statements:

@@ -10,7 +10,7 @@ import pytest
 
 from stream.spark.driver import BulkBackfill
 from tests.simulation.ddl_world import Fate, How, World, described
-from tests.suites.local_shuffle import LocalTasks
+from tests.support.drivers.local_shuffle import LocalTasks
 
 BASE = ("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)",
         "INSERT INTO t VALUES " + ", ".join(f"({n}, {n % 7}, {n * 13 % 31})" for n in range(90)), "FLUSH")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stream
-from tests.simulation import workload
+from tests.simulation import session_workload
 from tests.simulation.child import KILLED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,21 +38,21 @@ def run(url, seed, rounds, point, nth):
 
 def check_a_kill(url, seed, point, nth):
     """Kill a child, look at what it left, and go on from there in this process."""
-    made = workload.rounds(seed, ROUNDS)
+    made = session_workload.rounds(seed, ROUNDS)
     code, acknowledged = run(url, seed, ROUNDS, point, nth)
     assert code == KILLED, f"{point} was reached fewer than {nth} times"
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
         names = set(session.names())
-        if acknowledged is None and names < {"accounts", *workload.VIEWS}:
+        if acknowledged is None and names < {"accounts", *session_workload.VIEWS}:
             for name in names:
-                assert workload.shown(session, name) == []
+                assert session_workload.shown(session, name) == []
             return
-        found = workload.committed_round(session, made, acknowledged or 0)
+        found = session_workload.committed_round(session, made, acknowledged or 0)
         for number in range(found + 1, len(made)):
             for statement in made[number].statements:
                 session.sql(statement)
             session.flush()
-            assert workload.committed_round(session, made, number) == number
+            assert session_workload.committed_round(session, made, number) == number
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -82,5 +82,5 @@ def test_killed_again_and_again_it_still_ends_with_the_same_answer(tmp_path):
     assert kills >= 20, f"only {kills} kills"
     run(url, seed, rounds, "none", 0)
     with stream.connect(url, barrier_interval_ms=NEVER_MS) as session:
-        made = workload.rounds(seed, rounds)
-        assert workload.committed_round(session, made, rounds) == rounds
+        made = session_workload.rounds(seed, rounds)
+        assert session_workload.committed_round(session, made, rounds) == rounds

@@ -12,7 +12,7 @@ import pytest
 
 from stream.spark.driver import BulkBackfill
 from tests.simulation.ddl_world import Fate, How, World, carry_out, described
-from tests.suites.local_shuffle import LocalTasks
+from tests.support.drivers.local_shuffle import LocalTasks
 
 BASE = (
     "CREATE SCHEMA shop",

@@ -10,7 +10,7 @@ import pytest
 
 from stream.errors import DuplicateKey
 from tests.simulation.ddl_world import Fate, How, World, described
-from tests.suites.local_load import LocalFrame, install
+from tests.support.drivers.local_load import LocalFrame, install
 
 BASE = ("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR)", "CREATE TABLE u (id BIGINT PRIMARY KEY)",
         "CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM u",

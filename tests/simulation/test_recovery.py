@@ -14,9 +14,9 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session, connect
-from tests.simulation import workload
-from tests.suites.meta_store_faults import FaultyMetaStore
-from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.simulation import session_workload
+from tests.support.servers.meta_store_faults import FaultyMetaStore
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
 pytestmark = pytest.mark.timeout(120)
@@ -76,66 +76,66 @@ def stage():
 @pytest.mark.parametrize("step", list(Step))
 def test_a_failure_at_each_step_undoes_no_statement(stage, step):
     stage = stage()
-    made = workload.rounds(7, ROUNDS)
-    workload.create(stage.session)
+    made = session_workload.rounds(7, ROUNDS)
+    session_workload.create(stage.session)
     for number in range(1, len(made)):
         if number % 2 == 0:
             stage.trap.step = step
         stage.play(made[number])
-        assert workload.committed_round(stage.session, made, number) == number
+        assert session_workload.committed_round(stage.session, made, number) == number
     assert stage.trap.sprung >= 3
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER, FaultKind.TORN])
 def test_a_failed_upload_is_repeated_by_the_recovery(stage, kind):
     stage = stage()
-    made = workload.rounds(11, 4)
-    workload.create(stage.session)
+    made = session_workload.rounds(11, 4)
+    session_workload.create(stage.session)
     stage.objects.add(Fault(kind, "put", "sst/", skip=2))
     for number in range(1, len(made)):
         stage.play(made[number])
-        assert workload.committed_round(stage.session, made, number) == number
+        assert session_workload.committed_round(stage.session, made, number) == number
     assert stage.objects.hits == 1
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
 def test_a_commit_of_unknown_outcome_is_looked_up(stage, kind):
     stage = stage()
-    made = workload.rounds(13, 4)
-    workload.create(stage.session)
+    made = session_workload.rounds(13, 4)
+    session_workload.create(stage.session)
     for number in range(1, len(made)):
         stage.meta.add(Fault(kind, "transaction", skip=0))
         stage.play(made[number])
-        assert workload.committed_round(stage.session, made, number) == number
+        assert session_workload.committed_round(stage.session, made, number) == number
 
 
 @pytest.mark.parametrize("step", list(Step))
 def test_a_view_whose_creation_fails_exists_wholly_or_not_at_all(stage, step):
     stage = stage()
-    made = workload.rounds(17, 3)
-    stage.session.sql(workload.TABLE)
+    made = session_workload.rounds(17, 3)
+    stage.session.sql(session_workload.TABLE)
     for each in made[1:]:
         stage.play(each)
     stage.trap.step = step
     try:
-        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {workload.VIEWS['totals']}")
+        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {session_workload.VIEWS['totals']}")
         is_created = True
     except (StreamError, HummockError, RuntimeError):
         is_created = False
     assert stage.trap.sprung == 1
     assert is_created == ("totals" in stage.session.names())
     if is_created:
-        assert workload.shown(stage.session, "totals") == workload.answers(made[-1].after)["totals"]
+        assert session_workload.shown(stage.session, "totals") == session_workload.answers(made[-1].after)["totals"]
     else:
-        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {workload.VIEWS['totals']}")
+        stage.session.sql(f"CREATE MATERIALIZED VIEW totals AS {session_workload.VIEWS['totals']}")
     stage.session.flush()
-    assert workload.shown(stage.session, "totals") == workload.answers(made[-1].after)["totals"]
+    assert session_workload.shown(stage.session, "totals") == session_workload.answers(made[-1].after)["totals"]
 
 
 def test_reads_go_on_during_a_recovery_and_never_back(stage):
     stage = stage(recovery_backoff_ms=200, recovery_attempts=3)
-    made = workload.rounds(19, 3)
-    workload.create(stage.session)
+    made = session_workload.rounds(19, 3)
+    session_workload.create(stage.session)
     stage.play(made[1])
     stage.objects.add(Fault(FaultKind.BEFORE, "put", "sst/", times=2))
     for statement in made[2].statements:
@@ -150,15 +150,15 @@ def test_reads_go_on_during_a_recovery_and_never_back(stage):
     seen = []
     while failing.is_alive():
         with stage.session.at() as moment:
-            assert workload.committed_round(moment, made, 1) in (1, 2)
+            assert session_workload.committed_round(moment, made, 1) in (1, 2)
             seen.append(moment.epoch)
     assert seen == sorted(seen)
-    assert workload.committed_round(stage.session, made, 2) == 2
+    assert session_workload.committed_round(stage.session, made, 2) == 2
 
 
 def test_a_slow_object_store_does_not_stop_the_epochs_behind_it(stage):
     stage = stage(barrier_interval_ms=20, in_flight_barriers=4)
-    workload.create(stage.session)
+    session_workload.create(stage.session)
     stage.session.flush()
     stage.objects.add(Fault(FaultKind.DELAY, "put", "sst/", times=10_000, delay_ms=150))
     most, began = 0, time.monotonic()
@@ -171,7 +171,7 @@ def test_a_slow_object_store_does_not_stop_the_epochs_behind_it(stage):
     assert inserting < SOON
     stage.objects.clear()
     stage.session.flush()
-    assert len(workload.shown(stage.session, "accounts")) == 60
+    assert len(session_workload.shown(stage.session, "accounts")) == 60
 
 
 def test_a_second_session_fences_the_first(tmp_path):

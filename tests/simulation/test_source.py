@@ -17,7 +17,7 @@ from stream.options import StreamOptions
 from stream.playground import Playground, PlaygroundOptions
 from stream.protocol import Step
 from stream.session.session import Session
-from tests.suites.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan, FaultyObjectStore
 
 NEVER_MS = 3_600_000
 SOON = 60.0

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.simulation.vacuum_race import Race
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 
 def test_a_short_race_loses_nothing_and_leaves_nothing(tmp_path):

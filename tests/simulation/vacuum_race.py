@@ -34,7 +34,7 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore
 from hummock.options import MetaOptions, VacuumOptions
 from hummock.version import RunAddition, VersionDelta
-from tests.suites.manager_parts import Files, epoch_of
+from tests.support.worlds.manager_parts import Files, epoch_of
 
 LEASE_MS = 30_000
 EPOCHS_LIMIT = 50

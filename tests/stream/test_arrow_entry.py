@@ -10,7 +10,7 @@ import pytest
 import stream
 from relational.types import Interval
 from stream.errors import InvalidStatement
-from tests.suites.arrow_cases import FORMS, cases_of
+from tests.support.drivers.arrow_cases import FORMS, cases_of
 
 SEED = int(os.environ.get("ARROW_ENTRY_SEED", "14"))
 ROUNDS = int(os.environ.get("ARROW_ENTRY_ROUNDS", "2"))

@@ -7,7 +7,7 @@ import pytest
 import stream
 from relational.catalog.names import ObjectName
 from stream.spark.driver import BulkBackfill
-from tests.suites.local_shuffle import LocalTasks
+from tests.support.drivers.local_shuffle import LocalTasks
 
 QUOTIENTS = "CREATE MATERIALIZED VIEW v AS SELECT id, 10 / n AS q FROM t"
 SUMS = "CREATE MATERIALIZED VIEW v AS SELECT n, COUNT(*) FILTER (WHERE 10 / n > 1) AS c FROM t GROUP BY n"

@@ -15,7 +15,7 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.executor.statement import StatementEvaluator
 from stream.message import DeleteRows
 from stream.meta.job_planner import JobPlanner
-from tests.suites import feed
+from tests.support.drivers import feed
 
 SOON_SECONDS = 30.0
 DIGESTIBLE = [each for each in feed.KINDS if each != feed.BROKEN]

@@ -11,7 +11,7 @@ import stream
 from hummock.base.key import KeyRange
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
-from tests.suites.forks import outcomes_in_a_child
+from tests.support.drivers.forks import outcomes_in_a_child
 
 NEVER_MS = 3_600_000
 

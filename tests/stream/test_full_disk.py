@@ -6,7 +6,7 @@ import pytest
 
 import stream
 from hummock.errors import DiskFull
-from tests.suites.file_calls import between
+from tests.support.servers.file_calls import between
 
 NEVER_MS = 3_600_000
 

@@ -17,7 +17,7 @@ import stream
 from relational.errors import EvaluationError
 from relational.types import DataType
 from tests.relational.decimals import exact, rounded
-from tests.suites.seeds import run_seed
+from tests.support.drivers.seeds import run_seed
 
 NEVER_MS = 3_600_000
 MOST = 10**38 - 1

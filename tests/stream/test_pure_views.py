@@ -19,8 +19,8 @@ from relational.plan.logical import Aggregate, Project
 from relational.relation import Relation
 from relational.types import DataType
 from stream.error_counts import committed_errors
-from tests.suites.extremes import branches, calls, casts, rows_of
-from tests.suites.seeds import run_seed
+from tests.support.drivers.extremes import branches, calls, casts, rows_of
+from tests.support.drivers.seeds import run_seed
 
 SIGNATURES = os.environ.get("HUMMOCK_VIEW_SIGNATURES", "12")
 MOST_ROWS, MOST_EXPRESSIONS = 60, 40

@@ -16,8 +16,8 @@ from relational.types import DataType, Schema
 from stream.connector import validated, without_malformed
 from stream.errors import InvalidStatement, MalformedRows
 from stream.session.statements import table_draft
-from tests.suites.catalogs import table_catalog
-from tests.suites.seeds import run_seed
+from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.seeds import run_seed
 
 SCHEMA = Schema.of(id="bigint", name="varchar", at="timestamp", doc="jsonb")
 LONG = "x" * (1 << 20)

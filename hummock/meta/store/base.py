@@ -59,7 +59,7 @@ NONE = MetaOperations()
 
 
 class MetaStore(ABC):
-    """One suite, `tests/suites/meta_store_suite.py`, says what all of them keep."""
+    """One suite, `tests/support/suites/meta_store_suite.py`, says what all of them keep."""
 
     @property
     @abstractmethod

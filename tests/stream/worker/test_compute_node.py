@@ -18,7 +18,7 @@ from stream.runtime.actor import Actor
 from stream.runtime.dispatch import BroadcastDispatcher
 from stream.runtime.run_slots import RunSlots
 from stream.worker.compute_node import ComputeNode
-from tests.suites.catalogs import table_catalog
+from tests.support.drivers.catalogs import table_catalog
 
 CATALOG = table_catalog("t", Schema.of(k="bigint"), (0,))
 SOON = 30.0

@@ -1,0 +1,169 @@
+"""Pickers, by trees drawn as text."""
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import KeyWatermark, TableRules
+from hummock.compaction.picker import l0 as picker_l0
+from hummock.compaction.picker import pick_compaction, pick_range
+from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, files_of, key_bounds
+from hummock.compaction.picker.context import PickerContext
+from hummock.compaction.picker.key_slices import pick_slice
+from hummock.compaction.picker.l0 import pick_to_base
+from hummock.compaction.task import TaskInput, TaskKind
+from hummock.options import CompactionOptions
+from hummock.sstable.info import SstableInfo
+from hummock.version import HummockVersion, Level, Run
+
+CASES = Path(__file__).parents[3] / "cases" / "picker.txt"
+FILE = re.compile(r"(\d+)\[(\w)-(\w)\](\d+)(?:t=([\d,]+))?(?:e=(\d+)-(\d+))?(?:stale=(\d+))?(?:t=([\d,]+))?")
+OPTIONS = CompactionOptions(l0_runs=4, l0_base_bytes=100, base_level_bytes=200, l0_runs_slowdown=8, l0_runs_limit=16,
+                            sstable_bytes=64, task_bytes=10_000)
+
+
+@pytest.fixture(autouse=True)
+def small_tiers(monkeypatch):
+    monkeypatch.setattr(picker_l0, "SMALLEST_TIER_BYTES", 10)
+    monkeypatch.setattr(picker_l0, "MERGED_SHARE", 1)
+
+
+def file_of(match):
+    number, first, last, size, tables, low, high, stale, later_tables = match
+    ids = tuple(map(int, (tables or later_tables or "1").split(",")))
+    return SstableInfo(f"{int(number):032x}", user_key(ids[0], 0, first.encode()),
+                       user_key(ids[-1], 0, last.encode()), 100, int(size), int(size), ids, int(low or 1) << 16,
+                       int(high or 1) << 16, int(stale or 0), id=int(number))
+
+
+def inputs_of(version, ids):
+    """The files by run, newest run first."""
+    parts = [(level.number, run.id, tuple(info for info in run.sstables if info.id in ids))
+             for level in version.levels for run in level.runs]
+    return tuple(TaskInput(level, run, files) for level, run, files in parts if files)
+
+
+class Tree:
+    """A version, its running tasks and the options, as a case draws them."""
+
+    def __init__(self):
+        self.levels, self.running, self.options = {0: []}, [], OPTIONS
+        self.watermark, self.dropped, self.tables, self.range = 0, set(), {}, None
+
+    def read(self, line):
+        if place := re.match(r"L(\d+) (\d+): (.*)", line):
+            infos = tuple(file_of(match) for match in FILE.findall(place[3]))
+            self.levels.setdefault(int(place[1]), []).append(Run(int(place[2]), infos))
+            return
+        verb, *words = line.split()
+        if verb == "running":
+            self.running.append((tuple(map(int, words[:words.index("->")])), int(words[-1][1:])))
+        elif verb == "watermark":
+            self.watermark = int(words[0]) << 16
+        elif verb == "drop":
+            self.dropped.add(int(words[0]))
+        elif verb == "ttl":
+            self.tables[int(words[0])] = TableRules(ttl_ms=int(words[1]))
+        elif verb == "mark":
+            rules = self.tables.get(int(words[0]), TableRules())
+            mark = KeyWatermark(int(words[2][1:]) << 16, ((0, words[1].encode()),))
+            self.tables[int(words[0])] = replace(rules, watermarks=(mark, *rules.watermarks))
+        elif verb == "range":
+            self.range = KeyRange(*(user_key(1, 0, word.encode()) for word in words))
+            self.range = replace(self.range, end=self.range.end + b"\0")
+        else:
+            assert verb == "set"
+            self.options = replace(self.options, **{words[0]: int(words[1])})
+
+    def pick(self):
+        levels = tuple(Level(number, tuple(self.levels.get(number, ()))) for number in range(max(self.levels) + 1))
+        version = HummockVersion(1, 1 << 40, 0, levels, self.tables, frozenset(self.dropped))
+        running = []
+        for ids, target in self.running:
+            inputs = inputs_of(version, ids)
+            running.append(CompactionCandidate(TaskKind.LEVEL, inputs, target, inputs[0].run if target == 0 else 0))
+        if self.range is not None:
+            return pick_range(version, running, self.options, self.range)[1]
+        return pick_compaction(version, running, self.options, self.watermark)
+
+
+def shown(work):
+    if work is None:
+        return "nothing"
+    if isinstance(work, VersionEdit):
+        ids = " ".join(map(str, work.removed))
+        if not work.added:
+            return f"{work.kind} removes {ids}"
+        assert [info.id for part in work.added for info in part.sstables] == list(work.removed)
+        place = f"{work.added[0].level - 1}/0: " if work.kind == TaskKind.LEVEL else ""
+        return f"{work.kind} {place}{ids} -> moves to L{work.added[0].level}"
+    inputs = ", ".join(f"{part.level}/{part.run}: {' '.join(str(info.id) for info in part.sstables)}"
+                       for part in work.inputs)
+    return f"{work.kind} {inputs} -> L{work.target_level}/{work.target_run}{' drop' * work.drop_tombstones}"
+
+
+def cases():
+    text = "\n".join(line for line in CASES.read_text().splitlines() if not line.startswith("#"))
+    for case in text.split("title ")[1:]:
+        title, _, rest = case.partition("\n")
+        tree, _, result = rest.partition("----")
+        yield pytest.param(tree.split("\n"), result.strip(), id=title)
+
+
+@pytest.mark.parametrize(("lines", "result"), list(cases()))
+def test_case(lines, result):
+    tree = Tree()
+    for line in filter(None, lines):
+        tree.read(line)
+    assert shown(tree.pick()) == result
+
+
+def random_tree(rng):
+    """Runs of random files over 1,000 keys: most parted into a few files, some wide; a base level below them."""
+    number = 0
+
+    def run(level, files, size):
+        nonlocal number
+        bounds = sorted(rng.sample(range(1_000), 2 * files))
+        infos = []
+        for first, last in zip(bounds[::2], bounds[1::2], strict=True):
+            number += 1
+            infos.append(SstableInfo(f"{number:032x}", b"%04d" % first, b"%04d" % last, 100, size, size, (1,),
+                                     1 << 16, 1 << 16, id=number))
+        return Run(number if level == 0 else 0, tuple(infos))
+
+    base = run(6, rng.randint(1, 20), rng.randint(1, 20))
+    runs = [run(0, rng.choice((1, 2, 5, 8)), rng.randint(1, 20)) for _ in range(rng.randint(1, 6))]
+    return HummockVersion(1, 1 << 40, 0, (Level(0, tuple(runs[::-1])), *(Level(deep) for deep in range(1, 6)),
+                                          Level(6, (base,))))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_nothing_older_stays_above_what_goes_down(seed):
+    """Of random trees with random tasks under way; and what one task may take is the bound where slices allow it."""
+    rng = random.Random(seed)
+    version = random_tree(rng)
+    options = replace(OPTIONS, l0_base_bytes=1, task_bytes=rng.choice((20, 60, 200)))
+    runs = version.levels[0].runs
+    taken = rng.sample(range(len(runs)), rng.randint(0, 1))
+    running = [CompactionCandidate(TaskKind.INTRA_L0, (TaskInput(0, run.id, run.sstables),), 0, run.id)
+               for run in (runs[index] for index in taken)]
+    context = PickerContext(version, running, options, 1 << 40)
+    within, beyond = pick_slice(context)
+    for pick in filter(None, (within, beyond, pick_to_base(context))):
+        if pick.target_level == 0:
+            continue
+        inside = {info.id for info in files_of(pick)}
+        assert not any(info.id in inside for task in running for info in files_of(task)), f"seed {seed}"
+        upper = [(part.run, info) for part in pick.inputs if part.level == 0 for info in part.sstables]
+        for number, info in upper:
+            older = [other for run in runs if run.id < number for other in run.covering(info.smallest, info.largest)]
+            assert {other.id for other in older} <= inside, f"seed {seed}"
+        below = version.levels[6].runs[0].covering(*key_bounds(info for _, info in upper))
+        assert {info.id for info in below} <= inside, f"seed {seed}"
+    if within is not None:
+        assert sum(info.data_bytes for info in files_of(within)) <= options.task_bytes

@@ -1,0 +1,257 @@
+"""Executors: threads and Spark make the same files of the same ranges, and end when they are told to."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+
+import pytest
+
+from hummock.base.json_fields import U64
+from hummock.base.key import user_key
+from hummock.compaction import subcompaction
+from hummock.compaction.executors import ThreadRunner
+from hummock.compaction.progress_log import TaskProgressLog
+from hummock.compaction.spark import SparkRunner
+from hummock.compaction.subcompaction_planner import Split, cuts_of
+from hummock.compaction.task import OutputOptions
+from hummock.compaction.worker_task import WorkerTask, carry_out, decode_result
+from hummock.errors import Corruption, HummockError, InvalidTask, TaskCancelled
+from hummock.object_store import open_object_store
+from hummock.object_store.base import name_prefix, sstable_data_path
+from hummock.object_store.memory import MemoryObjectStore
+from tests.support.drivers.compaction_files import entries_in, names, put_run, task_of
+
+MEMORY, PREFIX = 8 << 20, "0123456789abcdef"
+OUTPUT = OutputOptions(40_000, 2_000, "lz4", "blocked_bloom", 10)
+SPLIT, OTHER = Split((b"k", b"m"), (5, 7, 2)), Split((b"other",), (1, 1))
+KINDS = ["threads", pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory as a store, and a task in seven ranges over three runs in it."""
+    url = f"file://{tmp_path_factory.mktemp('store')}"
+    store, rng, mint = open_object_store(url), random.Random(7), names()
+    keys = sorted({user_key(rng.randrange(3), rng.randrange(4), rng.randbytes(6)) for _ in range(6_000)})
+    runs = [put_run(store, [(key, epoch << 16, None if rng.random() < 0.1 else rng.randbytes(60)) for key in keys
+                            if rng.random() < share], mint, sstable_bytes=60_000)
+            for epoch, share in ((3, 0.2), (2, 0.5), (1, 1.0))]
+    task = task_of(runs, watermark=9 << 16, drop_tombstones=True, output=OUTPUT)
+    cuts = cuts_of([info for run in runs for info in run], store, task.input_bytes // 7)
+    assert len(cuts) == 6
+    yield url, replace(task, cuts=cuts)
+    store.close()
+
+
+@pytest.fixture(params=KINDS)
+def runner(request, place):
+    if request.param == "threads":
+        return ThreadRunner(open_object_store(place[0]), threads=2, memory_bytes=2 * MEMORY)
+    return SparkRunner(request.getfixturevalue("spark"), place[0], memory_bytes=MEMORY)
+
+
+def content(store, results):
+    """All that results say but names and times, and the very bytes of the files' data."""
+    return [(result.index, result.rows_read, result.rows_dropped, result.hash_read, result.hash_dropped,
+             [(replace(info, name="", meta_digest="", meta_bytes=0), store.get(sstable_data_path(info.name)))
+              for info in result.sstables]) for result in results]
+
+
+def test_every_runner_makes_the_same_files_but_for_their_names(runner, place):
+    url, task = place
+    store, specs = open_object_store(url), task.ranges()
+    expected = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(specs, "f" * 16)
+    got = runner.run(specs, PREFIX)
+    assert content(store, got) == content(store, expected)
+    assert sum(result.rows_read for result in got) == task.input_rows
+    assert sum(result.hash_read for result in got) % U64 == task.input_hash
+    made = [info.name for result in got for info in result.sstables]
+    assert len(made) > 7 and {name_prefix(name) for name in made} == {PREFIX}
+    rows = [entries_in(store, info) for result in got for info in result.sstables]
+    assert rows == [entries_in(store, info) for result in expected for info in result.sstables]
+    assert runner.slots == 2
+
+
+def test_results_come_in_the_order_of_the_specs_whatever_that_is(runner, place):
+    specs = list(place[1].ranges())
+    random.Random(3).shuffle(specs)
+    assert [result.index for result in runner.run(specs, PREFIX)] == [spec.index for spec in specs]
+
+
+def test_nothing_to_do_is_done(runner):
+    assert runner.run([], PREFIX) == []
+
+
+def test_a_runner_that_is_told_to_stop_does_and_works_again(runner, place):
+    specs = place[1].ranges()
+    with pytest.raises(TaskCancelled):
+        runner.run(specs, PREFIX, is_cancelled=lambda: True)
+    assert len(runner.run(specs[:2], PREFIX)) == 2
+
+
+def test_a_file_that_is_gone_is_named_and_the_runner_works_again(runner, place):
+    url, task = place
+    store, (first, *rest) = open_object_store(url), task.inputs
+    victim = first.sstables[len(first.sstables) // 2]
+    missing = replace(task, inputs=(replace(first, sstables=tuple(
+        replace(info, name="e" * 32) if info is victim else info for info in first.sstables)), *rest))
+    with pytest.raises(HummockError, match="e" * 32):
+        runner.run(missing.ranges(), PREFIX)
+    assert len(runner.run(task.ranges()[:2], PREFIX)) == 2
+    store.close()
+
+
+def test_progress_comes_to_the_rows_that_were_read(runner, place):
+    seen: list[int] = []
+    specs = place[1].ranges()
+    runner.run(specs, PREFIX, progress=seen.append)
+    assert all(0 <= rows <= place[1].input_rows for rows in seen)
+    if isinstance(runner, ThreadRunner):
+        assert max(seen) == place[1].input_rows
+
+
+class LateStore(MemoryObjectStore):
+    """No file ends before `may_end`."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_end = threading.Event()
+        self.may_end.set()
+
+    def create(self, path, *, if_absent=True):
+        writer = super().create(path, if_absent=if_absent)
+        close = writer.close
+
+        def close_late(*data):
+            assert self.may_end.wait(60), "the next range waited for the files of this one"
+            close(*data)
+
+        writer.close = close_late
+        return writer
+
+
+def test_a_thread_merges_one_range_while_the_files_of_another_become_durable(monkeypatch):
+    store, mint, merging, most, merged = LateStore(), names(), [], [], []
+    itself = subcompaction.run_pipeline
+    entries = [(b"%05d" % n, 1 << 16, b"v" * 40) for n in range(900)]
+    task = task_of([put_run(store, entries, mint)], cuts=(b"00300", b"00600"), output=OUTPUT)
+
+    def run_pipeline(*arguments):
+        merging.append(1)
+        most.append(len(merging))
+        if len(most) == 2:
+            store.may_end.set()
+        merged.append(itself(*arguments))
+        merging.pop()
+        return merged[-1]
+
+    monkeypatch.setattr(subcompaction, "run_pipeline", run_pipeline)
+    store.may_end.clear()
+    results = ThreadRunner(store, threads=1, memory_bytes=MEMORY).run(task.ranges(), PREFIX)
+    assert [entry for result in results for info in result.sstables for entry in entries_in(store, info)] == entries
+    assert most == [1, 1, 1] and sorted(merged) == [300, 300, 300]
+
+
+# -- what travels ----------------------------------------------------------------------------------------------
+
+
+def test_a_narrowed_range_names_what_it_touches_and_gives_the_same(place):
+    url, task = place
+    store, whole = open_object_store(url), task.ranges()
+    runner = ThreadRunner(store, threads=1, memory_bytes=MEMORY)
+    for spec in whole:
+        narrow = spec.narrowed()
+        files = [info for part in narrow.task.inputs for info in part.sstables]
+        assert 0 < len(files) < sum(len(part.sstables) for part in task.inputs)
+        assert not narrow.task.cuts
+        assert content(store, runner.run([narrow], PREFIX)) == content(store, runner.run([spec], PREFIX))
+
+
+def test_a_range_that_touches_nothing_gives_nothing(place):
+    spec = replace(place[1].ranges()[-1], start=b"\xff" * 9, end=None).narrowed()
+    assert spec.task.inputs == ()
+    result = decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 60_000).encode()))
+    assert (result.sstables, result.rows_read) == ((), 0)
+
+
+def test_an_assignment_is_read_as_it_was_written(place):
+    assignment = WorkerTask(place[1].ranges()[2].narrowed(), place[0], PREFIX, MEMORY, 60_000, "compact/7/3")
+    assert WorkerTask.decode(assignment.encode()) == assignment
+    for bad in (b"", b"[]", b"{}", assignment.encode().replace(b'"format": 1', b'"format": 0')):
+        with pytest.raises(InvalidTask):
+            WorkerTask.decode(bad)
+    with pytest.raises(InvalidTask):
+        decode_result(b"{")
+
+
+def test_an_attempt_ends_no_file_after_its_time(place, monkeypatch):
+    """A zombie's life is bounded, whoever waits for it."""
+    monkeypatch.setattr("hummock.compaction.worker_task.deadline", lambda limit_ms: lambda: limit_ms == 0)
+    spec = place[1].ranges()[0].narrowed()
+    with pytest.raises(TaskCancelled):
+        carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 0).encode())
+    assert decode_result(carry_out(WorkerTask(spec, place[0], PREFIX, MEMORY, 1).encode())).rows_read > 0
+
+
+# -- the journal -----------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_written_down_once_by_whoever_comes_first(place):
+    url, task = place
+    store = open_object_store(url)
+    journal, spec = TaskProgressLog(store, replace(task, cuts=())), task.ranges()[3]
+    assert journal.results(7) == {}
+    one, two = (decode_result(carry_out(WorkerTask(spec.narrowed(), url, prefix * 16, MEMORY, 60_000,
+                                                   journal.path(3)).encode())) for prefix in "ab")
+    assert one != two
+    assert TaskProgressLog(store, replace(task, cuts=())).results(7) == {3: one}
+    assert journal.results(3) == {}
+    journal.clear()
+    assert journal.results(7) == {}
+
+
+def test_the_first_driver_says_where_a_task_is_cut(place):
+    url, task = place
+    store = open_object_store(url)
+    journal, asked = TaskProgressLog(store, replace(task, id=8, cuts=())), []
+
+    def plan():
+        asked.append(1)
+        return SPLIT
+
+    assert journal.split(plan) == journal.split(lambda: OTHER) == SPLIT
+    assert len(asked) == 1
+    assert TaskProgressLog(store, replace(task, id=9, cuts=())).split(lambda: OTHER) == OTHER
+    assert TaskProgressLog(store, replace(task, id=8, cuts=(), watermark=1)).split(lambda: OTHER) == OTHER
+
+
+def test_what_a_damaged_journal_says_is_not_used(place):
+    url, task = place
+    store, rng = open_object_store(url), random.Random(5)
+    journal = TaskProgressLog(store, replace(task, id=11, cuts=()))
+    carry_out(WorkerTask(task.ranges()[3].narrowed(), url, PREFIX, MEMORY, 60_000, journal.path(3)).encode())
+    journal.split(lambda: SPLIT)
+    for path in (journal.path(3), journal.path(3).replace("000003", "plan")):
+        data = bytearray(store.get(path))
+        for at in rng.sample(range(len(data)), 20):
+            changed = bytearray(data)
+            changed[at] ^= 1 << rng.randrange(8)
+            store.put(path, bytes(changed))
+            if path.endswith("plan"):
+                with pytest.raises(Corruption, match="plan"):
+                    journal.split(lambda: OTHER)
+            else:
+                assert journal.results(7) == {}
+        store.put(path, bytes(data[:10]))
+    assert journal.results(7) == {}
+
+
+@pytest.mark.spark
+def test_ranges_on_spark_are_written_down_as_they_end(spark, place):
+    url, task = place
+    store = open_object_store(url)
+    journal = TaskProgressLog(store, replace(task, id=12, cuts=()))
+    results = SparkRunner(spark, url, memory_bytes=MEMORY).run(task.ranges(), PREFIX, journal=journal)
+    assert journal.results(7) == dict(enumerate(results))

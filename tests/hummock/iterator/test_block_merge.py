@@ -1,0 +1,62 @@
+"""BlockMerge: rounds over columns of batches and of blocks give what a sorted list gives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hummock.compaction.task import OutputOptions
+from hummock.iterator.drain import drain
+from hummock.iterator.merge import MergeIterator
+from hummock.object_store.memory import MemoryObjectStore
+from tests.hummock.oracle_block import full_key_order
+from tests.support.drivers.compaction_files import entries_in, names, put_run, run_ranges, task_of
+from tests.support.suites.entry_cases import iterator_of
+
+BEGINNINGS = (0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 40)
+TAILS = (b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff" * 7, b"\xff" * 8, b"q" * 17)
+
+
+def random_runs(rng):
+    """Runs of keys that begin alike, for some bytes; any run may hold the newest version of a key."""
+    beginning = b"\x00" * 3 + b"\x01" + rng.randbytes(40)
+    chosen = rng.choices(BEGINNINGS, k=rng.choice((1, 1, 2)))
+    keys = sorted({
+        beginning[:4 + size] + b"".join(rng.choices(TAILS, k=rng.randint(1, 3))) + rng.randbytes(rng.choice((0, 1, 12)))
+        for size in chosen for _ in range(rng.randint(1, 800))
+    })
+    runs = []
+    for number in range(rng.choice((1, 2, 3, 8, 33))):
+        share = rng.choice((0.02, 0.5, 1.0))
+        epochs = {key: rng.sample(range(1, 100), rng.choice((1, 1, 1, 4))) for key in keys if rng.random() < share}
+        runs.append(sorted(
+            ((key, (100 * epoch + number) << 16, None if rng.random() < 0.1 else rng.randbytes(rng.randrange(30)))
+             for key in epochs for epoch in epochs[key]), key=full_key_order))
+    return [run for run in runs if run]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounds_over_blocks_keep_every_version_in_order(seed):
+    rng = random.Random(seed)
+    store, mint, runs = MemoryObjectStore(), names(), random_runs(rng)
+    infos = [put_run(store, run, mint, sstable_bytes=1 << 20, block_bytes=rng.choice((100, 1_000, 30_000)))
+             for run in runs]
+    output = OutputOptions(1 << 20, 4_000, "none", "none", 10)
+    results = run_ranges(task_of(infos, output=output), store, names("f"), threads=1, memory_bytes=1 << 20)
+    found = [entry for result in results for info in result.sstables for entry in entries_in(store, info)]
+    assert found == sorted((entry for run in runs for entry in run), key=full_key_order)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounds_over_batches_hand_out_the_newer_child_first_where_full_keys_are_equal(seed):
+    rng = random.Random(seed)
+    keys = sorted({rng.choice(TAILS) + rng.randbytes(rng.randint(0, 2)) for _ in range(300)})
+    runs = [[(key, rng.choice((1, 2)) << 16, b"%d" % number) for key in keys if rng.random() < 0.6]
+            for number in range(rng.randint(1, 12))]
+    runs = [[entry for entry in run if entry[1] >> 16 == epoch] for run in runs for epoch in (1, 2)]
+    runs = [run for run in runs if run]
+    # a stable sort leaves entries of one full key by their run
+    model = sorted((entry for run in runs for entry in run), key=full_key_order)
+    columns = drain(MergeIterator([iterator_of(run) for run in runs]))
+    assert [(key, epoch, value) for key, value, epoch in zip(*columns, strict=True)] == model

@@ -1,0 +1,60 @@
+"""The WebHDFS store before a double of its server: no real one can be had by pip."""
+
+import pytest
+
+from hummock.errors import ObjectStoreError, ObjectStoreRefused
+from hummock.metrics import Metrics
+from hummock.object_store.conditional_put_check import require_exclusive_creation
+from hummock.object_store.http import Answer
+from hummock.object_store.url import parse_address
+from hummock.object_store.webhdfs import TEMPORARY, WebHdfsObjectStore, _raise_for
+from hummock.options import RetryOptions
+from tests.support.servers.webhdfs_double import webhdfs_double
+from tests.support.suites.object_store_suite import ObjectStoreSuite
+
+
+@pytest.fixture
+def tree(double):
+    return double[1]
+
+
+@pytest.fixture
+def double():
+    with webhdfs_double() as running:
+        yield running
+
+
+@pytest.fixture
+def store(double):
+    address = parse_address(f"webhdfs://{double[0]}/some/prefix?user_name=me")
+    store = WebHdfsObjectStore(address, RetryOptions(), Metrics())
+    yield store
+    store.close()
+
+
+class TestWebHdfsObjectStore(ObjectStoreSuite):
+    pass
+
+
+def test_a_log_may_stand_in_it(store):
+    require_exclusive_creation(store)
+    assert list(store.list()) == []
+
+
+def test_an_object_is_staged_and_nothing_stays_behind(store, tree):
+    store.put("sst/a", b"1", if_absent=True)
+    with pytest.raises(ObjectStoreError):
+        store.put("sst/a", b"2", if_absent=True)
+    assert tree.nodes["/some/prefix/sst/a"] == b"1"
+    assert [path for path in tree.nodes if f"{TEMPORARY}/" in path] == []
+
+
+@pytest.mark.parametrize(("status", "body", "kind"), [
+    (403, b'{"RemoteException": {"exception": "AccessControlException", "message": "no"}}', ObjectStoreRefused),
+    (403, b'{"RemoteException": {"exception": "StandbyException", "message": "no"}}', ObjectStoreError),
+    (500, b"<html>", ObjectStoreError), (502, b"", ObjectStoreError), (400, b"[]", ObjectStoreError),
+])
+def test_each_answer_is_typed(status, body, kind):
+    with pytest.raises(ObjectStoreError) as caught:
+        _raise_for("a", Answer(status, {}, body, len(body)))
+    assert type(caught.value) is kind

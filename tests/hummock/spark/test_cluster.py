@@ -1,0 +1,70 @@
+"""A cluster of executors in processes of their own: the command, its check of executors, and all files made there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hummock
+import hummock.__main__
+from hummock.base.key import user_key
+from hummock.errors import SparkMissing
+from hummock.spark.session import require_spark
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[3]
+MASTER = "local-cluster[2,1,1024]"
+
+
+SUBMIT = Path(sys.executable).parent / "spark-submit"
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """The URL of a store whose table 1 is due for compaction, its last epoch, and its rows."""
+    url, rows = f"file://{tmp_path}/store", {}
+    with hummock.open(url, role="writer", compaction=False) as store:
+        epochs = hummock.EpochGenerator(last=store.committed_epoch)
+        for number in range(4):
+            batch = {user_key(1, vnode, b"%05d" % key): b"%d" % number * 50
+                     for vnode in range(2) for key in range(number, 4_000, 3)}
+            epoch = epochs.next()
+            store.ingest_batch(hummock.WriteBatch(sorted(batch.items())), epoch)
+            store.commit(epoch)
+            rows.update(batch)
+    return url, epoch, sorted(rows.items())
+
+
+def compacts(filled, folder, *command):
+    """What a command says that compacts all of a store on Spark, whose rows are the same afterwards."""
+    try:
+        require_spark(MASTER)
+    except SparkMissing as error:
+        pytest.skip(str(error))
+    url, epoch, rows = filled
+    environment = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run([*command, "--large", "0", "--table", "1"], capture_output=True, text=True, cwd=folder,
+                          timeout=200, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert re.search(r"^[1-9]\d* tasks done, 0 failed", done.stdout, re.MULTILINE), done.stdout
+    with hummock.open(url) as store:
+        assert list(store.scan(hummock.KeyRange.table(1), epoch)) == rows
+    return done.stdout
+
+
+def test_a_store_is_compacted_by_two_executors_as_the_command_says(filled, tmp_path):
+    said = compacts(filled, tmp_path, sys.executable, "-m", "stream", "compact", "--spark", MASTER,
+                    "--store", filled[0], "--meta", f"sqlite://{tmp_path}/store/meta.sqlite", "--once")
+    assert re.search(r"on local-cluster\[2,1,1024\]: [12] executors answered", said), said
+
+
+@pytest.mark.skipif(not SUBMIT.exists(), reason="pyspark's spark-submit is not beside this Python")
+def test_a_store_is_compacted_by_what_spark_submit_was_told(filled, tmp_path):
+    said = compacts(filled, tmp_path, str(SUBMIT), "--master", "local[2]", hummock.__main__.__file__, "compact",
+                    filled[0], "--spark", "submitted")
+    assert "on submitted: 1 executors answered, 2 slots" in said

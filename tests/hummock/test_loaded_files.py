@@ -1,0 +1,406 @@
+"""Files that were built elsewhere enter a commit whole, once, above all older rows, at the bottom where they may."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+import pytest
+
+from hummock.base.key import KeyRange, user_key
+from hummock.base.table_rules import PrefixRule, TableRules
+from hummock.columnar.write_batch import WriteBatch
+from hummock.compactor import Compactor
+from hummock.errors import HummockError, InvalidEpoch, LoadRefused, OutcomeUnknown, SstableRefused
+from hummock.loaded_files import PLACEHOLDER, LoadedFiles
+from hummock.meta import MemoryMetaStore
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.records import LOADS, TASKS, UPLOADS, vacuumed_key
+from hummock.meta.store.base import MetaOperations
+from hummock.meta.vacuum.vacuum import Vacuum
+from hummock.object_store.base import mint_sstable_name
+from hummock.object_store.memory import MemoryObjectStore
+from hummock.options import CompactionOptions, MetaOptions, StorageOptions, VacuumOptions
+from hummock.shared_buffer.ingest_writer import rows_of_batches, write_load
+from hummock.store.storage import HummockStorage
+from hummock.tools.verify import verify_rows
+from tests.support.servers.meta_store_faults import FaultyMetaStore
+from tests.support.servers.object_store_faults import Fault, FaultKind, FaultPlan
+from tests.support.worlds.manager_parts import StandingClock, epoch_of
+
+EVERYTHING = KeyRange(b"", None)
+
+
+def key_of(number, table=1):
+    return user_key(table, 0, b"%05d" % number)
+
+
+class Place:
+    """A store whose meta store may fail, a task's way to write files, and what the rows ought to be."""
+
+    def __init__(self, seed=0, compaction=None, **meta_options):
+        self.rng = random.Random(f"loads {seed}")
+        self.objects, self.truth, self.clock = MemoryObjectStore(), MemoryMetaStore(), StandingClock(4_000_000_000_000)
+        self.plan = FaultPlan()
+        self.manager = HummockManager(FaultyMetaStore(self.truth, self.plan), self.objects, self.clock,
+                                      options=MetaOptions(**meta_options), compaction=compaction)
+        self.options = StorageOptions(block_bytes=500, sstable_bytes=4_000)
+        self.store = HummockStorage(self.manager, self.objects, self.options, session=self.manager.claim_writer())
+        self.rows: dict[int, dict[bytes, bytes | None]] = {}    # by epoch number, what was written at it
+
+    def built(self, rows, load_id="load", prefix="ab" * 8, tables=None):
+        pairs = sorted(rows.items())
+        cut = len(pairs) // 2
+        batches = [WriteBatch(part) for part in (pairs[:cut], pairs[cut:])]
+        size = sum(len(key) + len(value) for key, value in pairs)
+        infos = write_load(rows_of_batches(batches), size, self.objects, self.options,
+                           lambda: mint_sstable_name(self.rng.randbytes, prefix), tables=tables or {})
+        return LoadedFiles(load_id, infos)
+
+    def write(self, number, rows):
+        self.store.ingest_batch(WriteBatch(sorted(rows.items())), epoch_of(number))
+        self.note(number, rows)
+
+    def commit(self, number, *loads, **options):
+        self.store.commit(epoch_of(number), loads=loads, **options)
+
+    def note(self, number, rows):
+        self.rows.setdefault(number, {}).update(rows)
+
+    def seen(self, number):
+        merged = {}
+        for epoch in sorted(self.rows):
+            if epoch <= number:
+                merged.update(self.rows[epoch])
+        return {key: value for key, value in sorted(merged.items()) if value is not None}
+
+    def check(self, number):
+        expected = self.seen(number)
+        with self.store.scan(EVERYTHING, epoch_of(number)) as rows:
+            assert dict(rows) == expected
+        known = sorted({key for rows in self.rows.values() for key in rows})
+        for key, got in zip(known, self.store.get_many(known, epoch_of(number)), strict=True):
+            assert got == expected.get(key), (number, key)
+        for key in self.rng.sample(known, min(len(known), 20)):
+            assert self.store.get(key, epoch_of(number)) == expected.get(key)
+
+    def levels(self):
+        return {level.number: sorted(info.name for info in level.sstables)
+                for level in self.manager.version.levels if level.runs}
+
+
+@pytest.fixture
+def place():
+    return Place()
+
+
+def rows_between(first, last, mark, table=1):
+    return {key_of(number, table): b"%s %d %s" % (mark, number, b"x" * 40) for number in range(first, last)}
+
+
+class TestLanding:
+    def test_a_load_beside_nothing_lands_at_the_bottom_in_the_epoch_of_its_commit(self, place):
+        rows = rows_between(0, 300, b"loaded")
+        load = place.built(rows)
+        assert len(load.sstables) > 1 and load.rows == 300
+        assert all(info.min_epoch == info.max_epoch == PLACEHOLDER for info in load.sstables)
+        place.commit(1)
+        place.commit(2, load)
+        place.note(2, rows)
+        assert place.levels() == {6: sorted(info.name for info in load.sstables)}
+        assert place.manager.compaction_debt() == 0
+        for number in (1, 2, 3):
+            place.check(number)
+
+    def test_one_over_older_rows_lies_above_them_as_one_run(self, place):
+        place.write(1, rows_between(100, 400, b"old"))
+        place.commit(1)
+        rows = rows_between(0, 300, b"loaded")
+        load = place.built(rows)
+        place.commit(2, load)
+        place.note(2, rows)
+        runs = place.manager.version.levels[0].runs
+        assert [info.name for info in runs[0].sstables] == [info.name for info in load.sstables]
+        assert len(runs) == 2 and set(place.levels()) == {0}
+        for number in (1, 2):
+            place.check(number)
+
+    def test_what_was_only_buffered_or_staged_counts_as_above(self, place):
+        place.write(1, rows_between(0, 9, b"old"))
+        place.store.seal_epoch(epoch_of(1))
+        place.store.sync(epoch_of(1))                       # staged
+        place.write(2, rows_between(9, 18, b"old"))         # in the buffer until the commit
+        rows = rows_between(0, 18, b"loaded")
+        place.commit(2, place.built(rows))
+        place.note(2, rows)
+        assert set(place.levels()) == {0}
+        place.check(2)
+
+    def test_rows_of_other_tables_are_in_nobody_s_way(self, place):
+        place.write(1, rows_between(0, 300, b"old", table=1) | rows_between(0, 300, b"old", table=3))
+        place.commit(1)
+        place.write(2, rows_between(0, 300, b"new", table=1) | rows_between(0, 300, b"new", table=3))
+        rows = rows_between(0, 300, b"loaded", table=2)
+        load = place.built(rows)
+        place.commit(2, load)
+        place.note(2, rows)
+        assert place.levels()[6] == sorted(info.name for info in load.sstables)
+        place.check(2)
+
+    def test_a_task_that_began_after_the_load_was_placed_makes_it_land_anew(self, place, monkeypatch):
+        """Between the reading of the running tasks and the transaction one is given out: its outputs could meet it."""
+        plain, tries = place.truth.transaction, []
+
+        def transaction(operations):
+            if any(key.startswith(LOADS) for key in operations.put):
+                tries.append(operations)
+                if len(tries) == 1:
+                    row = place.truth.get(TASKS)
+                    place.truth.transaction = plain
+                    plain(MetaOperations(require={TASKS: row}, put={TASKS: b'{"changes":1,"format":1,"next_id":1}'}))
+                    place.truth.transaction = transaction
+            plain(operations)
+
+        monkeypatch.setattr(place.truth, "transaction", transaction)
+        place.commit(1, place.built(rows_between(0, 9, b"loaded")))
+        assert len(tries) == 2 and set(place.levels()) == {6}
+
+    def test_two_loads_of_one_commit_land_each_for_itself(self, place):
+        one, two = rows_between(0, 50, b"one", table=1), rows_between(0, 50, b"two", table=2)
+        place.commit(1, place.built(one, "one"), place.built(two, "two"))
+        place.note(1, one | two)
+        assert set(place.levels()) == {6}
+        wide = place.built(rows_between(0, 5, b"w", table=3) | rows_between(0, 5, b"w", table=5), "wide")
+        inner = place.built(rows_between(0, 5, b"i", table=4), "inner")
+        place.note(2, rows_between(0, 5, b"w", table=3) | rows_between(0, 5, b"w", table=5)
+                   | rows_between(0, 5, b"i", table=4))
+        place.commit(2, wide, inner)
+        assert set(place.levels()) == {0, 6}
+        place.check(2)
+
+    def test_a_load_without_rows_is_remembered_too(self, place):
+        place.commit(1, LoadedFiles("empty", ()))
+        assert place.manager.load_answer("empty").rows == 0 and not place.levels()
+
+
+class TestReads:
+    @pytest.mark.parametrize("seed", range(12))
+    def test_writes_and_loads_in_any_order_read_right_at_every_epoch(self, seed):
+        """Loads of whole tables and of parts, between writes, deletes, flushes, syncs and merges."""
+        place = Place(seed, CompactionOptions(l0_runs=3, l0_base_bytes=3_000, base_level_bytes=8_000,
+                                              sstable_bytes=4_000, l0_runs_slowdown=1_000, l0_runs_limit=2_000))
+        rng, epoch = place.rng, 0
+        rules = TableRules(prefix=PrefixRule(fixed_bytes=8)) if rng.random() < 0.5 else None
+        with ExitStack() as stack:
+            compactor = None
+            if rng.random() < 0.7:
+                compactor = Compactor(place.manager, place.objects, place.manager.compaction_options)
+                stack.callback(compactor.close)
+            for _ in range(12):
+                epoch += 1
+                for _ in range(rng.randint(0, 2)):
+                    table = rng.choice((1, 2, 3))
+                    changes = {key_of(rng.randrange(60), table): None if rng.random() < 0.3 else rng.randbytes(30)
+                               for _ in range(rng.randint(1, 30))}
+                    place.write(epoch, changes)
+                loads = []
+                for table in rng.sample((1, 2, 3, 4), rng.randint(0, 2)):
+                    first = rng.randrange(60)
+                    rows = rows_between(first, first + rng.randint(1, 40), b"load %d" % epoch, table)
+                    ruled = {table: rules} if rules else None
+                    loads.append((place.built(rows, f"{epoch}-{table}", tables=ruled), rows))
+                if loads and rng.random() < 0.5:        # an epoch of its own, as the barrier that carries it has
+                    place.commit(epoch)
+                    epoch += 1
+                for _, rows in loads:
+                    place.note(epoch, rows)
+                place.commit(epoch, *(load for load, _ in loads))
+                for number in rng.sample(range(1, epoch + 1), min(epoch, 3)):
+                    place.check(number)
+                if compactor is not None and rng.random() < 0.5:
+                    while compactor.run_one():
+                        pass
+                    place.store.wait_epoch(epoch_of(epoch))
+                    place.check(epoch)
+
+
+class TestOnce:
+    def test_a_repeated_commit_is_answered_and_its_load_is_known_by_its_id(self, place):
+        rows = rows_between(0, 30, b"loaded")
+        load = place.built(rows, "nightly")
+        session = place.store.session
+        version = place.manager.commit_epoch(session, epoch_of(1), (), loads=(load,))
+        assert place.manager.commit_epoch(session, epoch_of(1), (), loads=(load,)) is version
+        answer = place.manager.load_answer("nightly")
+        assert (answer.epoch, answer.version_id, answer.level, answer.rows) == (epoch_of(1), 1, 6, 30)
+        assert place.manager.load_answer("other") is None
+        with pytest.raises(InvalidEpoch):
+            place.manager.commit_epoch(session, epoch_of(1), ())
+
+    def test_an_id_enters_once(self, place):
+        place.commit(1, place.built(rows_between(0, 9, b"first"), "same"))
+        with pytest.raises(LoadRefused, match="committed before"):
+            place.commit(2, place.built(rows_between(20, 29, b"second"), "same"))
+        assert place.manager.committed_epoch == epoch_of(1)
+        place.commit(2)                                     # the epoch is free still
+
+    def test_as_many_as_the_option_says_are_remembered_the_newest(self):
+        place = Place(loads_remembered=3)
+        for number in range(1, 7):
+            place.commit(number, place.built({key_of(number): b"v"}, f"load-{number}"))
+        kept = sorted(key.removeprefix(LOADS) for key, _ in place.truth.list(LOADS))
+        assert kept == ["load-4", "load-5", "load-6"]
+
+
+class TestRefusals:
+    def refused(self, place, *loads, match):
+        before = place.manager.version
+        with pytest.raises(LoadRefused, match=match) as caught:
+            place.commit(1, *loads)
+        assert place.manager.version is before
+        return caught.value
+
+    def test_a_name_that_vacuum_removes(self, place):
+        load = place.built(rows_between(0, 9, b"v"))
+        name = load.sstables[0].name
+        place.truth.transaction(MetaOperations(put={vacuumed_key(name): b"{}"}))
+        assert self.refused(place, load, match="vacuum").load_id == "load"
+
+    def test_a_dropped_table(self, place):
+        load = place.built(rows_between(0, 9, b"v"))
+        place.store.commit(epoch_of(1), dropped_tables=[1])
+        with pytest.raises(LoadRefused, match="dropped"):
+            place.commit(2, load)
+
+    def test_two_loads_of_one_table_in_one_commit(self, place):
+        self.refused(place, place.built(rows_between(0, 9, b"v"), "a"), place.built(rows_between(20, 29, b"v"), "b"),
+                     match="same tables")
+
+    @pytest.mark.parametrize("load_id", ["", "with space", "x" * 65, "a/b"])
+    def test_a_bad_id(self, load_id):
+        with pytest.raises(LoadRefused, match="id"):
+            LoadedFiles(load_id, ())
+
+    def test_files_that_are_no_run_of_their_own(self, place):
+        first, second, *_ = place.built(rows_between(0, 300, b"v")).sstables
+        for infos, match in (((second, first), "order"), ((first, first), "order"),
+                             ((replace(first, stale_rows=1),), "several versions"),
+                             ((replace(first, max_epoch=first.min_epoch + 1),), "several epochs"),
+                             ((replace(first, global_epoch=epoch_of(1)),), "epoch"),
+                             ((replace(first, id=7),), "number")):
+            with pytest.raises(LoadRefused, match=match):
+                LoadedFiles("load", infos)
+
+    def test_a_file_that_is_no_load_s_has_epochs_of_its_own(self, place):
+        info = replace(place.built(rows_between(0, 9, b"v")).sstables[0], global_epoch=epoch_of(1))
+        with pytest.raises(SstableRefused, match="load"):
+            place.manager.commit_epoch(place.store.session, epoch_of(1), (info,))
+
+
+class TestRegistration:
+    def test_vacuum_leaves_files_alone_from_before_the_first_to_the_commit(self, place):
+        vacuum = Vacuum(place.truth, place.objects, place.clock, options=VacuumOptions(grace_ms=0))
+        with place.store.upload_prefix() as prefix:
+            load = place.built(rows_between(0, 90, b"v"), prefix=prefix)
+            assert vacuum.run().removed.files == 0
+            for _ in range(5):                  # as long as its driver lives
+                place.clock.advance(20_000)
+                place.manager.renew_lease(place.store._node)
+                assert vacuum.run().removed.files == 0
+            place.commit(1, load)
+        assert not place.truth.list(UPLOADS)
+        assert vacuum.run().removed.files == 0
+        place.note(1, rows_between(0, 90, b"v"))
+        place.check(1)
+
+    def test_what_is_not_committed_is_nothing_afterwards(self, place):
+        vacuum = Vacuum(place.truth, place.objects, place.clock, options=VacuumOptions(grace_ms=0))
+        with pytest.raises(ZeroDivisionError), place.store.upload_prefix() as prefix:
+            load = place.built(rows_between(0, 90, b"v"), prefix=prefix)
+            raise ZeroDivisionError
+        assert vacuum.run().removed.files == len(load.sstables)
+        assert not list(place.objects.list("sst/"))
+        with pytest.raises(LoadRefused, match="vacuum"):
+            place.commit(1, load)
+
+    def test_a_driver_that_was_silent_too_long_is_refused_not_wrong(self, place):
+        vacuum = Vacuum(place.truth, place.objects, place.clock, options=VacuumOptions(grace_ms=0))
+        with place.store.upload_prefix() as prefix:
+            load = place.built(rows_between(0, 90, b"v"), prefix=prefix)
+            place.clock.advance(31_000)
+            assert vacuum.run().removed.files == len(load.sstables)
+            with pytest.raises(LoadRefused, match="vacuum"):
+                place.commit(1, load)
+
+
+def calls_of_a_commit():
+    place = Place()
+    load = place.built(rows_between(0, 90, b"v"))
+    place.write(1, rows_between(0, 9, b"other", table=2))
+    before = len(place.plan.calls)
+    place.commit(1, load)
+    return place.plan.calls[before:]
+
+
+CALLS = calls_of_a_commit()
+
+
+class TestCrashes:
+    def test_the_commit_takes_its_steps(self):
+        operations = [operation for operation, _ in CALLS]
+        assert operations.count("transaction") >= 1 and operations.count("list") >= 2
+
+    @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.TORN, FaultKind.AFTER], ids=lambda kind: kind.value)
+    @pytest.mark.parametrize("at", range(len(CALLS)))
+    def test_an_end_at_any_call_leaves_all_of_the_load_or_nothing(self, at, kind):
+        place = Place()
+        rows = rows_between(0, 90, b"v")
+        with place.store.upload_prefix() as prefix:
+            load = place.built(rows, prefix=prefix)
+            place.write(1, rows_between(0, 9, b"other", table=2))
+            written = place.rows.pop(1)
+            place.plan.add(Fault(kind, skip=at, times=40))
+            with suppress(HummockError):
+                place.commit(1, load)
+            assert place.plan.hits > 0
+            place.plan.clear()
+            # Whoever comes next: a new process over the same truth.
+            after = HummockManager(place.truth, place.objects, place.clock)
+            answer, version = after.load_answer("load"), after.version
+            names = {info.name for info in version.sstables}
+            mine = {info.name for info in load.sstables}
+            assert (answer is not None) == (mine <= names) == bool(mine & names)
+            assert (version.max_committed_epoch == epoch_of(1)) == (answer is not None)
+            place.store.close()
+            with HummockStorage(after, place.objects, place.options, session=after.claim_writer()) as store:
+                if answer is None:
+                    store.commit(epoch_of(1), loads=[load])
+                else:
+                    rows = rows | written
+                with store.scan(EVERYTHING, epoch_of(1)) as found:
+                    assert dict(found) == rows
+
+    def test_a_commit_whose_answers_are_lost_enters_once(self, place):
+        rows = rows_between(0, 90, b"v")
+        load = place.built(rows)
+        place.plan.add(Fault(FaultKind.AFTER, operation="transaction", times=1))
+        place.commit(1, load)
+        place.note(1, rows)
+        assert place.manager.version.id == 1 and set(place.levels()) == {6}
+        place.check(1)
+        assert place.manager.load_answer("load") and not [row for row in verify_rows(place.truth) if row.damages]
+
+
+def test_an_unknown_outcome_is_no_refusal(place):
+    """Where even reading again fails the caller is told that it does not know, and may repeat."""
+    load = place.built(rows_between(0, 9, b"v"))
+    place.plan.add(Fault(FaultKind.AFTER, operation="transaction"))
+    place.plan.add(Fault(FaultKind.BEFORE, operation="get", skip=len(place.plan.calls)))
+    session = place.store.session
+    try:
+        place.manager.commit_epoch(session, epoch_of(1), (), loads=(load,))
+    except OutcomeUnknown:
+        place.plan.clear()
+        place.manager.commit_epoch(session, epoch_of(1), (), loads=(load,))
+    assert place.manager.load_answer("load").epoch == epoch_of(1)

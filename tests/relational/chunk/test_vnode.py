@@ -1,0 +1,147 @@
+"""Vnodes depend on values, not on how Arrow holds them; and FORMAT.md says the truth."""
+
+import ast
+import datetime as dt
+import zlib
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from relational.chunk import Column, StreamChunk, VnodeMap, vnodes_of
+from relational.encoding import KeyEncoder, ValueEncoder
+from relational.types import DataType, Interval, TypeKind
+from tests.relational.random_rows import TYPES, columns_of, random_rows
+
+FORMAT = Path(__file__).parents[3] / "relational" / "encoding" / "FORMAT.md"
+READERS = {
+    TypeKind.NUMERIC: Decimal,
+    TypeKind.REAL: float,
+    TypeKind.DOUBLE: float,
+    TypeKind.DATE: dt.date.fromisoformat,
+    TypeKind.TIME: dt.time.fromisoformat,
+    TypeKind.TIMESTAMP: dt.datetime.fromisoformat,
+    TypeKind.TIMESTAMPTZ: dt.datetime.fromisoformat,
+    TypeKind.INTERVAL: lambda parts: Interval(*parts),
+}
+
+
+def documented(heading):
+    """The rows of the table under a heading of FORMAT.md, as lists of cells."""
+    section = FORMAT.read_text().split(f"### {heading}")[1].split("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def value_of(data_type, literal):
+    value = ast.literal_eval(literal)
+    reader = READERS.get(data_type.kind)
+    return reader(value) if reader is not None and value is not None else value
+
+
+def test_documented_keys_and_values():
+    for heading, encoder_of in (("Examples of keys", KeyEncoder), ("Examples of values", ValueEncoder)):
+        examples = documented(heading)
+        assert len(examples) > 10
+        for spelled, literal, expected in examples:
+            data_type = DataType.parse(spelled)
+            assert encoder_of([data_type]).encode_row((value_of(data_type, literal),)).hex() == expected, spelled
+
+
+def columns_of_text(text):
+    """(ids, types, defaults) of `id type = default` parted by semicolons."""
+    parts = [part.split(" = ") for part in text.split("; ")]
+    ids = [int(part[0].split(" ")[0]) for part in parts]
+    types = [DataType.parse(part[0].split(" ", 1)[1]) for part in parts]
+    defaults = [value_of(kind, part[1]) if len(part) > 1 else None for kind, part in zip(types, parts, strict=True)]
+    return types, ids, defaults
+
+
+def test_documented_rows_under_other_schemas():
+    examples = documented("Examples of rows under other schemas")
+    assert len(examples) >= 4
+    for written, literals, raw, asked, found in examples:
+        writer, reader = ValueEncoder(*columns_of_text(written)), ValueEncoder(*columns_of_text(asked))
+        row = tuple(value_of(*pair) for pair in zip(writer.types, literals.split("; "), strict=True))
+        assert writer.encode_row(row).hex() == raw
+        expected = tuple(value_of(*pair) for pair in zip(reader.types, found.split("; "), strict=True))
+        assert reader.decode_row(bytes.fromhex(raw)) == expected
+
+
+def test_documented_vnodes():
+    examples = documented("Examples of vnodes")
+    assert len(examples) >= 50
+    for spelled, literals, raw, crc, vnode in examples:
+        types = [DataType.parse(each) for each in spelled.split("; ")]
+        values = [value_of(*pair) for pair in zip(types, literals.split("; "), strict=True)]
+        columns = [Column.from_pylist([value], kind) for value, kind in zip(values, types, strict=True)]
+        assert zlib.crc32(bytes.fromhex(raw)) == int(crc, 16)
+        assert vnodes_of(columns)[0] == int(vnode) == int(crc, 16) % 256, (spelled, literals)
+        assert vnodes_of(columns, 1000)[0] == int(crc, 16) % 1000
+
+
+def test_vnodes_do_not_see_how_arrow_holds_the_values(rng):
+    words = [rng.choice(["", "a", "EUROPE", "a longer piece of text", "漢字", None]) for _ in range(500)]
+    array = pa.array(words, pa.utf8())
+    expected = vnodes_of([Column(array)])
+    others = [
+        array.cast(pa.large_utf8()),
+        array.cast(pa.string_view()),
+        array.dictionary_encode(),
+        pa.chunked_array([array.slice(0, 100), array.slice(100)]),
+    ]
+    for other in others:
+        assert (vnodes_of([other]) == expected).all()
+    for _ in range(20):
+        start, rows = rng.randrange(400), rng.randrange(100)
+        assert (vnodes_of([array.slice(start, rows)]) == expected[start : start + rows]).all()
+
+
+@pytest.mark.parametrize("data_type", TYPES, ids=str)
+def test_a_slice_hashes_as_its_rows_do(data_type, rng):
+    column = columns_of([data_type], random_rows(rng, [data_type], 200))[0]
+    expected = vnodes_of([column])
+    start = rng.randrange(1, 150)
+    assert (vnodes_of([column.slice(start, 50)]) == expected[start : start + 50]).all()
+
+
+def test_equal_values_of_sql_have_one_vnode():
+    def vnode(value, data_type):
+        return vnodes_of([Column.from_pylist([value], data_type)], 32_768)[0]
+
+    assert vnode(-0.0, DataType.DOUBLE) == vnode(0.0, DataType.DOUBLE)
+    assert vnode(7, DataType.SMALLINT) == vnode(7, DataType.INT) == vnode(7, DataType.BIGINT)
+    assert vnode(Interval(1), DataType.INTERVAL) == vnode(Interval(0, 30), DataType.INTERVAL)
+    assert vnode(Decimal("1.5"), DataType.numeric(5, 1)) == vnode(Decimal("1.5"), DataType.NUMERIC)
+    nanoseconds = pa.array([1_000_000_000], pa.timestamp("ns"))
+    assert vnodes_of([nanoseconds]) == vnodes_of([nanoseconds.cast(pa.timestamp("us"))])
+
+
+def test_without_a_key_every_row_is_at_vnode_0():
+    assert vnodes_of([], rows=3).tolist() == [0, 0, 0]
+    assert vnodes_of([pa.array([], pa.int64())]).tolist() == []
+    with pytest.raises(ValueError, match="vnodes"):
+        vnodes_of([pa.array([1])], 0)
+    with pytest.raises(ValueError, match="2 rows among 1"):
+        vnodes_of([pa.array([1]), pa.array([1, 2])])
+
+
+def test_vnodes_are_spread_evenly():
+    counts = np.bincount(vnodes_of([pa.array(range(100_000))]), minlength=256)
+    assert counts.min() > 300
+    assert counts.max() < 500
+
+
+def test_a_chunk_splits_by_vnode_and_parted_updates_become_plain():
+    chunk = StreamChunk.from_pretty("+ 1 a\nU- 1 a\nU+ 1 b\nU- 1 b\nU+ 2 b\n- 9 z D\n- 2 b")
+    keys = [1, 2]
+    owners = np.zeros(256, np.int32)
+    owners[vnodes_of([pa.array([2])])[0]] = 1
+    parts = chunk.split_by_vnode([0], VnodeMap(owners))
+    assert len({*vnodes_of([pa.array(keys)]).tolist()}) == 2
+    assert parts[0].to_pretty() == "+ 1 a\nU- 1 a\nU+ 1 b\n- 1 b"
+    assert parts[1].to_pretty() == "+ 2 b\n- 2 b"
+    assert sum(part.visible_rows for part in parts.values()) == chunk.visible_rows
+    assert list(chunk.split_by_vnode([], VnodeMap.even([5]))) == [5]

@@ -1,0 +1,51 @@
+"""A view knows the kernels that made its rows, and whether today's would make others."""
+
+import json
+
+import pytest
+
+from relational.catalog.objects import TableCatalog
+from relational.expr.kernel_version import KERNEL_VERSION
+from relational.plan.kernels import kernels_changed
+from relational.sql import bind_sql
+from tests.support.suites.sql_cases import catalog_of
+
+TABLE = """CREATE TABLE c (id BIGINT PRIMARY KEY, t VARCHAR, n NUMERIC, m NUMERIC(38, 20), p NUMERIC(10, 2), d DOUBLE,
+    iv INTERVAL, b BIGINT, l VARCHAR[])"""
+
+
+def view(query):
+    (statement,) = bind_sql(f"CREATE MATERIALIZED VIEW v AS {query}", catalog_of(TABLE))
+    return statement
+
+
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT t::int AS a, t::int + 1 AS b, id FROM c", ("CAST(VARCHAR AS INT)",)),
+        ("SELECT COUNT(*) AS n FROM c WHERE t::numeric(4, 1) > 2", ("CAST(VARCHAR AS NUMERIC(4, 1))",)),
+        ("SELECT COUNT(*) FILTER (WHERE t::double > 2) AS n FROM c", ("CAST(VARCHAR AS DOUBLE)",)),
+        ("SELECT id, l::int[] AS i, t::timestamp AS at FROM c",
+         ("CAST(VARCHAR[] AS INT[])", "CAST(VARCHAR AS TIMESTAMP)")),
+        ("SELECT id, d::numeric AS n FROM c", ("CAST(DOUBLE AS NUMERIC(38, 10))",)),
+        ("SELECT id, n + m AS s, n % m AS r FROM c",
+         ("add(NUMERIC(38, 10), NUMERIC(38, 20))", "modulo(NUMERIC(38, 10), NUMERIC(38, 20))")),
+        ("SELECT id, iv * 2 AS i FROM c", ("multiply(INTERVAL, DOUBLE)",)),
+        ("SELECT id, t::date AS a, t::boolean AS b, b::numeric AS n, n::int AS i, p::varchar AS t FROM c", ()),
+        ("SELECT id, n + p AS s, n + b AS q, n * m AS r, n / m AS o, -n AS k, ROUND(n, 2) AS h FROM c", ()),
+        ("SELECT p, SUM(n) AS n, AVG(m) AS m, SUM(b) AS b, MIN(t) AS t FROM c GROUP BY p", ()),
+    ],
+)
+def test_what_the_first_kernels_computed_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 0) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
+def test_a_new_view_is_stamped_and_a_record_without_a_stamp_is_of_the_first():
+    draft = view("SELECT t, COUNT(*) AS n FROM c GROUP BY t").view
+    assert draft.kernel_version == KERNEL_VERSION > 0
+    record = json.loads(json.dumps(draft.to_json()))
+    assert TableCatalog.from_json(record) == draft
+    del record["kernel_version"]
+    assert TableCatalog.from_json(record).kernel_version == 0

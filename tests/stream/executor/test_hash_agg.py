@@ -1,0 +1,323 @@
+import random
+from decimal import Decimal
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import hummock
+from hummock.store.memory_store import MemoryStateStore
+from relational.chunk import StreamChunk
+from relational.expr import ErrorCounts
+from relational.expr.aggregates import AggCall, AggKind, aggregate_type
+from relational.expr.expression import Call, InputRef, Literal
+from relational.plan.logical import Aggregate, Scan
+from relational.table.state_table import StateTable
+from relational.types import DataType, Schema
+from stream.executor.agg_state import MaterializedInput
+from stream.executor.base import ExecutorInfo
+from stream.executor.hash_agg import HashAggExecutor
+from stream.message import Barrier
+from stream.plan.planner import plan_view
+from tests.support.drivers.catalogs import table_catalog
+from tests.support.drivers.stream_driver import Folded, ScriptedExecutor, barrier, run_epochs
+from tests.support.suites.executor_suite import ExecutorSuite
+from tests.support.suites.interpreter_work import assert_no_work_per_row, work_of
+
+INPUT = Schema.of(id="bigint", k="varchar", v="int", x="double")
+EVERYTHING = (
+    (AggKind.COUNT, None),
+    (AggKind.COUNT, 2),
+    (AggKind.SUM, 2),
+    (AggKind.AVG, 2),
+    (AggKind.MIN, 2),
+    (AggKind.MAX, 2),
+)
+
+
+def call(kind, argument, schema=INPUT, filter=None):
+    data_type = aggregate_type(kind, None if argument is None else schema[argument].data_type)
+    return AggCall(kind, argument, filter, False, data_type)
+
+
+def hash_agg(
+    input,
+    store,
+    group_by,
+    calls,
+    schema=INPUT,
+    stream_key=(0,),
+    append_only=False,
+    cache_bytes=1 << 24,
+    flush_groups=1 << 20,
+    chunk_rows=4096,
+):
+    """The executor that the planner's node asks for."""
+    table = table_catalog("t", schema, stream_key, is_append_only=append_only)
+    query = Aggregate(Scan(table), tuple(group_by), tuple(calls), tuple(f"c{i}" for i in range(len(calls))))
+    ids = iter(range(10, 100))
+    view = table_catalog("mv", query.schema, range(len(group_by)), table_id=2)
+    node = plan_view(view, query, lambda name: next(ids)).root.input
+    kept = [
+        MaterializedInput(each.call, StateTable(each.table, store), each.columns, each.argument)
+        for each in node.kept
+    ]
+    return HashAggExecutor(
+        ExecutorInfo(node.schema, node.stream_key, "HashAgg"),
+        input,
+        node.group_by,
+        node.calls,
+        StateTable(node.state_table, store),
+        kept,
+        ErrorCounts(),
+        cache_bytes=cache_bytes,
+        flush_groups=flush_groups,
+        chunk_rows=chunk_rows,
+    )
+
+
+def epochs_of(build, *texts, schema=INPUT, store=None):
+    """The output of each epoch as text, one chunk a line group."""
+    epochs = [[StreamChunk.from_pretty(text, schema)] if text else [] for text in texts]
+    outputs = run_epochs(build, store or MemoryStateStore(), schema, (0,), epochs)
+    return ["\n".join(sorted_changes(made)) for made in outputs]
+
+
+def sorted_changes(chunks):
+    """The changes of an epoch as lines; the pairs of an update stay together, groups are in order."""
+    lines = [line for chunk in chunks for line in chunk.to_pretty().split("\n")]
+    pairs, index = [], 0
+    while index < len(lines):
+        width = 2 if lines[index].startswith("U-") else 1
+        pairs.append(lines[index : index + width])
+        index += width
+    return [line for pair in sorted(pairs, key=lambda p: p[0].split()[1:]) for line in pair]
+
+
+def quotient(total, count):
+    return None if not count else (Decimal(total) / count).quantize(Decimal(1).scaleb(-10))
+
+
+def expected(values):
+    """COUNT(*), COUNT, SUM, AVG, MIN, MAX of a group's values in plain Python."""
+    known = [value for value in values if value is not None]
+    total = sum(known) if known else None
+    average = quotient(total, len(known)) if known else None
+    return (len(values), len(known), total, average, min(known, default=None), max(known, default=None))
+
+
+def grouped(rows):
+    groups = {}
+    for _, key, value, _ in rows:
+        groups.setdefault(key, []).append(value)
+    return [(key, *expected(values)) for key, values in groups.items()]
+
+
+class HashAggSuite(ExecutorSuite):
+    schema, stream_key = INPUT, (0,)
+    keys = tuple((number,) for number in range(30))
+    options: ClassVar[dict] = {}
+
+    def build(self, input, store):
+        return hash_agg(input, store, (1,), [call(*each) for each in EVERYTHING], **self.options)
+
+    def oracle(self, rows):
+        return grouped(rows)
+
+    def new_row(self, rng, key):
+        return (*key, rng.choice(["a", "b", "c", None]), rng.choice([None, *range(-3, 4)]), rng.random())
+
+
+class TestHashAgg(HashAggSuite):
+    pass
+
+
+class TestHashAggOnHummock(HashAggSuite):
+    """Files and versions instead of a sorted list."""
+
+    @pytest.fixture(autouse=True)
+    def _close_stores(self):
+        self.stores = []
+        yield
+        for store in self.stores:
+            store.close()
+
+    def new_store(self):
+        self.stores.append(hummock.open("memory://"))
+        return self.stores[-1]
+
+
+class TestHashAggThatEvictsEveryGroup(HashAggSuite):
+    options: ClassVar = {"cache_bytes": 1}
+
+
+class TestHashAggThatFlushesBeforeTheBarrier(HashAggSuite):
+    options: ClassVar = {"flush_groups": 1}
+
+
+class TestHashAggThatEvictsInTheMiddleOfAnEpoch(HashAggSuite):
+    options: ClassVar = {"cache_bytes": 1, "flush_groups": 1}
+
+
+class TestHashAggInSmallPieces(HashAggSuite):
+    options: ClassVar = {"chunk_rows": 2}
+
+
+class TestGlobalAggregation(HashAggSuite):
+    def build(self, input, store):
+        return hash_agg(input, store, (), [call(*each) for each in EVERYTHING])
+
+    def oracle(self, rows):
+        return [expected([row[2] for row in rows])]
+
+
+class TestDistinct(HashAggSuite):
+    def build(self, input, store):
+        return hash_agg(input, store, (1,), [])
+
+    def oracle(self, rows):
+        return [(key,) for key in {row[1] for row in rows}]
+
+
+class TestFilteredCalls(HashAggSuite):
+    positive = Call("greater", (InputRef(2, DataType.INT), Literal(0, DataType.INT)), DataType.BOOLEAN)
+
+    def build(self, input, store):
+        kinds = (AggKind.COUNT, None), (AggKind.SUM, 2), (AggKind.MIN, 2)
+        return hash_agg(input, store, (1,), [call(*each, filter=self.positive) for each in kinds])
+
+    def oracle(self, rows):
+        out = []
+        for key in {row[1] for row in rows}:
+            values = [row[2] for row in rows if row[1] == key and row[2] is not None and row[2] > 0]
+            out.append((key, len(values), sum(values) if values else None, min(values, default=None)))
+        return out
+
+
+SEED = Schema.of(quantity="bigint", company="varchar")
+
+
+def test_the_view_of_the_seed_america_and_asia():
+    """seeds/002: SELECT SUM(t.quantity) AS q FROM t GROUP BY t.company, over two sequences."""
+    sums = [call(AggKind.SUM, 0, SEED)]
+    first = "+ 2 AMERICA\n+ 3 ASIA\n+ 4 AMERICA\n+ 5 ASIA"
+    second = "+ 6 EUROPE\n+ 7 EUROPE"
+    folded = Folded((0,))
+    chunks = [[StreamChunk.from_pretty(text, SEED)] for text in (first, second)]
+    made = run_epochs(
+        lambda input: hash_agg(input, store, (1,), sums, SEED),
+        store := MemoryStateStore(),
+        SEED,
+        (0,),
+        chunks,
+    )
+    folded.apply_all(made[0])
+    assert set(folded.rows.values()) == {("AMERICA", 6), ("ASIA", 8)}
+    folded.apply_all(made[1])
+    assert set(folded.rows.values()) == {("AMERICA", 6), ("ASIA", 8), ("EUROPE", 13)}
+
+
+def counts(input, store=None):
+    return hash_agg(
+        input, store or MemoryStateStore(), (1,), [call(AggKind.COUNT, None), call(AggKind.MAX, 2)]
+    )
+
+
+def test_a_group_is_born_changes_and_dies_with_one_change_an_epoch():
+    assert epochs_of(
+        counts,
+        "+ 1 a 5 0\n+ 2 a 7 0\n+ 3 b 1 0",
+        "- 2 a 7 0\n+ 4 a 6 0\n+ 5 a 6 0",
+        "- 3 b 1 0\n- 1 a 5 0",
+    ) == ["+ a 2 7\n+ b 1 1", "U- a 2 7\nU+ a 3 6", "U- a 3 6\nU+ a 2 6\n- b 1 1"]
+
+
+def test_nothing_is_emitted_when_the_outputs_are_equal_again():
+    assert epochs_of(counts, "+ 1 a 5 0", "- 1 a 5 0\n+ 2 a 5 0", "") == ["+ a 1 5", "", ""]
+
+
+def test_a_group_that_comes_and_goes_within_an_epoch_is_never_seen():
+    assert epochs_of(counts, "+ 1 a 5 0\n- 1 a 5 0") == [""]
+
+
+def test_a_global_count_begins_with_its_row():
+    def count(input):
+        return hash_agg(input, MemoryStateStore(), (), [call(AggKind.COUNT, None), call(AggKind.SUM, 2)])
+
+    assert epochs_of(count, "", "+ 1 a 5 0", "- 1 a 5 0") == ["+ 0 .", "U- 0 .\nU+ 1 5", "U- 1 5\nU+ 0 ."]
+
+
+def test_a_recovered_global_count_does_not_begin_again():
+    store = MemoryStateStore()
+
+    def count(input):
+        return hash_agg(input, store, (), [call(AggKind.COUNT, None)])
+
+    run_epochs(count, store, INPUT, (0,), [[], [StreamChunk.from_pretty("+ 1 a 5 0", INPUT)]])
+    assert run_epochs(count, store, INPUT, (0,), [[]], first=3) == [[]]
+
+
+def test_extremes_of_an_append_only_input_are_plain_values():
+    store = MemoryStateStore()
+
+    def extremes(input):
+        calls = [call(AggKind.MIN, 2), call(AggKind.MAX, 2)]
+        return hash_agg(input, store, (1,), calls, append_only=True)
+
+    texts = "+ 1 a 5 0\n+ 2 a . 0", "+ 3 a 9 0\n+ 4 a 2 0"
+    assert epochs_of(extremes, *texts, store=store) == ["+ a 5 5", "U- a 5 5\nU+ a 2 9"]
+
+
+def test_a_taken_extreme_is_found_again_among_rows_of_earlier_epochs():
+    assert epochs_of(
+        counts, "+ 1 a 1 0\n+ 2 a 3 0", "+ 3 a 9 0", "- 3 a 9 0", "- 2 a 3 0\n+ 4 a 2 0", "- 4 a 2 0"
+    ) == ["+ a 2 3", "U- a 2 3\nU+ a 3 9", "U- a 3 9\nU+ a 2 3", "U- a 2 3\nU+ a 2 2", "U- a 2 2\nU+ a 1 1"]
+
+
+def test_negative_zero_and_zero_are_one_group():
+    schema = Schema.of(id="bigint", g="double")
+    rows = [(0, (1, 0.0)), (0, (2, -0.0)), (0, (3, float("nan"))), (0, (4, float("nan")))]
+    chunk = StreamChunk.from_rows(schema, rows)
+    calls = [call(AggKind.COUNT, None, schema)]
+    store = MemoryStateStore()
+    (made,) = run_epochs(
+        lambda input: hash_agg(input, store, (1,), calls, schema), store, schema, (0,), [[chunk]]
+    )
+    assert sorted(row[1] for each in made for row in each.rows()) == [2, 2]
+
+
+def test_floating_sums_stay_within_the_bound_under_retraction():
+    rng = random.Random(11)
+    values = [rng.uniform(-1e9, 1e9) for _ in range(400)]
+    changes = [(0, (i, "a", None, x)) for i, x in enumerate(values)]
+    changes += [(1, row) for _, row in changes[:390]]
+    store = MemoryStateStore()
+    (made,) = run_epochs(
+        lambda input: hash_agg(input, store, (1,), [call(AggKind.SUM, 3)]),
+        store,
+        INPUT,
+        (0,),
+        [[StreamChunk.from_rows(INPUT, changes)]],
+    )
+    ((_, total),) = made[-1].rows()
+    assert total == pytest.approx(sum(values[390:]), abs=1e-9 * sum(map(abs, values)))
+
+
+def work_of_a_chunk(rows):
+    """Of the interpreter, for one chunk of `rows` changes over 50 groups that are in memory."""
+    keys = [(0, (int(i), f"k{i % 50}", int(i) % 7, 0.0)) for i in np.arange(rows)]
+    chunk = StreamChunk.from_rows(INPUT, keys)
+    again = StreamChunk.from_rows(INPUT, [(0, (row[0] + rows, *row[1:])) for _, row in keys])
+    calls = [call(AggKind.COUNT, None), call(AggKind.SUM, 2), call(AggKind.MIN, 2)]
+    script = [barrier(1), chunk, barrier(2), again, barrier(3)]
+    store = MemoryStateStore()
+    source = ScriptedExecutor(INPUT, (0,), iter(script))
+    messages = hash_agg(source, store, (1,), calls, flush_groups=1).execute()
+    while not (isinstance(message := next(messages), Barrier) and message == barrier(2)):
+        pass
+    return work_of(lambda: next(messages))
+
+
+def test_work_of_the_interpreter_does_not_grow_with_the_rows_of_a_chunk():
+    work_of_a_chunk(10)     # what is done once
+    assert_no_work_per_row(work_of_a_chunk(1_024), work_of_a_chunk(10_240), 9_216)

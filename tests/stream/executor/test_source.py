@@ -1,0 +1,168 @@
+import pyarrow as pa
+import pytest
+
+from hummock.store.memory_store import MemoryStateStore
+from relational.chunk import Column, StreamChunk
+from relational.table.state_table import StateTable
+from relational.types import Schema
+from stream.connector import SplitReader
+from stream.errors import MalformedRows
+from stream.executor.base import ExecutorInfo
+from stream.executor.source import SourceExecutor
+from stream.message import Barrier, DeleteRows, Pause, Resume
+from stream.plan.state_tables import offset_table
+from stream.runtime.channel import Channel
+from tests.support.drivers.stream_driver import barrier
+
+SCHEMA = Schema.of(id="bigint")
+
+
+class CountingReader(SplitReader):
+    """Rows begin, begin + 1, ... below end; `gaps`: calls at which nothing is there."""
+
+    def __init__(self, begin, end, gaps=()):
+        self.next, self.end, self.calls, self.gaps, self.is_closed = begin, end, 0, set(gaps), False
+
+    def next_chunk(self, max_rows):
+        self.calls += 1
+        if self.calls in self.gaps:
+            return None
+        rows = range(self.next, min(self.next + max_rows, self.end))
+        self.next = rows.stop
+        return StreamChunk.from_rows(SCHEMA, [(0, (row,)) for row in rows])
+
+    @property
+    def offset(self):
+        return str(self.next)
+
+    def seek(self, offset):
+        self.next = int(offset)
+
+    @property
+    def is_finished(self):
+        return self.next >= self.end
+
+    def close(self):
+        self.is_closed = True
+
+
+def source(store, control, readers, **options):
+    table = StateTable(offset_table(9, "t.offsets", 1), store)
+    options = {"chunk_rows": 2, **options}
+    return SourceExecutor(ExecutorInfo(SCHEMA, (0,), "Source"), control, readers, table, **options)
+
+
+def rows_of(messages):
+    return [row[0] for each in messages if isinstance(each, StreamChunk) for row in each.rows()]
+
+
+def take(messages, count):
+    return [next(messages) for _ in range(count)]
+
+
+def test_chunks_come_between_barriers_and_barriers_have_precedence():
+    control = Channel(100)
+    control.send(barrier(1))
+    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 100)}).execute()
+    first, chunk = take(messages, 2)
+    assert first == barrier(1) and rows_of([chunk]) == [0, 1]
+    control.send(barrier(2))
+    second, chunk = take(messages, 2)
+    assert second == barrier(2) and rows_of([chunk]) == [2, 3]
+
+
+@pytest.mark.parametrize("survived", [0, 1, 2])
+def test_recovery_reads_on_where_the_last_committed_epoch_ended(survived):
+    store, control = MemoryStateStore(), Channel(100)
+    control.send(barrier(1))
+    messages = source(store, control, {"a": CountingReader(0, 100)}).execute()
+    take(messages, 1)
+    kept = []
+    for number in range(survived):
+        kept += rows_of(take(messages, 2))
+        control.send(barrier(number + 2))
+        store.commit(next(messages).epoch.prev)
+    take(messages, 1)  # read, never committed
+    store.clear_uncommitted()
+    again = Channel(100)
+    again.send(barrier(survived + 2))
+    recovered = source(store, again, {"a": CountingReader(0, 100)}).execute()
+    assert kept + rows_of(take(recovered, 2)) == list(range(4 * survived + 2))
+
+
+def test_after_checkpoint_rows_it_asks_for_a_barrier_once_and_waits_for_it():
+    asked, control = [], Channel(100)
+    control.send(barrier(1))
+
+    def answer():
+        asked.append(1)
+        control.send(barrier(1 + len(asked)))
+
+    reader = CountingReader(0, 12)
+    options = {"checkpoint_rows": 5, "request_barrier": answer}
+    messages = source(MemoryStateStore(), control, {"a": reader}, **options).execute()
+    seen = take(messages, 9)
+    sizes = ["barrier" if isinstance(each, Barrier) else each.capacity for each in seen]
+    assert sizes == ["barrier", 2, 2, 1, "barrier", 2, 2, 1, "barrier"]
+    assert len(asked) == 2
+
+
+def test_splits_are_read_in_turn_and_each_has_its_offset():
+    store, control = MemoryStateStore(), Channel(100)
+    control.send(barrier(1))
+    readers = {"a": CountingReader(0, 3), "b": CountingReader(100, 104)}
+    messages = source(store, control, readers).execute()
+    assert rows_of(take(messages, 5)) == [0, 1, 100, 101, 2, 102, 103]
+    control.send(barrier(2))
+    store.commit(next(messages).epoch.prev)
+    recovered_readers = {"a": CountingReader(0, 3), "b": CountingReader(100, 104)}
+    again = Channel(100)
+    again.send(barrier(2))
+    next(source(store, again, recovered_readers).execute())
+    assert [reader.offset for reader in recovered_readers.values()] == ["3", "104"]
+
+
+def test_a_reader_that_has_nothing_now_is_asked_again():
+    control = Channel(100)
+    control.send(barrier(1))
+    reader = CountingReader(0, 2, gaps=[1, 2])
+    messages = source(MemoryStateStore(), control, {"a": reader}).execute()
+    assert rows_of(take(messages, 2)) == [0, 1]
+    assert reader.calls == 3
+
+
+def test_a_malformed_chunk_is_refused_by_split_column_and_row():
+    class Careless(CountingReader):
+        def next_chunk(self, max_rows):
+            chunk = super().next_chunk(max_rows)
+            texts = pa.Array.from_buffers(pa.utf8(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
+            return chunk.with_columns([Column(texts)])
+
+    control, schema = Channel(100), Schema.of(name="varchar")
+    control.send(barrier(1))
+    table = StateTable(offset_table(9, "t.offsets", 1), MemoryStateStore())
+    info = ExecutorInfo(schema, (0,), "Source")
+    messages = SourceExecutor(info, control, {"a": Careless(0, 2)}, table, chunk_rows=2).execute()
+    next(messages)
+    with pytest.raises(MalformedRows, match=r"split 'a', column 'name', row 1: .*UTF-8"):
+        next(messages)
+
+
+def test_paused_it_hands_on_barriers_and_statements_but_no_rows():
+    control = Channel(100)
+    statement = DeleteRows(1, None)
+    for message in (barrier(1, Pause()), statement, barrier(2), barrier(3, Resume())):
+        control.send(message)
+    messages = source(MemoryStateStore(), control, {"a": CountingReader(0, 2)}).execute()
+    *paused, chunk = take(messages, 5)
+    assert paused == [barrier(1, Pause()), statement, barrier(2), barrier(3, Resume())]
+    assert rows_of([chunk]) == [0, 1]
+
+
+def test_it_ends_with_its_channel_and_closes_its_readers():
+    control, reader = Channel(100), CountingReader(0, 2)
+    control.send(barrier(1))
+    messages = source(MemoryStateStore(), control, {"a": reader}).execute()
+    take(messages, 2)
+    control.close()
+    assert list(messages) == [] and reader.is_closed

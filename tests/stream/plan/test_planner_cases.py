@@ -1,0 +1,54 @@
+"""Stream plans of SQL statements: cases/planner.txt.
+
+A case is `== title`, a CREATE statement over the tables of binder_schema.sql, `->`, and the text of its plan.
+Run with HUMMOCK_REWRITE=1 to write what the planner says now, then read the difference.
+"""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from relational.sql import bind_sql
+from relational.sql.statement import CreateTable
+from stream.plan.planner import plan_table, plan_view
+from tests.support.suites.sql_cases import case_catalog
+
+PATH = Path(__file__).parents[2] / "cases" / "planner.txt"
+
+
+def read_cases():
+    """(heading, [(title, statement, expected)])."""
+    heading, *blocks = PATH.read_text().split("\n== ")
+    cases = []
+    for block in blocks:
+        title, _, rest = block.partition("\n")
+        statement, _, expected = rest.partition("\n->\n")
+        cases.append((title, statement, expected.strip("\n")))
+    return heading, cases
+
+
+HEADING, CASES = read_cases()
+
+
+def explained(statement):
+    """The stream plan's text; internal tables are numbered from 100, the job itself is table 50."""
+    (bound,) = bind_sql(statement, case_catalog())
+    ids = itertools.count(100)
+    if isinstance(bound, CreateTable):
+        return plan_table(bound.table.with_id(50), lambda name: next(ids)).explain()
+    return plan_view(bound.view.with_id(50), bound.plan, lambda name: next(ids)).explain()
+
+
+@pytest.mark.parametrize(("title", "statement", "expected"), CASES, ids=[title for title, *_ in CASES])
+def test_plan(title, statement, expected):
+    if "HUMMOCK_REWRITE" in os.environ:
+        pytest.skip("rewriting")
+    assert explained(statement) == expected
+
+
+@pytest.mark.skipif("HUMMOCK_REWRITE" not in os.environ, reason="only to rewrite the cases")
+def test_rewrite():
+    blocks = [f"{title}\n{statement}\n->\n{explained(statement)}\n" for title, statement, _ in CASES]
+    PATH.write_text("\n== ".join([HEADING, *blocks]))

@@ -1,0 +1,34 @@
+"""The tables of `tests/cases/binder_schema.sql` in a catalog, and files of statements with expected text."""
+
+from pathlib import Path
+
+from hummock.meta.store.memory import MemoryMetaStore
+from relational.catalog.manager import CatalogManager
+from relational.sql import bind_sql
+from relational.sql.statement import CreateMaterializedView, CreateSchema, CreateTable, CreateView
+
+CASES = Path(__file__).parents[2] / "cases"
+
+
+def catalog_of(text: str) -> CatalogManager:
+    """A catalog in memory after the CREATE statements of `text`."""
+    catalog = CatalogManager(MemoryMetaStore())
+    for statement in bind_sql(text, catalog):
+        if isinstance(statement, CreateSchema):
+            catalog.apply(catalog.plan_create_schema(statement.name)[1])
+            continue
+        assert isinstance(statement, CreateTable | CreateMaterializedView | CreateView)
+        catalog.create(statement.table if isinstance(statement, CreateTable) else statement.view)
+    return catalog
+
+
+def case_catalog() -> CatalogManager:
+    """The tables that the cases are about."""
+    return catalog_of((CASES / "binder_schema.sql").read_text())
+
+
+def read_cases(name: str) -> list[tuple[str, str]]:
+    """(statement, expected text) of a case file: parted by `----`, ended by an empty line; # is a comment."""
+    text = "\n".join(line for line in (CASES / name).read_text().split("\n") if not line.startswith("#"))
+    blocks = (block.strip("\n") for block in text.split("\n\n"))
+    return [tuple(block.split("\n----\n")) for block in blocks if block]

@@ -1,0 +1,354 @@
+"""A store into which Spark loads rows, and whose views it fills, while everybody involved dies.
+
+A round changes some rows by statements, has one errand done whose tasks and whose driver go wrong, lets whoever comes
+next find out how far that came and repeat it, and compares: all rows or none, no file too many and none too few, every
+file whole. Processes are real where they are killed; a process that slept past its lease is one that others believe to
+have done so.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import stream
+from hummock.base.key import KeyRange
+from hummock.cli.output import Output
+from hummock.cli.store import opened
+from hummock.compactor import Compactor
+from hummock.errors import Fenced, InvalidEpoch, LoadRefused, SnapshotExpired, SstableRefused
+from hummock.meta.hummock_manager import HummockManager
+from hummock.meta.vacuum.vacuum import Vacuum
+from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
+from hummock.options import CompactionOptions, VacuumOptions
+from hummock.tools.verify import verify_rows, verify_version
+from stream.errors import StreamError
+from stream.session import bulk_load
+from stream.spark.job import SparkTasks
+from tests.support.drivers import bulk_chaos
+from tests.support.drivers.bulk_driver import (
+    BACKFILL_ENDS,
+    BLOCK_BYTES,
+    GROUPS,
+    LOAD_ENDS,
+    QUERY,
+    SSTABLE_BYTES,
+    Errand,
+    Load,
+    backfill,
+    is_last,
+    open_session,
+)
+from tests.support.drivers.spark_chaos import wait_for_attempts
+
+ROOT = Path(__file__).resolve().parents[3]
+SHAPE = CompactionOptions(sstable_bytes=SSTABLE_BYTES, block_bytes=BLOCK_BYTES)
+LATER_MS = 10 * 3_600_000       # leases of now are over, and names are forgotten
+PROCESS_SECONDS = 240           # that a driver may live, and that its tasks may outlive it
+LOAD_TURNS = ("lives", *LOAD_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
+              "was replaced", "commits twice and late")
+BACKFILL_TURNS = ("lives", *BACKFILL_ENDS, "killed by a task", "slept past its lease", "slept, and its files are gone",
+                  "was replaced")
+ENTER = {"lives", "behind the call", "behind the view's commit", "commits twice and late"}
+LOADS = (("append", "error"), ("append", "last"), ("append", "first"), ("overwrite", "last"), ("create", "first"))
+
+
+class BulkWorld:
+    """`spark` serves drivers that live; those that die bring their own on `master`."""
+
+    def __init__(self, spark, place: Path, seed: int, master: str = "local[2]"):
+        self.url, self.place, self.spark, self.master = f"file://{place}/store", place, spark, master
+        self.rng, self.model, self.rounds = random.Random(seed), {}, 0
+        self.drivers: list[int] = []
+        with self.session() as session:
+            session.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, n BIGINT, v VARCHAR)")
+            session.sql("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+            session.sql("CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM u")
+
+    def session(self, *, is_maintained: bool = True) -> stream.Session:
+        return open_session(self.url, is_maintained=is_maintained)
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def load_round(self, turn: str, faults: dict[str, str]) -> None:
+        self._begin(faults)
+        load = self._next_load()
+        before = self.model if load.table == "t" else None
+        after = load.after(before or {})
+        self._turn(turn, load)
+        with self.session() as session:
+            found = self.rows(session, load.table)
+            assert found in (before, after), "some rows of the load"
+            if turn != "killed by a task":
+                assert (found == after) == self._enters(turn, load), turn
+            report = load.carry_out(session, self.spark)
+            assert report.was_repeated == (found == after)
+            assert self.rows(session, load.table) == after
+            assert report.rows == len(after) if load.mode != "append" else report.rows <= load.keys
+            if load.mode == "create":
+                session.sql(f"DROP TABLE {load.table}")
+            else:
+                self.model = after
+            self._others_went_on(session)
+        self.check()
+
+    def backfill_round(self, turn: str, faults: dict[str, str]) -> None:
+        self._begin(faults)
+        self._turn(turn, None)
+        with self.session() as session:
+            assert not session._playground.catalog.refresh().loaded
+            is_there = "mv" in session.names()
+            if turn != "killed by a task":
+                assert is_there == self._enters(turn, None), turn
+            if not is_there:
+                backfill(session, self.spark)
+            self.check_view(session)
+            self.model = self.rows(session, "t")
+            self._change_rows(session)
+            self.check_view(session)
+            session.sql("DROP MATERIALIZED VIEW mv")
+            self._others_went_on(session)
+        self.check()
+
+    def _begin(self, faults: dict[str, str]) -> None:
+        self.rounds += 1
+        with self.session(is_maintained=False) as session:
+            self._change_rows(session)
+        bulk_chaos.plan_faults(self.url, faults)
+
+    def _change_rows(self, session: stream.Session) -> None:
+        """By statements, which the model follows."""
+        first = max(self.model, default=0) + 1
+        new = {first + place: (self.rng.randrange(GROUPS), self.rng.randrange(-99, 99), f"row {first + place}")
+               for place in range(300)}
+        session.table("t").insert([(key, *row) for key, row in new.items()])
+        remainder = self.rng.randrange(17)
+        session.sql(f"DELETE FROM t WHERE id % 17 = {remainder}")
+        session.flush()
+        self.model = {key: row for key, row in (self.model | new).items() if key % 17 != remainder}
+
+    def _next_load(self) -> Load:
+        mode, rule = self.rng.choice(LOADS)
+        mark, keys = f"load-{self.rounds}", self.rng.randrange(800, 1_600)
+        free = max(self.model) + 1
+        first = free if rule == "error" or mode == "overwrite" else self.rng.randrange(max(1, free - 500), free)
+        rows = keys if rule == "error" else keys + self.rng.randrange(200)
+        return Load(mark, first, keys, rows, f"made_{self.rounds}" if mode == "create" else "t", mode, rule)
+
+    @staticmethod
+    def _enters(turn: str, load: Load | None) -> bool:
+        """Whether what a turn ends with is there afterwards."""
+        if turn == "slept, and its files are gone":
+            return load is not None and load.mode != "append"       # of those that read none
+        return turn in ENTER or (load is not None and turn == "behind its files' commit")
+
+    # -- how an errand goes --------------------------------------------------------------------------------
+
+    def _turn(self, turn: str, load: Load | None) -> None:
+        if turn in (*LOAD_ENDS, *BACKFILL_ENDS, "killed by a task"):
+            self._driver_dies("" if turn == "killed by a task" else turn, load)
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            bulk_chaos.install(patch.setattr)
+            getattr(self, "_" + re.sub(r"\W+", "_", turn))(load, patch)
+
+    def _do(self, session: stream.Session, load: Load | None) -> None:
+        if load is None:
+            backfill(session, self.spark)
+        else:
+            load.carry_out(session, self.spark)
+
+    def _lives(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
+        with self.session() as session:
+            self._do(session, load)
+
+    def _slept_past_its_lease(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
+        """Behind its job; vacuum took it for dead, or what it wrote alone: a lease goes when it keeps stale files."""
+        self._around_the_job(patch, lambda: None, lambda: self._vacuum(LATER_MS))
+        with self.session() as session, pytest.raises((SnapshotExpired, LoadRefused)):
+            self._do(session, load)
+
+    def _slept_and_its_files_are_gone(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
+        """Before its tasks read what it had pinned."""
+        def sleep() -> None:
+            self._compact()
+            assert self._vacuum(LATER_MS)
+
+        self._around_the_job(patch, sleep, lambda: None)
+        enters = self._enters("slept, and its files are gone", load)
+        outcome = nullcontext() if enters else pytest.raises(SnapshotExpired)
+        with self.session(is_maintained=False) as session, outcome:
+            self._do(session, load)
+
+    def _was_replaced(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
+        """By another process, while its job ran."""
+        self._around_the_job(patch, lambda: None, lambda: self.session().close())
+        session = self.session()
+        with pytest.raises((Fenced, StreamError)):
+            self._do(session, load)
+        session.abandon()
+
+    def _commits_twice_and_late(self, load: Load | None, patch: pytest.MonkeyPatch) -> None:
+        calls: list[tuple[Any, ...]] = []
+        commit = HummockManager.commit_epoch
+
+        def recorded(manager: HummockManager, *arguments: Any, **options: Any) -> Any:
+            made = commit(manager, *arguments, **options)
+            if options.get("loads"):
+                calls.append((arguments, options))
+                assert commit(manager, *arguments, **options).max_committed_epoch == made.max_committed_epoch
+            return made
+
+        patch.setattr(HummockManager, "commit_epoch", recorded)
+        with self.session() as session:
+            self._do(session, load)
+            (arguments, options), = calls
+            manager, version = session._playground.manager, session._playground.manager.refresh()
+            assert commit(manager, *arguments, **options).id >= version.id
+            session.sql("INSERT INTO u VALUES (-1)")
+            session.sql("DELETE FROM u WHERE id = -1")
+            later = session.flush()
+            with pytest.raises(InvalidEpoch):
+                commit(manager, arguments[0], later, (), loads=options["loads"])
+            with pytest.raises((LoadRefused, SstableRefused)):
+                commit(manager, arguments[0], later + (1 << 40), (), loads=options["loads"])
+        with self.session() as session, pytest.raises((Fenced, LoadRefused, SstableRefused)):
+            commit(session._playground.manager, arguments[0], later + (1 << 40), (), loads=options["loads"])
+
+    def _around_the_job(self, patch: pytest.MonkeyPatch, before: Callable[[], object],
+                        behind: Callable[[], object]) -> None:
+        """Where this process waits for executors, behind the last time."""
+        run = SparkTasks.run
+
+        def disturbed(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*arguments: Any, **options: Any) -> Any:
+                before()
+                made = call(*arguments, **options)
+                if call is not run or is_last(arguments[-1]):
+                    behind()
+                return made
+
+            return called
+
+        patch.setattr(bulk_load, "write_frame", disturbed(bulk_load.write_frame))
+        patch.setattr(SparkTasks, "run", disturbed(run))
+
+    def _driver_dies(self, end: str, load: Load | None) -> None:
+        """What its tasks still do, they do beside whoever comes next."""
+        errand = Errand(self.url, self.master, end, None if load is None else asdict(load))
+        told, said = self.place / "errand", self.place / "said"
+        told.write_text(errand.to_json())
+        with said.open("wb") as output:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.drivers.bulk_driver", str(told)], cwd=ROOT, stdout=output,
+                stderr=output, start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            self.drivers.append(driver.pid)
+            ended = driver.wait(PROCESS_SECONDS)
+        bulk_chaos.name_driver(self.url, 0)
+        assert ended == -9, (ended, end, said.read_text()[-4_000:])
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def rows(self, session: stream.Session, table: str) -> dict[int, tuple] | None:
+        """None where there is no such table."""
+        if table not in session.names():
+            return None
+        columns = session.sql(f"SELECT id, k, n, v FROM {table}").to_arrow().columns
+        return {key: tuple(row) for key, *row in zip(*(column.to_pylist() for column in columns), strict=True)}
+
+    def check_view(self, session: stream.Session) -> None:
+        """The view has what DuckDB finds in the table."""
+        session.flush()
+        with duckdb.connect() as connection:
+            connection.register("t", session.sql("SELECT * FROM t").to_arrow())
+            expected = connection.execute(QUERY).fetchall()
+        found = [row.values() for row in session.sql("SELECT * FROM mv").to_arrow().to_pylist()]
+        assert sorted((c, g, int(s), lo, hi) for c, g, s, lo, hi in found) == sorted(expected)
+
+    def _others_went_on(self, session: stream.Session) -> None:
+        session.sql(f"INSERT INTO u VALUES ({self.rounds})")
+        session.flush()
+        (row,) = session.sql("SELECT n FROM counted").to_arrow().to_pylist()
+        assert row["n"] == self.rounds
+
+    def check(self) -> None:
+        """When nobody works any more: no file too many, none too few, none damaged; and the rows are those."""
+        self._wait_for_processes()
+        wait_for_attempts(self.spark, self.url)
+        self._finish_tasks()
+        while self._vacuum(LATER_MS):
+            pass
+        with opened(self.url, None, Output(True)) as store:
+            version, objects = store.manager.refresh(), store.object_store
+            live = {info.name for info in version.sstables}
+            stored = {sstable_name_of(found.path) for found in objects.list(SSTABLE_PREFIX)}
+            assert stored == live, (len(stored - live), "orphans", len(live - stored), "live files deleted")
+            assert not [found.path for found in objects.list("spark/")], "what a check of executors left"
+            read = [*verify_version(version, objects, threads=2), *verify_rows(store.meta_store)]
+            assert not [found for found in read if found.damages]
+        with self.session() as session:
+            assert self.rows(session, "t") == self.model
+
+    def _wait_for_processes(self) -> None:
+        """Of the drivers that died all tasks and machines have ended."""
+        until = time.monotonic() + PROCESS_SECONDS
+        while left := [process for driver in self.drivers for process in processes_of(driver)]:
+            assert time.monotonic() < until, left
+            time.sleep(0.1)
+        self.drivers.clear()
+
+    def _vacuum(self, ahead_ms: int) -> int:
+        """How many files it removed, as if it were so much later."""
+        with opened(self.url, None, Output(True)) as store:
+            options = VacuumOptions(grace_ms=0, tombstone_ms=0)
+            vacuum = Vacuum(store.meta_store, store.object_store, lambda: store.meta_store.now_ms() + ahead_ms,
+                            options=options)
+            return vacuum.run().removed.files
+
+    def _compact(self) -> None:
+        """Everything moves to other files."""
+        with self._compactor(0) as (manager, compactor):
+            manager.compact_range(KeyRange())
+            while compactor.run_one():
+                pass
+
+    def _finish_tasks(self) -> None:
+        """What compactors were at that died is done by another."""
+        with self._compactor(LATER_MS) as (manager, compactor):
+            while manager.running_tasks():
+                assert compactor.run_one()
+
+    @contextmanager
+    def _compactor(self, ahead_ms: int) -> Iterator[tuple[HummockManager, Compactor]]:
+        """Of a process of its own, so much later."""
+        with opened(self.url, None, Output(True)) as store:
+            now_ms = store.meta_store.now_ms
+            manager = HummockManager(store.meta_store, store.object_store, lambda: now_ms() + ahead_ms,
+                                     compaction=SHAPE)
+            compactor = Compactor(manager, store.object_store, SHAPE)
+            yield manager, compactor
+            compactor.close()
+            manager.close()
+
+
+def processes_of(leader: int) -> list[int]:
+    """Of the session that process `leader` began."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, *numbers = place.read_text().rpartition(") ")[2].split()
+            if state != "Z" and int(numbers[2]) == leader:
+                found.append(int(place.parent.name))
+    return found
