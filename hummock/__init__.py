@@ -1,6 +1,6 @@
 """Hummock: an LSM state store on object storage; versioned bytes under user keys, committed epoch by epoch.
 
-A newcomer reads README.md beside this file first.
+Start with README.md in this folder.
 """
 
 from hummock.base.key import KeyRange, user_key

@@ -1,9 +1,9 @@
-"""Compactor: takes tasks from the manager, does them on threads of this process and reports them.
+"""Compactor: gets tasks from the manager, runs them on threads of this process and reports them.
 
-Any number of compactors, in any processes, may work on one store: the manager gives a task to one at a time. A task
-is reported once. One that failed is told to the manager, which gives it out again a few times, later each time; its
-error stays visible here and there. An attempt that the manager has given to another, or that somebody cancelled,
-ends within a few megabytes of work and leaves files to vacuum.
+Any number of compactors, in any processes, may work on one store: the manager assigns a task to one at a time. A task
+is reported once. Failures are reported to the manager, which assigns the task again a few times, after growing delays;
+the error stays visible in the compactor and in the task. An attempt that was reassigned or cancelled ends within a few
+megabytes of work and leaves its files to vacuum.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_nam
 from hummock.options import MIB, CompactionOptions
 from hummock.version import HummockVersion
 
-IDLE_POLL_SECONDS = 10.0        # ... at the least, after a while without any
-POLL_SECONDS = 1.0              # how often other processes' versions, and tasks to be tried again, are looked for
-SMALL_RANGE_BYTES = 32 * MIB    # a task is not parted below that for the sake of more threads
+IDLE_POLL_SECONDS = 10.0        # upper bound of the growing polling interval
+POLL_SECONDS = 1.0              # polling interval for versions of other processes and for tasks to be retried
+SMALL_RANGE_BYTES = 32 * MIB    # a task is not divided further for the sake of more threads
 REPORT_TRIES = 8
-OnProgress = Callable[[CompactTask, int], None]     # a task and the rows read of it so far
+OnProgress = Callable[[CompactTask, int], None]     # a task and its number of rows read so far
 
 
 class LargeTasks(Protocol):
-    """Does whole tasks that are too large for one machine, as `hummock.compaction.spark.SparkTasks` does."""
+    """Runs whole tasks that are too large for one machine, as `hummock.compaction.spark.SparkTasks` does."""
 
     def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        """The results of all ranges, in files whose names begin with `prefix` or with one of an earlier attempt's."""
+        """The results of all ranges, in files whose names begin with `prefix` or with that of an earlier attempt."""
 
     def forget(self, task: CompactTask) -> None:
-        """The task was reported."""
+        """Called when the task was reported."""
 
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """One task in the works."""
+    """One running attempt at a task."""
 
     task: CompactTask
     token: str
     rows: int = 0
-    is_lost: threading.Event = field(default_factory=threading.Event)       # its token counts no more
+    is_lost: threading.Event = field(default_factory=threading.Event)       # its token is no longer valid
 
 
 class Compactor:
-    """`tasks_at_once` tasks at a time, each on `options.threads` threads, those of `large_task_bytes` and more by
-    `large`: where that is None, they are left to those who have it, while there are any. Thread safe.
+    """Runs up to `tasks_at_once` tasks, each on `options.threads` threads; tasks of `large_task_bytes` and more by
+    `large`. Where that is None they are left to compactors that have it, while there are any. Thread safe.
 
-    `error`: of the latest attempt or request that failed; None again after one that succeeded.
+    `error`: of the latest attempt or request that failed; None again after a success.
     """
 
     def __init__(self, client: HummockMetaClient, object_store: ObjectStore, options: CompactionOptions, *,
@@ -77,18 +77,18 @@ class Compactor:
                                             memory_bytes=options.memory_bytes // tasks_at_once,
                                             mint=partial(mint_sstable_name, random_bytes))
         self._changed = threading.Condition()
-        self._news = 0                          # grows with every version, request and ended attempt
+        self._news = 0                          # incremented by every version, request and ended attempt
         self._attempts: set[_Attempt] = set()
-        self._pause = POLL_SECONDS              # until the next look; doubles while there are no news
-        self._is_watched = False                # some idle thread looks from time to time: the others sleep
-        self._is_closed = False                 # no further task is taken
-        self._is_aborted = False                # those in the works end early
+        self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
+        self._is_watched = False                # one idle thread polls: the others sleep
+        self._is_closed = False                 # no new task is started
+        self._is_aborted = False                # running ones end early
         self._beats_ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._subscriptions = (client.subscribe(self._hear), client.subscribe_requests(self._hear))
 
     def start(self) -> Self:
-        """Begins to work in the background."""
+        """Starts the background threads."""
         works = [(self._work, f"{self.node}-{number}") for number in range(self._tasks_at_once)]
         for target, name in (*works, (self._beat, f"{self.node}-heartbeat")):
             thread = threading.Thread(target=target, name=name, daemon=True)
@@ -97,20 +97,20 @@ class Compactor:
         return self
 
     def run_one(self) -> bool:
-        """Takes one task and does it on this thread; whether there was one. Raises what the attempt raised."""
+        """Gets one task and runs it on this thread; whether there was one. Raises what the attempt raised."""
         got = self._client.get_compact_task(self.node, does_large=self._large is not None)
         if got is None:
             return False
         with self._changed:
-            self._pause = POLL_SECONDS          # where one was, there may be another
+            self._pause = POLL_SECONDS          # there may be more
             self._changed.notify_all()
         self._attempt(*got)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Whether nothing is left to compact, in any process, before `timeout` seconds are over.
+        """Waits until nothing is left to compact in any process; False after `timeout` seconds.
 
-        Tasks that wait for their next try count as left. REQUIRES that some compactor works.
+        Tasks that wait for their next try count as left. REQUIRES a running compactor.
         """
         deadline = None if timeout is None else monotonic_seconds() + timeout
         while True:
@@ -123,9 +123,9 @@ class Compactor:
             self._wait(seen, left)
 
     def close(self, *, drain: bool = True) -> None:
-        """Takes no further task, and returns when those in the works have ended. Idempotent.
+        """Starts no further task, and returns when the running ones have ended. Idempotent.
 
-        Without `drain` they are given up where they stand, and are free for others at once.
+        Without `drain` they are abandoned, and other compactors may take them at once.
         """
         with self._changed:
             self._is_closed = True
@@ -154,13 +154,13 @@ class Compactor:
             try:
                 self._client.refresh()
                 busy = self.run_one()
-            except Exception as error:      # of the attempt or of the meta store: told, and tried again
+            except Exception as error:      # of the attempt or of the meta store: reported in `error`, then retried
                 self.error, busy = error, False
             if not busy:
                 self._idle(seen)
 
     def _idle(self, seen: int) -> None:
-        """Returns when it may be worth while to ask for a task: of all idle threads one keeps a look-out."""
+        """Returns when there may be a task to request; only one of all idle threads polls."""
         with self._changed:
             self._changed.wait_for(lambda: self._news != seen or self._is_closed or not self._is_watched)
             if self._news != seen or self._is_closed:
@@ -172,7 +172,7 @@ class Compactor:
             self._pause = POLL_SECONDS if told else min(2 * self._pause, IDLE_POLL_SECONDS)
 
     def _hear(self, news: HummockVersion | int) -> None:
-        """A version, or the number of a request."""
+        """Called with a version, or with the number of a request."""
         self._wake()
 
     def _wake(self) -> None:
@@ -181,7 +181,7 @@ class Compactor:
             self._changed.notify_all()
 
     def _wait(self, seen: int, seconds: float) -> None:
-        """Returns when there are news since `seen`, at the end, or after so many seconds."""
+        """Returns when `_news` differs from `seen`, on close, or after so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._news != seen or self._is_closed, seconds)
 
@@ -230,7 +230,7 @@ class Compactor:
                                         is_cancelled=is_cancelled)
 
     def _report(self, attempt: _Attempt, results: list[RangeResult]) -> None:
-        """Repeated while the meta store does not answer: a report counts once."""
+        """Retries while the meta store does not answer: a report counts once."""
         for number in range(REPORT_TRIES):
             try:
                 self._client.report_compact_task(attempt.task.id, attempt.token, results)
@@ -240,11 +240,11 @@ class Compactor:
                     raise
                 self._wait(self._news, POLL_SECONDS)
         if self._large is not None:
-            with suppress(HummockError):        # what is left there vacuum finds
+            with suppress(HummockError):        # vacuum removes what is left
                 self._large.forget(attempt.task)
 
     def _give_up(self, attempt: _Attempt, error: Exception) -> None:
-        """Tells the manager; where that fails too, the attempt's lease runs out."""
+        """Reports the end to the manager; if that fails too, the attempt's lease expires."""
         try:
             if isinstance(error, TaskCancelled):
                 self._client.hand_back_task(attempt.task.id, attempt.token)
@@ -254,7 +254,7 @@ class Compactor:
             self.error = failure
 
     def _beat(self) -> None:
-        """Keeps the attempts' leases, and learns which attempts are lost."""
+        """Renews the attempts' leases, and marks attempts whose lease was lost."""
         while not self._beats_ended.wait(self.options.task_lease_ms / 3000):
             for attempt in tuple(self._attempts):
                 try:

@@ -1,9 +1,9 @@
-"""An epoch is a moment between two barriers: the unit of visibility, commit and recovery.
+"""An epoch is the interval between two barriers: the unit of visibility, commit and recovery.
 
-Layout, uint64: milliseconds since 2021-04-01T00:00Z << 16 | spill offset. A pure epoch has offset 0; stored
-keys carry the offset of the flush that wrote them, so several flushes fit into one epoch and stay ordered.
-Commit, pin, watermark and retention speak of pure epochs; a read at `e` sees offsets up to 0xFFFF. Epochs are
-never counted up or down by callers: the next one comes from an `EpochGenerator`. 0 means "never".
+Layout, uint64: milliseconds since 2021-04-01T00:00Z << 16 | spill offset. A pure epoch has offset 0; stored keys have
+the offset of the flush that wrote them, so several flushes fit into one epoch and stay ordered. Commits, pins,
+watermarks and retention use pure epochs; a read at `e` sees offsets up to 0xFFFF. Callers never increment or decrement
+epochs: the next one comes from an `EpochGenerator`. 0 means "never".
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ BASE_MS = 1_617_235_200_000         # 2021-04-01T00:00Z
 
 
 def wall_clock_ms() -> int:
-    """This machine's clock in milliseconds since 1970: the only place that reads it."""
+    """This machine's clock in milliseconds since 1970; no other code reads it."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_seconds() -> float:
-    """Seconds that never go back, for measuring waits."""
+    """Monotonic seconds, for measuring waits."""
     return time.monotonic()
 
 
@@ -53,19 +53,19 @@ def check_pure(epoch: int) -> Epoch:
 
 
 def pure_epoch(epoch: int) -> Epoch:
-    """The epoch without the offset of a flush."""
+    """The epoch without its spill offset."""
     return Epoch(epoch & ~SPILL_MASK)
 
 
 def with_spill(epoch: int, offset: int) -> Epoch:
-    """The stored epoch of flush number `offset` inside the pure `epoch`; `InvalidEpoch` past 0xFFFF."""
+    """The stored epoch of flush number `offset` in the pure `epoch`; `InvalidEpoch` past 0xFFFF."""
     if not 0 <= offset <= SPILL_MASK:
         raise InvalidEpoch(epoch, f"flush {offset} does not fit into 16 bits")
     return Epoch(pure_epoch(epoch) | offset)
 
 
 def from_unix_ms(unix_ms: int) -> Epoch:
-    """The pure epoch of a moment; moments before April 2021 give `InvalidEpoch`."""
+    """The pure epoch of a time; `InvalidEpoch` before April 2021."""
     if unix_ms <= BASE_MS:
         raise InvalidEpoch(unix_ms, "the moment is before 2021-04-01T00:00Z")
     return check_epoch((unix_ms - BASE_MS) << SPILL_BITS)
@@ -89,7 +89,7 @@ class EpochPair:
 
 
 class EpochGenerator:
-    """Hands out pure epochs, each greater than all before it and than `last`, also when the clock goes back.
+    """Generates pure epochs, each greater than all before it and than `last`, even if the clock goes back.
 
     Thread safe.
     """

@@ -1,48 +1,48 @@
-"""Every error of the store, each with its evidence as attributes, each safe to pickle.
+"""All errors of the store, each with its evidence as attributes, each safe to pickle.
 
 HummockError
-├── ObjectStoreError            an object store could not do what it was asked; may be retried
+├── ObjectStoreError            an object store operation failed; may be retried
 │   ├── ObjectNotFound          also KeyError
-│   ├── ObjectExists            a create-if-absent found something
-│   ├── InvalidPath             also ValueError: a path that names nothing inside the store
-│   ├── ObjectStoreRefused      the store will not do it, however often it is asked
-│   ├── DiskFull                also MetaStoreError: no space is left where something was to be written
-│   ├── UploadLost              what a writer was given is gone: the object must be written again from its beginning
+│   ├── ObjectExists            a create-if-absent found an object
+│   ├── InvalidPath             also ValueError: a path that does not name an object inside the store
+│   ├── ObjectStoreRefused      the store rejects the operation; retries do not help
+│   ├── DiskFull                also MetaStoreError: no space left for a write
+│   ├── UploadLost              accepted bytes of an upload are lost: write the object again from its beginning
 │   └── DeadlineExceeded        also TimeoutError: retries ended without success
 ├── Corruption                  also ValueError: bytes are not what was written; never retried, never hidden
 │   └── MetaStoreCorrupt        also MetaStoreError
-│       └── MetaStoreRolledBack an older copy stands where a newer one was acknowledged
-├── MetaStoreError              the meta store could not do what it was asked
+│       └── MetaStoreRolledBack an older copy replaced a newer, acknowledged one
+├── MetaStoreError              a meta store operation failed
 │   ├── PreconditionFailed      nothing was written: a key does not hold what the transaction requires
 │   ├── OutcomeUnknown          the transaction may or may not have happened: read again
 │   ├── MetaStoreBusy           also TimeoutError: another process held the store too long
-│   ├── MetaStoreEmptied        a store that was initialised once holds nothing now
-│   │   └── MetaStoreReplaced   ... or another store by now
-│   ├── MetaStoreUnfit          what lies below cannot keep the promises of a meta store
+│   ├── MetaStoreEmptied        a store that was initialised once is empty now
+│   │   └── MetaStoreReplaced   ... or was replaced by another store
+│   ├── MetaStoreUnfit          the underlying storage cannot provide the guarantees of a meta store
 │   └── MetaStoreForked         also StoreForked
-├── StoreForked                 what one process opened was used by its fork
-├── FormatTooNew                a newer release made it; not damaged, and not read
+├── StoreForked                 a forked child used what its parent had opened
+├── FormatTooNew                written by a newer release; not damaged, but not readable
 ├── InvalidWriteBatch           also ValueError
 ├── InvalidEpoch                also ValueError
 ├── InvalidKey                  also ValueError: parts that make no user key
 ├── InvalidOption               also ValueError
-├── DiskCacheInUse              another process keeps its disk cache in the directory
+├── DiskCacheInUse              another process uses the directory for its disk cache
 ├── SstableRefused              a commit names a file that may not enter a version
-├── LoadRefused                 a bulk load that may not enter a version, whole as it is
+├── LoadRefused                 a bulk load that may not enter a version; all of it is refused
 ├── InvalidTask                 also ValueError: bytes that are no compact task, spec or result
-├── TaskRefused                 a report of a compact task that is not, or no longer, this one's to make
-├── RowCountMismatch             what a compaction read is not what it kept and dropped
-├── TaskCancelled               a compaction was told to stop
-├── Fenced                      a role was claimed by another process since
-├── RoleMissing                 what was asked for needs a role that the store was opened without
+├── TaskRefused                 a report of a compact task that does not, or no longer, belong to the caller
+├── RowCountMismatch            a compaction whose input differs from its output plus dropped rows
+├── TaskCancelled               a compaction was cancelled
+├── Fenced                      another process has claimed the role since
+├── RoleMissing                 an operation needs a role that the store was opened without
 ├── EpochTooOld                 a read below what compaction has kept
-├── SnapshotExpired             a lease ran out and what it protected is gone
+├── SnapshotExpired             a lease expired and what it protected is gone
 ├── WaitEpochTimeout            also TimeoutError
 ├── SharedBufferFull            writes outran uploads beyond the limit
-├── SparkMissing                also ImportError: Spark was asked for where pyspark or Java is not installed
-├── ExecutorUnfit               an executor cannot do our tasks; says what to do about it
-├── SparkJobFailed              a job on Spark ended without its answers
-│   └── SparkJobCancelled       ... because it was told to
+├── SparkMissing                also ImportError: Spark was requested, but pyspark or Java is not installed
+├── ExecutorUnfit               an executor cannot run our tasks; names the remedy
+├── SparkJobFailed              a job on Spark ended without results
+│   └── SparkJobCancelled       ... because it was cancelled
 └── StoreClosed                 use after close
 """
 
@@ -54,11 +54,11 @@ from typing import Any
 
 
 class HummockError(Exception):
-    """Root of the tree. `args` are the constructor's arguments, so that an error survives pickling."""
+    """Root of the hierarchy. `args` are the constructor's arguments, so that an error survives pickling."""
 
 
 class ObjectStoreError(HummockError):
-    """`path` could not be read or written; `reason` says why."""
+    """`path` could not be read or written, because of `reason`."""
 
     def __init__(self, path: str, reason: str):
         super().__init__(path, reason)
@@ -79,19 +79,19 @@ class ObjectExists(ObjectStoreError):
 
 
 class InvalidPath(ObjectStoreError, ValueError):
-    """The path is empty, absolute, or leads out of the store."""
+    """The path is empty, absolute, or points outside of the store."""
 
 
 class ObjectStoreRefused(ObjectStoreError):
-    """The store understood and will not: no such bucket, no right to it, or something that it cannot do at all."""
+    """The store rejects the request: no such bucket, no permission, or an unsupported operation."""
 
 
 class UploadLost(ObjectStoreError):
-    """The bytes that a writer took are not safe and cannot be made so; nothing of the object is visible."""
+    """Bytes that a writer accepted are lost for good; nothing of the object is visible."""
 
 
 class DeadlineExceeded(ObjectStoreError, TimeoutError):
-    """Every try of one call failed until its attempts or its total time ran out; `attempts` were made."""
+    """Every try of one call failed until its attempts or its total time were used up; `attempts` were made."""
 
     def __init__(self, path: str, reason: str, attempts: int):
         super().__init__(path, reason)
@@ -102,7 +102,7 @@ class DeadlineExceeded(ObjectStoreError, TimeoutError):
 
 
 class MetaStoreError(HummockError):
-    """The meta store failed; `args[0]` says how."""
+    """The meta store failed; `args[0]` describes how."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
@@ -144,7 +144,7 @@ class PreconditionFailed(MetaStoreError):
 
 
 class OutcomeUnknown(MetaStoreError):
-    """A transaction's end was not seen: it is either wholly done or not at all."""
+    """The outcome of a transaction is unknown: it happened either completely or not at all."""
 
 
 class MetaStoreBusy(MetaStoreError, TimeoutError):
@@ -159,11 +159,11 @@ class MetaStoreBusy(MetaStoreError, TimeoutError):
 
 
 class MetaStoreCorrupt(Corruption, MetaStoreError):
-    """The meta store's own digests do not agree with its rows."""
+    """The meta store's digests do not match its rows."""
 
 
 class MetaStoreRolledBack(MetaStoreCorrupt):
-    """`store` ends at transaction `found`, and `witness` says that `acknowledged` was: an older copy was put back."""
+    """`store` ends at transaction `found`, but `witness` records `acknowledged`: an older copy was restored."""
 
     def __init__(self, store: str, witness: str, acknowledged: int, found: int):
         super().__init__(store, "last transaction", acknowledged, found)
@@ -175,7 +175,7 @@ class MetaStoreRolledBack(MetaStoreCorrupt):
 
 
 class MetaStoreEmptied(MetaStoreError):
-    """`marker` says that `store` was initialised, yet it holds nothing: it was lost, not new."""
+    """`marker` records that `store` was initialised, but it is empty: it was lost, not new."""
 
     def __init__(self, store: str, marker: str):
         super().__init__(store, marker)
@@ -186,7 +186,7 @@ class MetaStoreEmptied(MetaStoreError):
 
 
 class MetaStoreReplaced(MetaStoreEmptied):
-    """`store` is where this process opened store `opened` (an id); `found` is there now. Nothing was written."""
+    """This process opened store `opened` (an id) at `store`; now store `found` is there. Nothing was written."""
 
     def __init__(self, store: str, opened: str, found: str):
         super().__init__(store, opened)
@@ -198,7 +198,7 @@ class MetaStoreReplaced(MetaStoreEmptied):
 
 
 class MetaStoreUnfit(MetaStoreError):
-    """`store` cannot hold shared truth, because of `reason`."""
+    """`store` cannot hold shared metadata, because of `reason`."""
 
     def __init__(self, store: str, reason: str):
         super().__init__(store, reason)
@@ -209,7 +209,7 @@ class MetaStoreUnfit(MetaStoreError):
 
 
 class StoreForked(HummockError):
-    """What process `opened_by` opened was used by process `used_by`, which has none of its threads."""
+    """An object that process `opened_by` opened was used by its fork `used_by`, which has none of its threads."""
 
     def __init__(self, store: str, opened_by: int, used_by: int):
         super().__init__(store, opened_by, used_by)
@@ -220,11 +220,11 @@ class StoreForked(HummockError):
 
 
 class MetaStoreForked(StoreForked, MetaStoreError):
-    """The handle of a meta store was."""
+    """As StoreForked, for the handle of a meta store."""
 
 
 class FormatTooNew(HummockError):
-    """`what` was made by a newer release, in format `found`; this one reads them up to `newest`."""
+    """`what` was written by a newer release, in format `found`; this one reads formats up to `newest`."""
 
     def __init__(self, what: str, found: int | str, newest: int):
         super().__init__(what, found, newest)
@@ -236,7 +236,7 @@ class FormatTooNew(HummockError):
 
 
 class InvalidWriteBatch(HummockError, ValueError):
-    """`row` (None: the batch as a whole) breaks the order, uniqueness or presence of keys."""
+    """`row` (None: the batch as a whole) violates the order, uniqueness or presence of keys."""
 
     def __init__(self, reason: str, row: int | None = None):
         super().__init__(reason, row)
@@ -247,7 +247,7 @@ class InvalidWriteBatch(HummockError, ValueError):
 
 
 class InvalidEpoch(HummockError, ValueError):
-    """`epoch` may not be used like this."""
+    """`epoch` is not valid for this operation."""
 
     def __init__(self, epoch: Any, reason: str):
         super().__init__(epoch, reason)
@@ -258,7 +258,7 @@ class InvalidEpoch(HummockError, ValueError):
 
 
 class InvalidKey(HummockError, ValueError):
-    """No user key has these parts: an integer of 32 bits, one of 16, and bytes."""
+    """No user key has these parts: it needs a 32-bit integer, a 16-bit integer and bytes."""
 
     def __init__(self, table_id: Any, vnode: Any, key: Any):
         super().__init__(table_id, vnode, key)
@@ -270,7 +270,7 @@ class InvalidKey(HummockError, ValueError):
 
 
 class InvalidOption(HummockError, ValueError):
-    """Option `name` may not be `value`; `allowed` says what may be."""
+    """Option `name` must not be `value`; `allowed` describes valid values."""
 
     def __init__(self, name: str, value: Any, allowed: str):
         super().__init__(name, value, allowed)
@@ -281,7 +281,7 @@ class InvalidOption(HummockError, ValueError):
 
 
 class DiskCacheInUse(HummockError):
-    """Two processes may not keep a disk cache in one `directory`."""
+    """Another process uses `directory` for its disk cache."""
 
     def __init__(self, directory: str):
         super().__init__(directory)
@@ -292,7 +292,7 @@ class DiskCacheInUse(HummockError):
 
 
 class SstableRefused(HummockError):
-    """File `name` may not enter a version."""
+    """File `name` must not enter a version."""
 
     def __init__(self, name: str, reason: str):
         super().__init__(name, reason)
@@ -303,7 +303,7 @@ class SstableRefused(HummockError):
 
 
 class LoadRefused(HummockError):
-    """Load `load_id` may not enter a version; nothing of it did."""
+    """Load `load_id` must not enter a version; none of its files did."""
 
     def __init__(self, load_id: str, reason: str):
         super().__init__(load_id, reason)
@@ -314,7 +314,7 @@ class LoadRefused(HummockError):
 
 
 class InvalidTask(HummockError, ValueError):
-    """`what` could not be read from a record, because of `reason`."""
+    """`what` could not be decoded, because of `reason`."""
 
     def __init__(self, what: str, reason: str):
         super().__init__(what, reason)
@@ -325,7 +325,7 @@ class InvalidTask(HummockError, ValueError):
 
 
 class TaskRefused(HummockError):
-    """Compact task `task_id` stays as it is: `reason`. What the attempt wrote is left to vacuum."""
+    """Compact task `task_id` is unchanged, because of `reason`. The attempt's files are left to vacuum."""
 
     def __init__(self, task_id: int, reason: str):
         super().__init__(task_id, reason)
@@ -347,7 +347,7 @@ class RowCountMismatch(HummockError):
 
 
 class TaskCancelled(HummockError):
-    """The work on compact task `task_id` ended before its result because it was told to."""
+    """The work on compact task `task_id` was cancelled."""
 
     def __init__(self, task_id: int, reason: str = "it was cancelled"):
         super().__init__(task_id, reason)
@@ -358,7 +358,7 @@ class TaskCancelled(HummockError):
 
 
 class Fenced(HummockError):
-    """The holder of generation `held` of `role` was replaced by `node`; the store is at generation `current`."""
+    """`node` replaced the holder of generation `held` of `role`; the store is at generation `current`."""
 
     def __init__(self, role: str, held: int, current: int, node: str):
         super().__init__(role, held, current, node)
@@ -403,7 +403,7 @@ class SnapshotExpired(HummockError):
 
 
 class WaitEpochTimeout(HummockError, TimeoutError):
-    """`epoch` was not committed within `timeout_ms`; the store stands at `committed_epoch`."""
+    """`epoch` was not committed within `timeout_ms`; the committed epoch is `committed_epoch`."""
 
     def __init__(self, epoch: int, committed_epoch: int, timeout_ms: int):
         super().__init__(epoch, committed_epoch, timeout_ms)
@@ -425,7 +425,7 @@ class SharedBufferFull(HummockError):
 
 
 class SparkMissing(HummockError, ImportError):
-    """`what` is not installed; `remedy` says how to have it."""
+    """`what` is not installed; `remedy` describes how to install it."""
 
     def __init__(self, what: str, remedy: str):
         super().__init__(what, remedy)
@@ -436,7 +436,7 @@ class SparkMissing(HummockError, ImportError):
 
 
 class ExecutorUnfit(HummockError):
-    """`host` cannot do our tasks, because of `reason`; `remedy` says what to do."""
+    """`host` cannot run our tasks, because of `reason`; `remedy` describes what to do."""
 
     def __init__(self, host: str, reason: str, remedy: str):
         super().__init__(host, reason, remedy)
@@ -447,7 +447,7 @@ class ExecutorUnfit(HummockError):
 
 
 class SparkJobFailed(HummockError):
-    """Job `name` ended without its answers, because of `reason`."""
+    """Job `name` ended without results, because of `reason`."""
 
     def __init__(self, name: str, reason: str):
         super().__init__(name, reason)
@@ -474,26 +474,27 @@ class StoreClosed(HummockError):
 
 
 def _shortened(value: bytes | None, limit: int = 80) -> str:
-    """`value` for a message: absent, whole, or its first `limit` bytes and its size."""
+    """`value` for a message: the word for absent, all of it, or its first `limit` bytes and its size."""
     if value is None:
         return "nothing"
     return repr(value) if len(value) <= limit else f"{value[:limit]!r}... ({len(value)} bytes)"
 
 
 def without_frames(error: BaseException) -> BaseException:
-    """The error, which names what it came through still, but holds none of it in memory.
+    """The error with its traceback, but without the frames' local variables.
 
-    An error that was kept, or raised by a thread and then by who waited for it, is part of a cycle with all that its
-    frames held: buffers of megabytes that count as little, so that nobody would look for them soon.
+    An error that was stored, or raised by one thread and again by its waiter, is part of a reference cycle with all
+    locals of its frames: buffers of megabytes, of which the garbage collector counts few objects, so that it would not
+    run soon.
     """
     found: BaseException | None = error
     while found is not None:
         trace = found.__traceback__
         clear_frames(trace)
-        # Who caught it ended too, and is held by the frames that it called.
+        # The frame that caught it has ended too, and is referenced by the frames that it called.
         caller = None if trace is None else trace.tb_frame.f_back
         while caller is not None:
-            with suppress(RuntimeError):        # it runs still
+            with suppress(RuntimeError):        # it is still running
                 caller.clear()
             caller = caller.f_back
         found = found.__cause__

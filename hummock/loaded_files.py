@@ -1,7 +1,7 @@
-"""LoadedFiles: files that were built before anybody knew their epoch, on their way into a commit.
+"""LoadedFiles: files that are built before their epoch is known, and then enter by a commit.
 
-Their entries stand under a placeholder and get the epoch of the commit, above all else that it wrote. A load enters
-whole and once: its id is remembered with what became of it.
+Their entries have a placeholder epoch and get the epoch of the commit, as the newest writes in it. A load enters as a
+whole and once: its id is recorded with the result.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from hummock.epoch import SPILL_MASK, Epoch
 from hummock.errors import LoadRefused
 from hummock.sstable.info import SstableInfo
 
-PLACEHOLDER = Epoch(1 << 16)    # under which the entries of a load's files are built
+PLACEHOLDER = Epoch(1 << 16)    # epoch of the entries in a load's files
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """A sorted run with one entry for each user key; the tables that it writes are written by nobody else meanwhile.
+    """A sorted run with one entry for each user key; no other writer writes to its tables meanwhile.
 
     Raises `LoadRefused` for files that are no such run.
     """
@@ -56,7 +56,7 @@ class LoadedFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadAnswer:
-    """What became of a load: its files, whose names have `digest`, entered with `epoch`. Level 0: above all others."""
+    """The result of a load: its files, whose names have `digest`, entered with `epoch`. Level 0: above all others."""
 
     load_id: str
     epoch: int
@@ -69,5 +69,5 @@ class LoadAnswer:
 
 
 def epoch_of_load(epoch: Epoch) -> Epoch:
-    """What stands for the epoch of every entry of a load that `epoch` commits: nothing of that epoch is newer."""
+    """The epoch of all entries of a load that `epoch` commits: the newest within that epoch."""
     return Epoch(epoch | SPILL_MASK)

@@ -1,7 +1,7 @@
-"""Maintenance: compaction and vacuum in the background of a process, so that a store keeps its shape unasked.
+"""Maintenance: compaction and vacuum in the background of a process.
 
-The embedded default of a process that writes. Standalone compactors do the same work on the same store: the
-manager gives each task to one of them.
+The default for a process that writes. Standalone compactors do the same work on the same store: the manager assigns
+each task to one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hummock.version import HummockVersion
 
 
 class Maintenance:
-    """Works from `start` to `close`; `error` is why a round failed lately, None where none did."""
+    """Runs from `start` to `close`; `error` is the error of the last round, None if it had none."""
 
     def __init__(self, manager: HummockManager, meta_store: MetaStore, object_store: ObjectStore, *,
                  tasks_at_once: int = 2, vacuum: VacuumOptions | None = None):
@@ -43,20 +43,20 @@ class Maintenance:
         return self.compactor.error or self.vacuum_loop.error
 
     def wait_compacted(self, timeout: float | None = None) -> bool:
-        """Whether nothing was left to compact before `timeout` seconds were over."""
+        """Waits until nothing is left to compact; False after `timeout` seconds."""
         return self.compactor.wait_idle(timeout)
 
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
-        """Merges the range (None: everything) down to the last level; whether it was done in time."""
+        """Compacts the range (None: everything) into the last level; False after `timeout` seconds."""
         self._manager.compact_range(key_range or KeyRange())
         return self.wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        """What one whole run of vacuum found and removed; with `dry_run` what it would remove."""
+        """Runs vacuum once and reports what it found and removed; with `dry_run` what it would remove."""
         return self._new_vacuum().run(dry_run=dry_run)
 
     def close(self) -> None:
-        """Gives up the tasks in the works, for others to take at once. Idempotent."""
+        """Abandons the running tasks, which others may take at once. Idempotent."""
         self._subscription.close()
         self.vacuum_loop.close()
         self.compactor.close(drain=False)
@@ -69,7 +69,7 @@ class Maintenance:
         self.close()
 
     def _hear(self, version: HummockVersion) -> None:
-        """Vacuum is told where files left with this version."""
+        """Notifies vacuum if files left with this version."""
         if self._manager.left_at > self._left_at:
             self._left_at = self._manager.left_at
             self.vacuum_loop.tell()

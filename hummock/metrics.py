@@ -1,7 +1,7 @@
-"""What is counted, declared once.
+"""All metrics, declared in one place.
 
-One `Metrics` belongs to one process or one test: it is passed to the rooms that count, and registers itself
-with the registry it is given, so two of them never collide unless they share one.
+One `Metrics` belongs to one process or one test: it is passed to the modules that count, and registers itself with the
+given registry, so two of them never collide unless they share one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SECONDS_BUCKETS = (.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5
 
 
 class Metrics:
-    """Counters of the object store and of the manager; see the text of each."""
+    """Metrics of the object store and of the manager; see the text of each."""
 
     def __init__(self, registry: CollectorRegistry | None = None):
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram  # it imports a web server
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram  # slow: it imports a web server
 
         self.registry = registry if registry is not None else CollectorRegistry()
         self._settling: list[Callable[[], None]] = []
-        self.registry.register(_Settled(self._settling))    # the first, so that all others are told what it counted
+        self.registry.register(_Settled(self._settling))    # first, so that it counts before the others are collected
         self.object_store_seconds = Histogram(
             "hummock_object_store_seconds", "Time of one object-store call, its retries included",
             ["operation"], buckets=SECONDS_BUCKETS, registry=self.registry)
@@ -109,26 +109,26 @@ class Metrics:
             registry=self.registry)
 
     def watch(self, read: Callable[[], Any], counted: Collection[str] = ()) -> None:
-        """Whoever scrapes is told every number in the dataclass that `read` gives, as `hummock_store_<field>`.
+        """Exports every number in the dataclass that `read` returns, as `hummock_store_<field>`.
 
-        So what changes with every call costs nothing until somebody looks. `counted`: the fields that only grow.
-        Where `read` raises a `HummockError`, as after a close, there is nothing to tell.
+        So values that change with every call cost nothing between scrapes. `counted`: the monotonic fields. Nothing is
+        exported if `read` raises a `HummockError`, as after a close.
         """
         self.registry.register(_Watched(read, frozenset(counted)))
 
     def settle_by(self, count: Callable[[], None]) -> None:
-        """Before anybody is told anything `count` is called: it counts here what was counted elsewhere until then."""
+        """Calls `count` before each scrape, to add what was counted elsewhere until then."""
         self._settling.append(count)
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the counters of a name whose labels are these, whatever their other labels."""
+        """The sum of all counters of a name with these labels, whatever their other labels."""
         return sum(sample.value for family in self.registry.collect() for sample in family.samples
                    if sample.name == f"{name}_total" and labels.items() <= sample.labels.items())
 
 
 @dataclass(frozen=True, eq=False)
 class _Settled:
-    """Tells nothing itself."""
+    """Exports nothing itself; triggers the `settle_by` callbacks."""
 
     counts: list[Callable[[], None]]
 
@@ -143,13 +143,13 @@ class _Settled:
 
 @dataclass(frozen=True)
 class _Watched:
-    """A source that is read at each scrape."""
+    """Collector that reads its source at each scrape."""
 
     read: Callable[[], Any]
     counted: frozenset[str]
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: so that registering reads nothing yet."""
+        """Empty, so that registration does not read the source."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -168,7 +168,7 @@ class _Watched:
 
 @contextmanager
 def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
-    """Answers on 127.0.0.1 and no other address while the context lasts; its URL. Port 0: one that is free."""
+    """Serves on 127.0.0.1 only while the context lasts; yields the URL. Port 0: any free port."""
     from prometheus_client import start_http_server
 
     try:

@@ -1,4 +1,4 @@
-"""Opening a store by its URL: files, truth and roles of one process put together."""
+"""Opens a store by its URL: composes object store, meta store and roles of one process."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ ROLES = ("writer", "reader")
 
 
 class MaintainedStorage(HummockStorage):
-    """A HummockStorage with what keeps its files in shape; None for a reader, and where that is left to others."""
+    """A HummockStorage with compaction and vacuum in the background; `maintenance` is None for a reader, and where
+    other processes do that work.
+    """
 
     maintenance: Maintenance | None = None
-    metrics: Metrics            # what is counted, of all parts of this store; hummock.metrics.serve_metrics shows it
+    metrics: Metrics            # of all parts of this store; hummock.metrics.serve_metrics exports them
 
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
-        """Merges the range (None: everything) down to the last level; whether it was done in `timeout` seconds.
+        """Compacts the range (None: everything) into the last level; False after `timeout` seconds.
 
-        Only what is committed is merged. Raises HummockError in a store without maintenance.
+        Only committed data is compacted. Raises HummockError in a store without maintenance.
         """
         return self._maintained().compact(key_range, timeout)
 
     def wait_compacted(self, timeout: float | None = None) -> bool:
-        """Whether nothing was left to compact before `timeout` seconds were over."""
+        """Waits until nothing is left to compact; False after `timeout` seconds."""
         return self._maintained().wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        """Removes what nothing needs, orphans included; `dry_run` only tells.
+        """Deletes all files that nothing needs, orphans included; `dry_run` only reports them.
 
-        Without reads under way, and while nothing is written, what is left is what the newest version holds.
+        Without running reads and writes, exactly the files of the newest version remain.
         """
         maintenance = self._maintained()
         self._local.settle()
@@ -57,17 +59,16 @@ def open_storage(url: str, *, role: str | None = None, meta: str | None = None,
                  meta_options: MetaOptions | None = None, compaction: CompactionOptions | bool = True,
                  vacuum: VacuumOptions | None = None, retry: RetryOptions | None = None, accept_rollback: bool = False,
                  **options: Any) -> MaintainedStorage:
-    """The store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
+    """Opens the store at `url`: `memory://` (a new one each time), `file:///directory`, or a remote one.
 
-    Opening is reading: as "reader", the default, the data at the URL stays as it is, and only what is known to be
-    committed is read. `role="writer"` makes the store if it is not there and takes the writer role over from any
-    other process, whose next commit is then refused; a store in memory has nobody else, so there it is the default.
-    `meta` says where the truth is, as `open_meta_store` does. A writer compacts and vacuums in the background, as
-    `compaction` and `vacuum` say, unless `compaction` is False: then that is left to other processes. `retry` says
-    how patient calls of the object store are. `options` are those of StorageOptions. What other processes commit is
-    seen within `refresh_ms`. A store that was put back to an older copy is refused by MetaStoreRolledBack unless
-    `accept_rollback` says to go on from that copy. Closing the store closes all of it, and gives up what compaction is
-    at. MetaStoreError if there is no store to read.
+    As "reader", the default, opening changes nothing at the URL, and only data known to be committed is read.
+    `role="writer"` creates the store if it does not exist and claims the writer role from any other process, whose next
+    commit is then refused; a store in memory has no other process, so there it is the default. `meta` selects the meta
+    store, as in `open_meta_store`. A writer compacts and vacuums in the background, as configured by `compaction` and
+    `vacuum`, unless `compaction` is False: then other processes must. `retry` configures retries of object-store calls.
+    `options` are those of StorageOptions. Commits of other processes become visible within `refresh_ms`. A store that
+    was restored from an older copy raises MetaStoreRolledBack unless `accept_rollback` is set. Closing the store closes
+    all its parts, and abandons running compactions. MetaStoreError if there is no store to read.
     """
     if role is None:
         role = "writer" if url == "memory://" else "reader"

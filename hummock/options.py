@@ -1,7 +1,7 @@
-"""What can be set, with the unit in each name; every value is checked when an options object is made.
+"""All options, with the unit in each name; every value is validated when an options object is created.
 
-`StorageOptions` are a process's own and may differ between processes of one store: what a reader needs in
-order to understand a file (codec, filter policy) is written into the file.
+`StorageOptions` are local to a process and may differ between processes of one store: what a reader needs in order to
+understand a file (codec, filter policy) is written into the file.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from hummock.errors import InvalidOption
 
 KIB = 1 << 10
 MIB = 1 << 20
-ARROW_BYTES_LIMIT = (1 << 31) - 1       # int32 offsets end here
-MS_LIMIT = 1 << 42                      # what threads can be made to wait for, 139 years
+ARROW_BYTES_LIMIT = (1 << 31) - 1       # limit of int32 offsets
+MS_LIMIT = 1 << 42                      # longest wait of a thread that the platform supports, 139 years
 CODECS = ("none", "lz4", "zstd")
 FILTER_POLICIES = ("blocked_bloom", "pybloom", "none")
 
@@ -28,18 +28,18 @@ class StorageOptions:
     filter_policy: str = "blocked_bloom"
     codec: str = "lz4"
     block_cache_bytes: int = 256 * MIB
-    meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; needing more they take it from the blocks
+    meta_cache_bytes: int = 64 * MIB        # decoded indexes and filters; any excess is taken from the block cache
     shared_buffer_bytes: int = 256 * MIB    # writes that are not uploaded yet; beyond it writers wait
-    upload_bytes: int = 128 * MIB           # finished files on their way to the store
+    upload_bytes: int = 128 * MIB           # finished files that are being uploaded
     uploads_in_flight: int = 2              # flushes and syncs that build files at the same time
-    flush_threads: int = 1                  # that flush before writers find no room; 0: those writers flush
+    flush_threads: int = 1                  # background flushes before the buffer is full; 0: writers flush
     prefetch_bytes: int = 4 * MIB           # read ahead of a scan
     scan_batch_rows: int = 8192
     scan_batch_bytes: int = 8 * MIB
     disk_cache_bytes: int = 0               # of blocks read from a remote store; 0: no disk cache
     disk_cache_directory: str = ""
-    refresh_ms: int = 1_000                 # how often other processes' versions are looked for
-    wait_epoch_ms: int = 10_000             # how long a read waits for an epoch unless told otherwise
+    refresh_ms: int = 1_000                 # polling interval for versions of other processes
+    wait_epoch_ms: int = 10_000             # default wait of a read for an epoch
 
     def __post_init__(self) -> None:
         zero = ("disk_cache_bytes", "flush_threads")
@@ -58,7 +58,7 @@ class StorageOptions:
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """When one object-store call is tried again: at most `attempts` times within `deadline_ms` in all.
+    """Retries of one object-store call: at most `attempts` tries within `deadline_ms` in all.
 
     The wait before try n is a random share of min(max_delay_ms, first_delay_ms * 2**n).
     """
@@ -67,8 +67,8 @@ class RetryOptions:
     first_delay_ms: int = 20
     max_delay_ms: int = 2_000
     deadline_ms: int = 30_000
-    connect_ms: int = 5_000         # a remote store that does not answer a connection, or take a piece, that long
-    idle_ms: int = 10_000           # ... or that sends nothing, has failed the try
+    connect_ms: int = 5_000         # a try fails if the store does not accept a connection, or a part, for that long
+    idle_ms: int = 10_000           # ... or sends nothing for that long
 
     def __post_init__(self) -> None:
         _check_positive(self)
@@ -76,17 +76,17 @@ class RetryOptions:
 
 @dataclass(frozen=True, slots=True)
 class MetaOptions:
-    """How the manager keeps its truth."""
+    """How the manager keeps its metadata."""
 
     lease_ms: int = 30_000                  # a process that does not renew within this loses its pins
     checkpoint_deltas: int = 64             # deltas kept before they are folded into a checkpoint
     commits_remembered: int = 64            # answers of the newest commits, for repeated calls
-    loads_remembered: int = 1_000           # answers of the newest bulk loads, which are known by their ids so long
+    loads_remembered: int = 1_000           # answers of the newest bulk loads, by which repeated loads are recognised
     transaction_attempts: int = 16          # tries against other processes before giving up
     acknowledge_ms: int = 30_000            # wait of a commit for slow subscribers
     busy_timeout_ms: int = 10_000           # wait for another process inside the database
     log_checkpoint_records: int = 64        # records of a log in a bucket between two of its checkpoints
-    log_grace_ms: int = 120_000             # what its checkpoints replaced stays that much longer
+    log_grace_ms: int = 120_000             # what its checkpoints replaced is kept that much longer
 
     def __post_init__(self) -> None:
         _check_positive(self)
@@ -96,38 +96,38 @@ class MetaOptions:
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """How the tree is kept in shape; one set for a store, in the process whose manager picks tasks.
+    """The shape of the tree; one set for a store, in the process whose manager picks tasks.
 
-    Sizes are of `.data` objects. Level 0 holds the runs that commits made; the base level is the first below it
-    that holds data, chosen so that the last level is `level_multiplier` times the one above it.
+    Sizes are of `.data` objects. Level 0 holds the runs that commits created; the base level is the first below it that
+    holds data, chosen so that the last level is `level_multiplier` times the one above it.
     """
 
     last_level: int = 6
     base_level_bytes: int = 2 << 30         # least target of a level above the last one
     level_multiplier: int = 10
-    l0_runs: int = 8                        # so many runs of like size in level 0 become one
-    l0_base_bytes: int = 256 * MIB          # level 0 goes down from here on, and as much as the base level holds
-    l0_runs_slowdown: int = 24              # from here on writers are slowed down, gradually
-    l0_runs_limit: int = 64                 # the slowest that writers get
-    task_bytes: int = 2 << 30               # most input of one task, unless it must take more
+    l0_runs: int = 8                        # so many runs of similar size in level 0 become one
+    l0_base_bytes: int = 256 * MIB          # level 0 is merged down from this size, and from that of the base level
+    l0_runs_slowdown: int = 24              # from here on writers are delayed, gradually
+    l0_runs_limit: int = 64                 # writers are delayed most
+    task_bytes: int = 2 << 30               # maximum input of one task, unless it must take more
     task_files: int = 256
     task_runs: int = 64                     # runs merged at once
-    large_task_bytes: int = 2 << 30         # tasks from there on are left to a compactor on Spark, while there is one
+    large_task_bytes: int = 2 << 30         # larger tasks are left to a compactor on Spark, while there is one
     range_bytes: int = 256 * MIB            # input of one range of a task
     sstable_bytes: int = 64 * MIB           # target of one output
     block_bytes: int = 64 * KIB             # uncompressed target of a block
     filter_bits_per_key: int = 10
     filter_policy: str = "blocked_bloom"
     running_tasks: int = 8
-    stale_percent: int = 40                 # tombstones and covered rows that make a file worth a rewrite
-    history_ms: int = 600_000               # unpinned epochs stay readable this long; 0 in a session. Scans pay for it
-    task_lease_ms: int = 30_000             # a task whose compactor is silent that long is given to another
-    task_stall_ms: int = 600_000            # a task that makes no progress that long is cancelled
+    stale_percent: int = 40                 # share of tombstones and stale rows from which a file is rewritten
+    history_ms: int = 600_000               # unpinned epochs stay readable this long, which slows scans; 0 in a session
+    task_lease_ms: int = 30_000             # a task without a heartbeat for that long is reassigned
+    task_stall_ms: int = 600_000            # a task without progress for that long is cancelled
     task_tries: int = 4                     # attempts at one task before it is given up and picked anew
-    task_retry_ms: int = 1_000              # wait after a first failed attempt, doubled by each further one
+    task_retry_ms: int = 1_000              # wait after the first failed attempt, doubled by each further one
     tasks_remembered: int = 256             # answers of the newest reports, for repeated calls
-    threads: int = 2                        # ranges that run at once in one process
-    memory_bytes: int = 512 * MIB           # read-ahead and outputs in the making of one process
+    threads: int = 2                        # subcompactions that run at once in one process
+    memory_bytes: int = 512 * MIB           # read-ahead and unfinished outputs of one process
     codecs: tuple[str, ...] = ("lz4",)      # by level, the last one for all deeper ones
 
     def __post_init__(self) -> None:
@@ -146,16 +146,16 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True)
 class VacuumOptions:
-    """How often files that nothing needs are removed, and how much at once."""
+    """How often files that nothing needs are deleted, and how many at once."""
 
-    interval_ms: int = 30_000               # between two looks at the stale list, where nothing is known to leave
-    pause_ms: int = 500                     # between a version that lacks files of the one before and a look
+    interval_ms: int = 30_000               # polls of the obsolete list while no file is known to leave
+    pause_ms: int = 500                     # between a version that lacks files of the one before and vacuum
     listing_ms: int = 3_600_000             # between two listings of all objects
     grace_ms: int = 3_600_000               # unregistered objects younger than that are left alone
-    tombstone_ms: int = 7 * 86_400_000      # names that were given up are remembered at least that long
-    page_files: int = 10_000                # files whose needs are read, and removal written, at once
-    objects_per_run: int = 1_000_000        # listed by one run; the next goes on behind them
-    deleted_at_once: int = 1_000            # objects in one call
+    tombstone_ms: int = 7 * 86_400_000      # tombstones of names are kept at least that long
+    page_files: int = 10_000                # files that are checked and removed in one transaction
+    objects_per_run: int = 1_000_000        # listed per run; the next run continues after them
+    deleted_at_once: int = 1_000            # objects per call
 
     def __post_init__(self) -> None:
         _check_positive(self, skip=("grace_ms", "tombstone_ms"))

@@ -1,10 +1,9 @@
-"""StateStore: MVCC bytes. What every store of this floor promises, and how its readers are handed rows.
+"""StateStore: the contract of every store: MVCC bytes, and how readers receive rows.
 
-A write on a node is visible to that node at once; elsewhere after `wait_epoch`. Keys are user keys,
-`table_id | vnode | table key`; no other floor adds or strips the epoch. A read at epoch `e` sees of each key
-the newest operation whose pure epoch is at most `e`. All methods may be called from any thread: many actors
-ingest and read while one thread syncs, and each read sees one consistent picture from its first row to its
-last.
+A write on a node is visible to that node at once; elsewhere after `wait_epoch`. Keys are user keys, `table_id | vnode |
+table key`; only the store adds or strips the epoch. A read at epoch `e` sees, for each key, the newest operation whose
+pure epoch is at most `e`. All methods may be called from any thread: many actors ingest and read while one thread
+syncs, and each read sees one consistent snapshot from its first row to its last.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from hummock.epoch import Epoch
 if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo
 
-TABLE_BATCH_ROWS = 1 << 20  # of one chunk of a table, where its bytes do not end it before
+TABLE_BATCH_ROWS = 1 << 20  # limit of one chunk of a table, unless its bytes end it earlier
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a read uses the caches; never what it returns."""
+    """How a read uses the caches; never affects its result."""
 
-    fill_cache: bool = True  # the first block that a scan reads is cached; point reads always do
-    read_ahead: bool = False  # from its first block on a scan reads `prefetch_bytes` at a time
+    fill_cache: bool = True  # a scan's first block is cached; point reads always cache
+    read_ahead: bool = False  # a scan reads `prefetch_bytes` at a time from its first block on
 
 
 DEFAULT = ReadOptions()
@@ -43,7 +42,7 @@ DEFAULT = ReadOptions()
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """All data at or below `epoch` that was not yet handed to a commit is in these files, and durable."""
+    """The files, all durable, with all data at or below `epoch` that was not yet passed to a commit."""
 
     epoch: Epoch
     sstables: tuple[SstableInfo, ...]
@@ -51,7 +50,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """What readers at two epochs see under ascending keys: null is nothing, and no row is the same at both."""
+    """The values that readers at two epochs see under ascending keys; null: none. Both differ in every row."""
 
     keys: BinaryColumn
     old: BinaryColumn
@@ -65,10 +64,10 @@ class ChangeBatch:
 
 
 class StateStoreIterator(ABC):
-    """Rows of one scan, in its order, as columns; the pair is a courtesy on top.
+    """Rows of one scan, in its order, as columns; iterating over pairs is a convenience API.
 
-    It holds the picture it reads until it is closed or exhausted. A batch stays valid after the iterator has
-    moved on or is closed. One thread at a time. After `close` every method raises `StoreClosed`.
+    Holds its snapshot until it is closed or exhausted. A batch stays valid after the iterator has advanced or is
+    closed. One thread at a time. After `close` every method raises `StoreClosed`.
     """
 
     @abstractmethod
@@ -77,7 +76,7 @@ class StateStoreIterator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of everything held. Closing twice is fine."""
+        """Releases everything held. Idempotent."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         while (batch := self.next_batch()) is not None:
@@ -92,7 +91,7 @@ class StateStoreIterator(ABC):
         return table_of(batches)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """`to_arrow`, for whoever takes Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""
+        """`to_arrow`, for consumers of Arrow streams: `polars.DataFrame(scan)`, `pyarrow.table(scan)`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __enter__(self) -> Self:
@@ -105,7 +104,7 @@ class StateStoreIterator(ABC):
 
 
 class StateStoreChanges(ABC):
-    """Changes of one feed, in order of their keys, as columns. Holds, ends and is used as a StateStoreIterator."""
+    """Changes of one feed, in key order, as columns. Same ownership and life cycle as a StateStoreIterator."""
 
     @abstractmethod
     def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
@@ -113,7 +112,7 @@ class StateStoreChanges(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of everything held. Closing twice is fine."""
+        """Releases everything held. Idempotent."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         while (batch := self.next_batch()) is not None:
@@ -136,11 +135,11 @@ class StateStore(Protocol):
         """The newest epoch whose data survives a crash; 0 before the first."""
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
-        """Bytes taken; the batch is readable here at once. Within an epoch a later batch wins.
+        """Returns the bytes added; the batch is readable here at once. Within an epoch a later batch wins.
 
-        `local_only` rows are readable here until the epoch is committed, and never uploaded. REQUIRES that
-        no key is written both ways within an epoch. Raises InvalidEpoch at or below the sealed epoch,
-        SharedBufferFull when no room came free in time.
+        `local_only` rows are readable here until the epoch is committed, and never uploaded. REQUIRES that no key is
+        written both ways within an epoch. Raises InvalidEpoch at or below the sealed epoch, SharedBufferFull if no
+        space was freed in time.
         """
 
     def get(self, key: bytes, epoch: Epoch, options: ReadOptions = DEFAULT) -> bytes | None:
@@ -163,50 +162,50 @@ class StateStore(Protocol):
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
-        """The rows under each of many byte prefixes, at most `limit` of each, in one crossing.
+        """The rows under each of many byte prefixes, at most `limit` of each, in one call.
 
-        Returns (int32[n]: the row of `prefixes` that each result row belongs to, ascending; its n rows, each
-        prefix's in scan order). `prefixes` is an Arrow binary array in any order. Raises OverflowError when
-        the answer passes 2 GiB.
+        Returns (int32[n]: the row of `prefixes` that each result row belongs to, ascending; its n rows, each prefix's
+        in scan order). `prefixes` is an Arrow binary array in any order. Raises OverflowError when the answer passes 2
+        GiB.
         """
 
     def scan_many(
         self, starts: Any, epoch: Epoch, *, ends: Any = None, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
-        """The first rows from each of many keys on, ascending, at most `limit` of each, in one crossing.
+        """The first rows from each of many keys on, ascending, at most `limit` of each, in one call.
 
-        Returns (int32[n]: the row of `starts` that each result row belongs to, ascending; its n rows). `starts`
-        is an Arrow binary array in any order; ascending ones share more of what is read. `ends`, another of
-        as many rows, gives a range its end; null, as none at all: to the last key. Raises OverflowError when the
-        answer passes 2 GiB.
+        Returns (int32[n]: the row of `starts` that each result row belongs to, ascending; its n rows). `starts` is an
+        Arrow binary array in any order; ascending starts share more of the reads. `ends`, an array of as many rows,
+        gives the ends of the ranges; a null, or no `ends`, means to the last key. Raises OverflowError when the answer
+        passes 2 GiB.
         """
 
     def changes(
         self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
     ) -> StateStoreChanges:
-        """The keys of the range under which readers at `since` and at `until` see different things, with both.
+        """The keys of the range whose visible values at `since` and at `until` differ, with both values.
 
-        So the rows at `since`, changed by this, are the rows at `until`. Costs go by what was written in between.
-        EpochTooOld below the safe epoch; InvalidEpoch where `until` is before `since`.
+        So the rows at `since` with these changes are the rows at `until`. The cost depends on what was written in
+        between. EpochTooOld below the safe epoch; InvalidEpoch where `until` is before `since`.
         """
 
     def seal_epoch(self, epoch: Epoch) -> None:
-        """From here on no write at or below `epoch`. Raises InvalidEpoch below what is sealed already."""
+        """Ends writes at or below `epoch`. Raises InvalidEpoch below the sealed epoch."""
 
     def sync(self, epoch: Epoch) -> SyncResult:
-        """Makes everything at or below `epoch` durable, without stopping readers and writers of later epochs.
+        """Makes everything at or below `epoch` durable, without blocking readers and writers of later epochs.
 
-        REQUIRES `epoch` sealed (else InvalidEpoch). An epoch that holds nothing gives no files.
+        REQUIRES `epoch` sealed (else InvalidEpoch). An empty epoch gives no files.
         """
 
     def commit(self, epoch: Epoch) -> None:
-        """Seal, sync and commit in one, for an embedding that has no barrier manager."""
+        """Seal, sync and commit in one, for embedding without a barrier manager."""
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         """Returns once reads here see everything committed up to `epoch`; else WaitEpochTimeout."""
 
     def clear_uncommitted(self) -> None:
-        """Forgets everything above the committed epoch, sealed or not: where recovery starts from."""
+        """Drops everything above the committed epoch, sealed or not: the first step of a recovery."""
 
     def close(self) -> None:
         """Ends all open iterators; every later call raises StoreClosed. Closing twice is fine."""

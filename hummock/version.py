@@ -1,9 +1,9 @@
-"""A version is the whole list of files at one moment, with the epoch up to which they are complete.
+"""A version is the complete list of files at one moment, with the epoch up to which they are complete.
 
-Level 0 is a stack of runs, the newest first; each deeper level is one run. A run is a sequence of files with
-disjoint user keys in ascending order. Runs stand in the order of time: where two hold the same user key, the
-newer run holds the newer epochs, so a point read ends at the first run that answers. Versions and deltas are
-immutable values; `apply` is pure, so any process that applies the same deltas holds the same version.
+Level 0 is a stack of runs, newest first; each deeper level is one run. A run is a sequence of files with disjoint user
+keys in ascending order. Runs are ordered by age: where two hold the same user key, the newer run holds the newer
+epochs, so a point read ends at the first run that answers. Versions and deltas are immutable values; `apply` is pure,
+so any process that applies the same deltas has the same version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEVELS_LIMIT = 64
 class Run:
     """Files with disjoint user keys, ascending. In level 0 a greater `id` is newer; ids never repeat.
 
-    A version shares the runs that did not change with the one before it, and so what is known of them.
+    A version shares unchanged runs, and the properties cached in them, with the version before it.
     """
 
     id: int
@@ -48,7 +48,7 @@ class Run:
 
     @cached_property
     def stale_files(self) -> tuple[SstableInfo, ...]:
-        """Files with covered rows or tombstones, those with the greatest share of them first."""
+        """Files with stale rows or tombstones, the greatest share first."""
         stale = (info for info in self.sstables if info.stale_rows or info.tombstones)
         return tuple(sorted(stale, key=lambda info: (info.stale_rows + info.tombstones) / info.rows, reverse=True))
 
@@ -92,7 +92,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RunAddition:
-    """Files that join run `run` of level `level`, which is made where it does not exist."""
+    """Files that are added to run `run` of level `level`, which is created if it does not exist."""
 
     level: int
     run: int
@@ -107,7 +107,7 @@ class VersionDelta:
     max_committed_epoch: Epoch
     safe_epoch: Epoch
     added: tuple[RunAddition, ...] = ()
-    removed: tuple[int, ...] = ()                       # file ids, wherever they are
+    removed: tuple[int, ...] = ()                       # file ids, at any level
     tables: Mapping[int, TableRules | None] = field(default_factory=dict)    # by table id; None: no rules
     dropped_tables: tuple[int, ...] = ()
 
@@ -140,7 +140,7 @@ class HummockVersion:
     safe_epoch: Epoch = NEVER
     levels: tuple[Level, ...] = (Level(0),)
     tables: Mapping[int, TableRules] = field(default_factory=dict)      # by table id, where it has rules
-    dropped_tables: frozenset[int] = frozenset()        # whose rows nobody reads and compaction drops
+    dropped_tables: frozenset[int] = frozenset()        # rows of these are invisible, and dropped by compaction
 
     @property
     def runs(self) -> Iterator[Run]:
@@ -159,13 +159,13 @@ class HummockVersion:
                 f"{levels or 'no files'})")
 
     def overlapping(self, key_range: KeyRange) -> Iterator[tuple[SstableInfo, ...]]:
-        """Per run, newest first, the files that may hold keys of the range; runs without any are left out."""
+        """Per run, newest first, the files that may hold keys of the range; runs without any are omitted."""
         for run in self.runs:
             if found := run.overlapping(key_range.start, key_range.end):
                 yield found
 
     def narrowed(self, ranges: Sequence[KeyRange]) -> HummockVersion:
-        """As much of the version as reads of `ranges` need: these files, and these tables' rules."""
+        """The part of the version that reads of `ranges` need: these files, and these tables' rules."""
         levels = tuple(Level(level.number, tuple(
             Run(run.id, files) for run in level.runs if (files := run.within(ranges)))) for level in self.levels)
         table_ids = {table_id for level in levels for info in level.sstables for table_id in info.table_ids}
@@ -188,7 +188,7 @@ class HummockVersion:
             levels=levels, dropped_tables=self.dropped_tables | frozenset(delta.dropped_tables), tables=tables)
 
     def keeps_runs(self, older: HummockVersion) -> bool:
-        """Whether each run of an older version still stands here as it was, so that no file left since."""
+        """Whether every run of an older version is still here unchanged, so that no file left since."""
         here = {id(run) for run in self.runs}
         return all(id(run) in here for run in older.runs)
 
@@ -231,7 +231,7 @@ class HummockVersion:
             raise Corruption("version", where, "files with new ids, or ones that move", entering)
 
     def _held(self, file_ids: set[int]) -> set[int]:
-        """Those of the ids that are ids of files here."""
+        """The subset of the ids that are ids of files of this version."""
         return {held for run in self.runs for held in run.file_ids.intersection(file_ids)}
 
     def _level(self, number: int) -> Level:
@@ -239,9 +239,9 @@ class HummockVersion:
 
 
 def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
-    """The files as runs, oldest first: each lies above every older file whose keys it overlaps.
+    """The files as runs, oldest first: each file is in a newer run than every older file whose keys it overlaps.
 
-    Age is `max_epoch`, then the order given.
+    Age is `max_epoch`, then the given order.
     """
     placed: list[tuple[int, SstableInfo]] = []
     for info in sorted(sstables, key=lambda info: info.newest_epoch):
@@ -254,7 +254,7 @@ def layers_of(sstables: Sequence[SstableInfo]) -> list[tuple[SstableInfo, ...]]:
 
 
 def _stepped(level: Level, removed: frozenset[int], added: Mapping[int, list[SstableInfo]], version_id: int) -> Level:
-    """The level without the removed files and with the added ones, by run; runs that keep all files stay themselves."""
+    """The level without the removed files and with the added ones, by run; unchanged runs are shared."""
     changed = {run.id for run in level.runs if not run.file_ids.isdisjoint(removed)} | added.keys()
     if not changed:
         return level

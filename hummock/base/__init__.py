@@ -1,1 +1,1 @@
-"""Keys, table rules, checksums, codecs and what else every part of the store builds on."""
+"""Keys, table rules, checksums, codecs and other foundations of all packages of the store."""

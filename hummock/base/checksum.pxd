@@ -1,4 +1,4 @@
-"""crc32c of stored bytes, and the hash of keys that filters are built from."""
+"""crc32c of stored bytes, and the key hash for filters."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

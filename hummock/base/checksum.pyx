@@ -1,9 +1,9 @@
-"""crc32c of stored bytes, and the hash of keys that filters are built from.
+"""crc32c of stored bytes, and the key hash for filters.
 
 crc32c is CRC-32C (Castagnoli, as in iSCSI): on x86 with SSE4.2 three interleaved streams of the processor's
-instruction, joined by tables that advance a checksum over zeros; with AVX-512 and carry-less products of its lanes
-256 bytes at a time are folded into the next ones, which is twice as fast; elsewhere eight table look-ups a word. All
-give the same number. `hash64` is part of the file format and is specified in sstable/FORMAT.md.
+instruction, combined by tables that advance a checksum over zeros; with AVX-512 and VPCLMULQDQ by folding 256 bytes at
+a time into the next ones, which is twice as fast; elsewhere by eight table lookups per word. All give the same result.
+`hash64` is part of the file format and is specified in sstable/FORMAT.md.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -165,14 +165,14 @@ def crc32c_of(const uint8_t[::1] data) -> int:
 
 
 def crc32c_narrow_of(const uint8_t[::1] data) -> int:
-    """The same number by the path for machines without wide registers."""
+    """The same by the path for machines without AVX-512."""
     if data.shape[0] == 0:
         return 0
     return crc_narrow(0xFFFFFFFF, &data[0], data.shape[0]) ^ <uint32_t>0xFFFFFFFF
 
 
 def crc32c_portable_of(const uint8_t[::1] data) -> int:
-    """The same number by the path for machines without the instruction."""
+    """The same by the path for machines without the crc32 instruction."""
     if data.shape[0] == 0:
         return 0
     return crc_portable(0xFFFFFFFF, &data[0], data.shape[0]) ^ <uint32_t>0xFFFFFFFF

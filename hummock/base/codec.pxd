@@ -1,4 +1,4 @@
-"""Compression of blocks by C functions that need no GIL."""
+"""Block compression by C functions that need no GIL."""
 
 from libc.stdint cimport uint8_t
 
@@ -8,17 +8,17 @@ cdef enum Codec:            # ids as stored in files
     CODEC_ZSTD = 2          # one zstd frame that states its content size
 
 cdef Py_ssize_t compress_bound(int codec, Py_ssize_t size) noexcept nogil
-# the most bytes that compressing `size` bytes can give; -1 for an unknown codec or a size beyond it
+# upper bound of the compressed size of `size` bytes; -1 for an unknown codec or a size above its limit
 
 cdef Py_ssize_t compress(
     int codec, const uint8_t* source, Py_ssize_t size, uint8_t* target, Py_ssize_t capacity
 ) noexcept nogil
-# bytes written to `target`; -1 when they do not fit or the codec failed
+# bytes written to `target`; -1 if they do not fit or the codec failed
 
 cdef bint decompress(
     int codec, const uint8_t* source, Py_ssize_t size, uint8_t* target, Py_ssize_t raw_size
 ) noexcept nogil
-# whether `source` was exactly `raw_size` bytes, which now stand in `target`; trusts nothing in `source`
+# decompresses to `target`; whether the result was exactly `raw_size` bytes. Safe for untrusted `source`
 
 cdef bint can_hold(int codec, const uint8_t* source, Py_ssize_t size, Py_ssize_t raw_size) noexcept nogil
-# whether so few bytes can stand for so many: asked before memory is taken for a size that a file claims
+# whether `size` bytes can decompress to `raw_size`: checked before allocating memory for a size that a file claims

@@ -1,8 +1,8 @@
-"""Compression of blocks by C functions that need no GIL.
+"""Block compression by C functions that need no GIL.
 
-The installed wheels of `lz4` and `zstandard` carry the C libraries with their functions exported; they are
-found at import and must pass a round trip and a fixed example before they are used. Where a wheel is built
-without them the same bytes come from `pyarrow.Codec`, which takes the GIL for each block.
+The installed wheels of `lz4` and `zstandard` contain the C libraries with exported functions; they are looked up at
+import and must pass a round trip and a fixed example before they are used. For a wheel built without them,
+`pyarrow.Codec` produces the same bytes but acquires the GIL for each block.
 """
 
 import ctypes
@@ -23,9 +23,9 @@ CODEC_NAMES = {number: name for name, number in CODEC_IDS.items()}
 cdef enum:
     ZSTD_LEVEL = 3
     LZ4_ACCELERATION = 4                # measured: 1.0x-1.8x the speed of 1 for 0-9 % more bytes
-    KEPT_CONTEXTS = 8                   # zstd work areas kept for reuse, for each direction
-    LZ4_LARGEST = 0x7E000000            # the library's limit on one block
-    ZSTD_UNKNOWN_SIZES = 2              # the two highest numbers mean "not stated" and "not a frame"
+    KEPT_CONTEXTS = 8                   # zstd contexts kept for reuse, per direction
+    LZ4_LARGEST = 0x7E000000            # the library's limit for one block
+    ZSTD_UNKNOWN_SIZES = 2              # the two highest values mean "not stated" and "not a frame"
 
 ctypedef int (*Lz4Compress)(const char*, char*, int, int, int) noexcept nogil
 ctypedef int (*Lz4Decompress)(const char*, char*, int, int) noexcept nogil
@@ -144,7 +144,7 @@ cdef bint decompress(
             return False
         written = zstd_decompress(context, target, <size_t>raw_size, source, <size_t>size)
         give_context(&decompressors, context)
-        return written == <size_t>raw_size      # an error is a number far above any size
+        return written == <size_t>raw_size      # error codes are far above any size
     with gil:
         return decompress_by_pyarrow(codec, source, size, target, raw_size)
 
@@ -156,10 +156,10 @@ cdef bint can_hold(int codec, const uint8_t* source, Py_ssize_t size, Py_ssize_t
     if codec == CODEC_NONE:
         return size == raw_size
     if codec == CODEC_LZ4:
-        return raw_size <= size * 255           # one byte of a length adds at most 255 bytes
+        return raw_size <= size * 255           # a length byte adds at most 255 bytes
     if codec == CODEC_ZSTD:
         if zstd_content_size == NULL:
-            return raw_size <= size << 15       # 4 bytes describe a run of at most 128 KiB
+            return raw_size <= size << 15       # 4 bytes encode a run of at most 128 KiB
         stated = zstd_content_size(source, <size_t>size)
         return stated == <unsigned long long>raw_size and raw_size <= size << 15
     return False
@@ -172,7 +172,7 @@ cdef Py_ssize_t compress_by_pyarrow(
     try:
         packed = pyarrow_codec(codec).compress((<const char*>source)[:size], asbytes=True)
     except (pa.ArrowException, OSError, MemoryError):
-        return -1                               # the caller stores the block as it is
+        return -1                               # the caller stores the block uncompressed
     if len(packed) > capacity:
         return -1
     memcpy(target, <const char*>packed, <size_t>len(packed))
@@ -186,7 +186,7 @@ cdef bint decompress_by_pyarrow(
     cdef bytes raw = unpacked_by_pyarrow(codec, packed, raw_size)
     if raw is None or len(raw) != raw_size:
         return False                            # the caller raises Corruption with the object's name
-    # pyarrow does not say how much an lz4 block really holds: less than raw_size would leave old memory behind it
+    # pyarrow does not report the real size of an lz4 block: a shorter one would leave stale memory behind it
     if codec == CODEC_LZ4 and unpacked_by_pyarrow(codec, packed, raw_size - 1) is not None:
         return False
     memcpy(target, <const char*>raw, <size_t>raw_size)
@@ -205,7 +205,7 @@ cdef object pyarrow_codec(int codec):
 
 
 def compressed(const uint8_t[::1] data, int codec) -> bytes:
-    """The bytes of any non-empty buffer by that codec id. ValueError where the codec fails."""
+    """A non-empty buffer compressed by that codec id. Raises ValueError if the codec fails."""
     cdef Py_ssize_t size = data.shape[0], bound = compress_bound(codec, size), written = -1
     cdef uint8_t* target = NULL if bound < 0 else <uint8_t*>malloc(<size_t>bound + 1)
     try:
@@ -220,7 +220,7 @@ def compressed(const uint8_t[::1] data, int codec) -> bytes:
 
 
 def decompressed(const uint8_t[::1] data, int codec, Py_ssize_t raw_size) -> bytes:
-    """The `raw_size` bytes that a non-empty buffer stands for. ValueError where it does not."""
+    """The `raw_size` bytes that a non-empty buffer decompresses to. Raises ValueError if it does not."""
     cdef uint8_t* target = NULL
     cdef bint whole = False
     try:
@@ -270,7 +270,7 @@ cdef forget(int codec):
 
 
 EXAMPLE = b"hummock hummock hummock hummock hummock hummock "
-EXAMPLE_PACKED = {      # EXAMPLE as other writers of the two formats packed it
+EXAMPLE_PACKED = {      # EXAMPLE as compressed by other implementations of the two formats
     CODEC_LZ4: bytes.fromhex("8f68756d6d6f636b20080010506d6f636b20"),
     CODEC_ZSTD: bytes.fromhex("28b52ffd20307500004068756d6d6f636b20010057162e"),
 }
@@ -286,7 +286,7 @@ cdef bint passes_test(int codec):
 
 
 def use_c_libraries(bint wanted) -> tuple:
-    """Finds the C functions, or falls back to pyarrow; returns the ids of the codecs that now run in C."""
+    """Looks up the C functions, or falls back to pyarrow; returns the ids of the codecs that now run in C."""
     forget(CODEC_LZ4)
     forget(CODEC_ZSTD)
     found = []

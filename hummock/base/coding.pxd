@@ -1,4 +1,4 @@
-"""Fixed-width numbers in raw bytes, little endian, at any alignment. The caller has checked the bounds."""
+"""Fixed-width little-endian integers in raw bytes, at any alignment. The caller checks bounds."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

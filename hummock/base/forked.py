@@ -1,7 +1,7 @@
-"""What was opened before a fork belongs to the parent: the child's copy is marked, and whoever uses it is refused.
+"""Fork detection: objects opened before a fork belong to the parent; the child's copies are marked, and raise on use.
 
-Threads do not come with a fork and locks come as they are, some of them held for ever; so nothing may wait on what the
-child got. Nothing is done at the fork but marking.
+A child has none of the parent's threads, and copies of its locks, some of them held forever; so nothing may wait on an
+inherited object. The fork handler only marks.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from weakref import WeakSet
 
 
 class ForkAware(Protocol):
-    """What `watch` takes."""
+    """An object that `watch` notifies."""
 
     def note_fork(self) -> None:
-        """This process is a child that did not open it. Takes no lock and raises nothing."""
+        """Called in a child process that did not open the object. Must not acquire locks or raise."""
 
 
 _watched: WeakSet[ForkAware] = WeakSet()
 
 
 def watch(owner: ForkAware) -> None:
-    """From here on every fork of this process is noted by its copy of `owner`, as long as that lives."""
+    """Calls `owner.note_fork` in every future child process; holds a weak reference."""
     _watched.add(owner)
 
 

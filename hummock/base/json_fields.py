@@ -1,4 +1,4 @@
-"""Fields of records of JSON values, which are read from stores and files: no type and no size of them is trusted."""
+"""Validates fields of JSON records read from stores and files: their types and sizes are untrusted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from hummock.errors import FormatTooNew
 
-# What reading a record of another shape may raise; whoever decodes one turns these into his own error.
+# What decoding a malformed record may raise; decoders convert these to their own errors.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 U64 = 1 << 64
 U32 = 1 << 32
@@ -15,15 +15,15 @@ NAME_RULE = f"1 to {NAME_CHARACTERS_LIMIT} letters, digits, '-', '_' or '.'"
 
 
 def natural(value: Any, limit: int = U64) -> int:
-    """`value` itself. ValueError unless it is an integer of 0 .. limit - 1."""
+    """`value` itself. ValueError unless it is an integer in [0, limit)."""
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{str(value)[:80]!r} is no integer of 0 .. {limit - 1}")
     return value
 
 
 def check_format(what: str, found: Any, newest: int, oldest: int | None = None) -> None:
-    """Raises `FormatTooNew` for a format above `newest`; ValueError for one below `oldest` (by default `newest`) and
-    for what is none.
+    """Raises `FormatTooNew` for a format above `newest`; ValueError for one below `oldest` (by default `newest`) or for
+    an invalid value.
     """
     if natural(found) > newest:
         raise FormatTooNew(what, found, newest)
@@ -32,14 +32,14 @@ def check_format(what: str, found: Any, newest: int, oldest: int | None = None) 
 
 
 def check_magic(what: str, found: bytes, expected: bytes) -> bool:
-    """Whether they are equal. Raises `FormatTooNew` where the two digits that end them say that `found` is newer."""
+    """Whether they are equal. Raises `FormatTooNew` if, by the two digits at the end, `found` is newer."""
     if found != expected and found[:-2] == expected[:-2] and found[-2:].isdigit() and found > expected:
         raise FormatTooNew(what, int(found[-2:]), int(expected[-2:]))
     return found == expected
 
 
 def is_name(text: str) -> bool:
-    """Whether it is as NAME_RULE says, as whatever stands in a key of the meta store."""
+    """Whether it satisfies NAME_RULE, as all names in keys of the meta store do."""
     return 0 < len(text) <= NAME_CHARACTERS_LIMIT and all(
         letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in text)
 

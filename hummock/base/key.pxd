@@ -1,8 +1,10 @@
 """Keys as borrowed bytes, and their order.
 
-A user key is `table_id u32 BE | vnode u16 BE | table key`. A full key is a user key and an epoch. The two
-are kept apart everywhere in memory: full keys order by user key bytes (a prefix before what it begins),
-then newest epoch first, which no memcmp over joined bytes can do.
+A user key is `table_id u32 BE | vnode u16 BE | table key`. A full key is a user key and an epoch. The two are kept
+apart everywhere in memory: full keys order by user key bytes (a proper prefix before the longer key), then newest epoch
+first, which memcmp over concatenated bytes cannot do.
+
+A *key prefix* or *head* is the first 8 bytes of a key as a big-endian integer: searches compare these first.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -34,19 +36,19 @@ cdef extern from * nogil:
     """
     uint64_t __builtin_bswap64(uint64_t) noexcept
     bint same_bytes "hummock_same_bytes"(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept
-    # without a call where they are few, as prefixes are
+    # memcmp == 0, without a call for few bytes, as most prefixes are
 
     const uint64_t MAX_EPOCH "UINT64_MAX"   # a seek to it finds the newest operation on its key
-    const uint64_t NOWHERE "UINT64_MAX"     # no place: those are the first 48 bits of a user key, as a number
+    const uint64_t NOWHERE "UINT64_MAX"     # no table and vnode, which are the first 48 bits of a user key
 
 cpdef enum:
-    TABLE_ID_BYTES = 4          # that every user key of a table begins with
+    TABLE_ID_BYTES = 4          # at the beginning of every user key
 
 cdef enum:
-    SPILL_MASK = 0xFFFF         # the bits of a stored epoch that count flushes; epoch.py says how
+    SPILL_MASK = 0xFFFF         # bits of the spill offset in a stored epoch; see epoch.py
 
 
-cdef struct Slice:              # borrowed bytes; who hands one out says who owns them and until when
+cdef struct Slice:              # borrowed bytes; the function that returns one documents their owner and lifetime
     const uint8_t* data
     Py_ssize_t size
 
@@ -58,7 +60,7 @@ cdef inline Slice slice_of(bytes data):
 
 
 cdef inline int compare_bytes(Slice a, Slice b) noexcept nogil:
-    """Negative, 0 or positive as `a` is before, equal to or after `b`; a prefix is before what it begins."""
+    """Negative, 0 or positive as `a` is before, equal to or after `b`; a proper prefix is before the longer one."""
     cdef Py_ssize_t shared = a.size if a.size < b.size else b.size
     cdef int order = memcmp(a.data, b.data, <size_t>shared) if shared > 0 else 0
     if order != 0:
@@ -79,9 +81,9 @@ cdef inline int compare_full_key(Slice a, uint64_t a_epoch, Slice b, uint64_t b_
 
 
 cdef inline uint64_t head_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """The first 8 bytes as a big-endian number, short keys padded with zeros.
+    """The first 8 bytes as a big-endian integer, short keys padded with zeros.
 
-    Unequal heads order as their keys do; equal heads say nothing.
+    Unequal heads order as their keys do; equal heads decide nothing.
     """
     cdef uint64_t head = 0
     if size >= 8:

@@ -1,7 +1,7 @@
-"""Keys for Python: a user key from its parts, and ranges of user keys.
+"""Keys for Python: construction of user keys, and ranges of user keys.
 
-The layout of a user key is known here and nowhere else: `table_id u32 BE | vnode u16 BE | table key`, so that
-a table's rows lie together and within it those of a vnode.
+Only this module knows the layout of a user key: `table_id u32 BE | vnode u16 BE | table key`, so that the rows of a
+table are adjacent, and within it those of a vnode.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ MAX_TABLE_ID = 0xFFFF_FFFF
 MAX_VNODE = 0xFFFF
 
 
-def user_key(table_id, vnode, key) -> bytes:    # an argument that is declared int would take 1.5 for 1
-    """`table_id u32 BE | vnode u16 BE | key`. InvalidKey where a part is not of its kind or does not fit."""
+def user_key(table_id, vnode, key) -> bytes:    # a parameter declared int would accept 1.5 as 1
+    """`table_id u32 BE | vnode u16 BE | key`. Raises InvalidKey if a part has a wrong type or does not fit."""
     try:
         return table_id.to_bytes(TABLE_ID_BYTES, "big") + vnode.to_bytes(2, "big") + key
     except (AttributeError, OverflowError, TypeError):
@@ -22,7 +22,7 @@ def user_key(table_id, vnode, key) -> bytes:    # an argument that is declared i
 
 
 def table_id_of(key: bytes) -> int:
-    """The table id that a user key begins with; a shorter key counts as padded with zeros."""
+    """The table id of a user key; a shorter key counts as padded with zeros."""
     return int.from_bytes(key[:TABLE_ID_BYTES].ljust(TABLE_ID_BYTES, b"\0"), "big")
 
 
@@ -32,7 +32,7 @@ def vnode_of(key: bytes) -> int:
 
 
 def successor_of_prefix(prefix: bytes) -> bytes | None:
-    """The first byte string after all that begin with `prefix`; None when nothing can follow them."""
+    """The first byte string after all that begin with `prefix`; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     last = len(kept) - 1
     return kept[:last] + bytes([kept[last] + 1]) if kept else None
@@ -40,7 +40,7 @@ def successor_of_prefix(prefix: bytes) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The user keys k with start <= k < end, in byte order; `end` None means to the last key."""
+    """The user keys k with start <= k < end, in byte order; `end` None: unbounded."""
 
     start: bytes = b""
     end: bytes | None = None
@@ -68,5 +68,5 @@ class KeyRange:
         return self.start <= key and (self.end is None or key < self.end)
 
     def overlaps(self, smallest: bytes, largest: bytes) -> bool:
-        """Whether a file whose keys lie in [smallest, largest] may hold a key of this range."""
+        """Whether a file with keys in [smallest, largest] may hold a key of this range."""
         return not self.is_empty and self.start <= largest and (self.end is None or smallest < self.end)

@@ -1,9 +1,9 @@
-"""An lz4 block, decoded from its beginning as far as is wanted, and then further."""
+"""Incremental decoding of an lz4 block, from its beginning up to a requested position."""
 
 from libc.stdint cimport uint8_t
 
 cdef enum:
-    LZ4_SLACK = 64          # bytes behind source and target that may be read, and written, beyond their ends
+    LZ4_SLACK = 64          # bytes that may be read behind the source, and written behind the target
 
 
 cdef extern from * nogil:
@@ -19,11 +19,11 @@ cdef extern from * nogil:
     """
     ctypedef struct Lz4Cursor:
         const uint8_t* from_end
-        uint8_t* at                         # behind what is decoded
+        uint8_t* at                         # end of the decoded bytes
 
 cdef void lz4_begin(
     Lz4Cursor* cursor, const uint8_t* source, Py_ssize_t size, uint8_t* target, Py_ssize_t raw_size) noexcept nogil
-# REQUIRES that LZ4_SLACK bytes behind `size` can be read, and behind `raw_size` written
+# REQUIRES that LZ4_SLACK bytes behind `size` are readable, and behind `raw_size` writable
 
 cdef bint lz4_until(Lz4Cursor* cursor, Py_ssize_t wanted) noexcept nogil
-# whether the first `wanted` bytes now stand in the target. False: these are not `raw_size` bytes as lz4 packs them
+# decodes at least the first `wanted` bytes. False: malformed, or not `raw_size` bytes

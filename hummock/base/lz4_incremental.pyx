@@ -1,12 +1,12 @@
-"""An lz4 block, decoded from its beginning as far as is wanted, and then further.
+"""Incremental decoding of an lz4 block, from its beginning up to a requested position.
 
-A get needs the keys of a block, which come first, and then one value; the library starts anew each time. The format
-is lz4's block format: sequences of a token (two lengths of four bits, 15 going on in further bytes), literals, and a
-match by its distance (two bytes) and length less four. Nothing of the source is trusted: every length is held against
-both ends before it is followed. Copies go by sixteen bytes and so beyond their ends, into the slack.
+A get needs the keys of a block, which come first, and then one value; the library would start over each time. The
+format is lz4's block format: sequences of a token (two lengths of four bits, 15 continued in further bytes), literals,
+and a match by its distance (two bytes) and length less four. The source is untrusted: every length is checked against
+both ends before use. Copies are in units of sixteen bytes and so extend beyond their ends, into the slack.
 
-A match inside what is known to be one byte repeated is written from a register: to read it from where it was just
-written would wait until those stores have reached the cache, one after the other down a column of padded values.
+A match inside a known run of one byte is written from a register: reading it back would wait for the stores just
+issued, one after the other down a column of padded values.
 """
 
 from libc.stdint cimport uint8_t
@@ -138,7 +138,7 @@ cdef bint lz4_until(Lz4Cursor* cursor, Py_ssize_t wanted) noexcept nogil:
 
 
 def decoded_steps(const uint8_t[::1] data, Py_ssize_t raw_size, list steps not None) -> list:
-    """What is decoded after each of `steps` (how many bytes are wanted), None from the first that fails on."""
+    """The decoded bytes after each of `steps` (requested positions), None from the first failure on."""
     cdef Py_ssize_t size = data.shape[0]
     cdef uint8_t* source = <uint8_t*>malloc(<size_t>size + LZ4_SLACK)
     cdef uint8_t* target = <uint8_t*>malloc(<size_t>raw_size + LZ4_SLACK)

@@ -1,7 +1,7 @@
-"""What the system offers beyond C: mutexes and condition variables, huge pages, names of threads.
+"""POSIX and Linux APIs: mutexes and condition variables, huge pages, thread names.
 
-The mutex and the condition variable are for state that threads share without the GIL. The first touch of a huge page,
-and reading it from a disk, cost a fraction of what small pages cost.
+Mutexes and condition variables guard state that threads share without the GIL. Touching a huge page for the first time,
+and reading into it from disk, costs a fraction of what small pages cost.
 """
 
 cdef extern from "pthread.h" nogil:
@@ -27,7 +27,7 @@ cdef extern from * nogil:
     #define hummock_ask_huge(at, size) ((void)0)
     #endif
     """
-    void ask_huge "hummock_ask_huge"(void* at, size_t size) noexcept        # advice: an error changes nothing
+    void ask_huge "hummock_ask_huge"(void* at, size_t size) noexcept        # a hint: errors are ignored
 
 cdef enum:
     HUGE_PAGE_BYTES = 2 << 20

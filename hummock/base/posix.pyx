@@ -1,4 +1,4 @@
-"""Names of threads, as top, perf and debuggers show them."""
+"""Thread names, as shown by top, perf and debuggers."""
 
 cdef extern from * nogil:
     """
@@ -14,10 +14,10 @@ cdef extern from * nogil:
     """
     void hummock_name_thread(const char* name) noexcept
 
-NAME_BYTES = 15                         # that the system keeps
+NAME_BYTES = 15                         # limit of the system
 
 
 def name_thread(str name not None) -> None:
-    """The calling thread is `name` from here on, as far as the system keeps it. Nothing where it has no such names."""
+    """Names the calling thread, truncated to the system's limit. Does nothing on systems without thread names."""
     cdef bytes kept = name.encode()[:NAME_BYTES]
     hummock_name_thread(kept)

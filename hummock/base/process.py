@@ -1,4 +1,4 @@
-"""What a process of ours sets for itself at its start. No import does it: a host's process is the host's."""
+"""Settings that our own processes make at their start. No import makes them: a host application owns its process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ MAPPED_BYTES = 256 << 10
 
 
 def prepare_process() -> None:
-    """Threads take turns ten times as often as Python's default has them, and freed memory goes back to the system.
+    """Sets a GIL switch interval of a tenth of Python's default, and returns freed memory to the system.
 
-    Beside a busy Python thread whoever comes back from a call without the GIL then waits 0.5 ms for it, not 5; and
-    resident memory follows the stores' budgets. An application that embeds a store may call it too.
+    Beside a busy Python thread, a thread then waits 0.5 ms to reacquire the GIL, not 5; and resident memory follows the
+    stores' budgets. An application that embeds a store may call it too.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     return_freed_memory()
 
 
 def installed_version() -> str:
-    """The version of the installed package; of a source tree that is run in place, that it is one."""
+    """The version of the installed package, or a note that a source tree is run in place."""
     try:
         return importlib.metadata.version("hummock")
     except importlib.metadata.PackageNotFoundError:
@@ -30,15 +30,15 @@ def installed_version() -> str:
 
 
 def return_freed_memory(mapped_bytes: int = MAPPED_BYTES) -> bool:
-    """From here on every freed piece of so many bytes goes back to the system; whether the allocator can do so.
+    """Makes the allocator unmap freed allocations of at least `mapped_bytes`; whether it supports that.
 
-    The GNU allocator maps large pieces one by one and gives them back when they are freed; but the first such piece
-    raises the size that it calls large, up to 32 MiB, and from then on pieces below come from heaps that what lives
-    between them keeps from shrinking. A writer with 65 MB of budgets, over a store at a hundredth of a disk's speed,
-    peaked at 129 MB so, at 45 MB with the size held, at 92 MB with two heaps alone.
+    The GNU allocator maps large allocations one by one and unmaps them when freed; but freeing the first one raises its
+    threshold, up to 32 MiB, and from then on smaller ones come from heaps that live allocations in between keep from
+    shrinking. A writer with 65 MB of budgets, over a store at a hundredth of a disk's speed, peaked at 129 MB that way,
+    at 45 MB with a fixed threshold, at 92 MB with two heaps only.
 
-    It holds for the whole process, whoever allocates, and costs page faults for large pieces, so no import does it:
-    a process whose memory must stay within the stores' budgets calls it before it opens one. `prepare_process` does.
+    This affects all allocations of the process and costs page faults for large ones, so no import does it: a process
+    whose memory must stay within the stores' budgets calls it before it opens one. `prepare_process` does.
     """
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and library.mallopt(M_MMAP_THRESHOLD, mapped_bytes) == 1

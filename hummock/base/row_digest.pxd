@@ -1,17 +1,17 @@
-"""The content hash of rows: a number that says whether the same rows are there, in whatever order and files.
+"""The content hash of rows: equal for the same multiset of rows, in any order and distribution over files.
 
     content hash = sum over all rows of digest * weight, modulo 2**64
     digest       = fold(hash64(user key) ^ first, (K3 + size * K1) ^ last)
-    weight       = the halves of epoch * K0 modulo 2**64 in each other's place, the lowest bit set
+    weight       = epoch * K0 modulo 2**64, with its halves swapped and the lowest bit set
 
-`first` and `last` are the value's first and last 8 bytes, little endian. Of a shorter value `first` is all of it,
-padded with zeros, and `last` is 0; of a delete both are 0, and its size counts as 2**64 - 1. So a row that is lost, doubled or
-stands under another epoch changes the sum, and so do values that stand at each other's keys. What lies between the ends
-of a value is left to the checksums of blocks: to read all of it would cost four times as much. A weight is odd, hence
-has an inverse: rows that all change from one epoch to another need not be seen again for their hash to be known.
+`first` and `last` are the value's first and last 8 bytes, little endian. For a shorter value `first` is all of it,
+padded with zeros, and `last` is 0; for a delete both are 0, and the size counts as 2**64 - 1. So a row that is lost,
+duplicated or has another epoch changes the sum, and so do values swapped between keys. The bytes between the ends of a
+value are covered by block checksums only: reading all of them would cost four times as much. Weights are odd, hence
+invertible: the hash of rows that all change from one epoch to another is computed without reading the rows.
 
 `fold`, `hash64`, K0 and K1 are those of sstable/FORMAT.md. K0 is 2**64 over the golden ratio; K1 and K3 are the odd
-numbers nearest 2**64 / g and 2**64 / g**2 where g**4 = g + 1: bits whose pattern nobody chose.
+integers nearest 2**64 / g and 2**64 / g**2 where g**4 = g + 1: nothing-up-my-sleeve numbers.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -44,14 +44,14 @@ cdef extern from * nogil:
 cdef inline uint64_t row_hash(
     const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t size, uint64_t epoch
 ) noexcept nogil:
-    """What one row adds to the content hash; a `value` of NULL deletes."""
+    """The contribution of one row to the content hash; `value` NULL: a tombstone."""
     return row_digest(hash64(key, key_size), value, size) * epoch_weight(epoch)
 
 
 cdef inline uint64_t hash_under(uint64_t content_hash, uint64_t own, uint64_t other) noexcept nogil:
-    """The content hash under epoch `other` of rows that all stand under `own`, where theirs is `content_hash`."""
+    """Converts the content hash of rows that all have epoch `own` to epoch `other`."""
     cdef uint64_t weight = epoch_weight(own), inverse = weight
     cdef int step
-    for step in range(5):               # Newton: 3 bits are right at first, and twice as many each time
+    for step in range(5):               # Newton's iteration: 3 correct bits at first, twice as many each step
         inverse *= 2 - weight * inverse
     return content_hash * inverse * epoch_weight(other)

@@ -1,7 +1,7 @@
-"""TableRules: what a store must know of one table's keys, in bytes and never as a schema.
+"""TableRules: what a store must know of one table's keys, in terms of bytes, without a schema.
 
-Rules are registered with a commit, stand in the version and travel in every task, so that whoever builds, reads
-or compacts a file needs nothing but the version.
+Rules are registered with a commit and are part of the version and of every task, so that building, reading and
+compacting files needs nothing but the version.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ VNODES_LIMIT = (1 << 16) + 1
 class KeyColumn:
     """One leading column of a memcomparable table key: its null tag alone, or another tag and a payload.
 
-    The payload has `width` bytes; width 0 stands for a string: 00 when empty, else 01 and groups of eight bytes
-    with a ninth that is 9 while more groups follow. `inverted` columns have every byte complemented.
+    The payload has `width` bytes; width 0 means a string: 00 if empty, else 01 and groups of eight bytes, each with a
+    ninth that is 9 while more groups follow. All bytes of `inverted` columns are complemented.
     """
 
-    null_tag: int                       # as it stands in the key, complemented where the column is
+    null_tag: int                       # as stored in the key, complemented if the column is
     width: int
     inverted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixRule:
-    """The leading bytes of a user key whose hash is filtered beside that of the whole key.
+    """The prefix of a user key whose hash enters the filter besides that of the whole key.
 
-    Either `fixed_bytes` of the user key, table id and vnode included, or those six and `columns`. A key that is
-    shorter, or that does not parse so, has no such prefix.
+    Either `fixed_bytes` of the user key, including table id and vnode, or those six bytes and `columns`. A key that is
+    shorter, or does not parse, has no such prefix.
     """
 
     fixed_bytes: int = 0
@@ -60,7 +60,7 @@ class PrefixRule:
 
 @dataclass(frozen=True, slots=True)
 class KeyWatermark:
-    """From `epoch` on no row of the table below a vnode's table key is read any more (above, if descending)."""
+    """From `epoch` on, no row of the table below a vnode's table key (above, if descending) is visible."""
 
     epoch: Epoch
     keys: tuple[tuple[int, bytes], ...]     # (vnode, table key), ascending by vnode
@@ -69,10 +69,10 @@ class KeyWatermark:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """`ttl_ms`: a row is gone for readers whose epoch is that much later than its own; 0: never.
+    """`ttl_ms`: a row is hidden from readers whose epoch is that much later than its own; 0: never.
 
-    `watermarks`: newest first. `vnode_groups`: compaction cuts the table's files at the borders of so many equal
-    groups of its `vnode_count` vnodes, and where the table begins and ends; 1: nowhere for the table's sake.
+    `watermarks`: newest first. `vnode_groups`: compaction splits the table's files at the borders of as many equal
+    groups of its `vnode_count` vnodes, and at the table's beginning and end; 1: no splits.
     """
 
     prefix: PrefixRule | None = None
@@ -82,7 +82,7 @@ class TableRules:
     vnode_count: int = 256
 
     def borders(self, table_id: int) -> list[tuple[int, int]]:
-        """(table id, vnode) before which files are cut for this table's sake."""
+        """(table id, vnode) pairs before which files are split because of this table."""
         if self.vnode_groups <= 1:
             return []
         firsts = [-(-self.vnode_count * group // self.vnode_groups) for group in range(self.vnode_groups)]
@@ -97,11 +97,11 @@ class TableRules:
                                for mark in self.watermarks]}
 
     def mark_at(self, epoch: Epoch) -> KeyWatermark | None:
-        """The watermark by which readers at `epoch` go."""
+        """The watermark for readers at `epoch`."""
         return next((mark for mark in self.watermarks if mark.epoch <= epoch), None)
 
     def passed_between(self, table_id: int, since: Epoch, until: Epoch) -> list[KeyRange]:
-        """Ranges outside of which watermarks hide the same user keys from readers at both epochs; ascending."""
+        """Ranges outside which watermarks hide the same user keys from readers at both epochs; ascending."""
         before, after = self.mark_at(since), self.mark_at(until)
         if after is None or after is before:
             return []
@@ -128,7 +128,7 @@ class TableRules:
 
 
 def _passed(table_id: int, vnode: int, known: bytes | None, mark: bytes, is_descending: bool) -> KeyRange:
-    """User keys of a vnode between two of its marks; `known` None: there was none."""
+    """User keys of a vnode between two of its marks; `known` None: no earlier mark."""
     whole = KeyRange.vnode(table_id, vnode)
     at = user_key(table_id, vnode, mark)
     if not is_descending:
@@ -143,9 +143,9 @@ NO_RULES: Tables = {}
 
 
 def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_epoch: Epoch) -> Tables:
-    """The rules after `changes`, None removing a table's; readers from `safe_epoch` on still find theirs.
+    """The rules after `changes` (None removes a table's), still valid for readers from `safe_epoch` on.
 
-    A table's watermarks are kept through a change of its other rules. Where nothing changes, `known` itself.
+    A change of a table's other rules keeps its watermarks. Returns `known` itself if nothing changes.
     """
     tables = {**known, **{table_id: rules if table_id not in known or rules is None else
                           replace(rules, watermarks=joined_watermarks(known[table_id].watermarks, rules.watermarks))
@@ -157,7 +157,7 @@ def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_ep
 
 
 def joined_watermarks(known: Sequence[KeyWatermark], added: Sequence[KeyWatermark]) -> tuple[KeyWatermark, ...]:
-    """Both, newest first; each stands for all vnodes that an older one names, and none goes back."""
+    """Both, newest first; each covers all vnodes of older ones, and no mark moves back."""
     joined: list[KeyWatermark] = list(known)
     for mark in sorted(set(added) - set(known), key=lambda mark: mark.epoch):
         if joined and mark.epoch < joined[0].epoch:
@@ -172,12 +172,12 @@ def joined_watermarks(known: Sequence[KeyWatermark], added: Sequence[KeyWatermar
 
 
 def _further_down(known: bytes, key: bytes) -> bytes:
-    """Of two descending marks the one that hides more; a mark that begins the known one would show rows again."""
+    """Of two descending marks the one that hides more; a prefix of the known mark would make rows visible again."""
     return known if known.startswith(key) else min(known, key)
 
 
 def needed_watermarks(watermarks: Sequence[KeyWatermark], safe_epoch: Epoch) -> tuple[KeyWatermark, ...]:
-    """Those above `safe_epoch` and the newest at or below it: by them go all readers that there can be."""
+    """Those above `safe_epoch` and the newest at or below it: all that any possible reader needs."""
     newer = sum(mark.epoch > safe_epoch for mark in watermarks)
     return tuple(watermarks[:newer + 1])
 

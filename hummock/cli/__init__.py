@@ -1,12 +1,12 @@
-"""The commands over a store's files: `python -m hummock`.
+"""The commands on a store's files: `python -m hummock`.
 
-    version, levels, stats, sst-dump, verify    look, and change nothing
+    version, levels, stats, sst-dump, verify    read only
     vacuum                                      removes files that nothing needs
-    compact                                     merges files, as a process of its own
+    compact                                     runs compaction tasks, as a process of its own
 
-Each takes the URL of any store, by place or as `--store URL`, `--meta` where its truth stands elsewhere, and `--json`.
-Exit status 0: all is well; 1: damage was found, or the store cannot be read; 2: the command was misused. An error is
-one line.
+Each takes the URL of any store, as an argument or as `--store URL`, `--meta` for a meta store elsewhere, and `--json`.
+Exit status 0: success; 1: damage was found, or the store cannot be read; 2: the command was misused. An error is one
+line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 
 class _InOrder(click.Group):
-    """Commands as they are used: what looks first, what changes last."""
+    """Lists commands in the order of use: reading ones first."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)

@@ -1,4 +1,4 @@
-"""`compact`: a compactor as a process of its own, beside whoever writes."""
+"""`compact`: a compactor in a process of its own, beside the writer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hummock.spark import check_executors, slots, spark_session
 
 DEFAULTS = CompactionOptions()
 LOOK_SECONDS = 1.0
-SPARK_TASK_BYTES, SPARK_TASK_FILES = 64 << 30, 4_096    # of a task that this process picks, where it has Spark
-RANGE_MEMORY = 256                  # MiB of a worker that does a range on Spark
+SPARK_TASK_BYTES, SPARK_TASK_FILES = 64 << 30, 4_096    # limits of a task that this process picks, if it has Spark
+RANGE_MEMORY = 256                  # MiB of a Spark worker for one range
 
 
 class Hex(click.ParamType):
@@ -95,7 +95,7 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
 @contextmanager
 def _on_spark(store: OpenStore, master: str | None, memory_bytes: int,
               options: CompactionOptions) -> Iterator[SparkTasks | None]:
-    """What does large tasks meanwhile, on executors that were found fit."""
+    """Executes large tasks meanwhile, on executors that passed the check."""
     if master is None:
         yield None
         return
@@ -109,7 +109,7 @@ def _on_spark(store: OpenStore, master: str | None, memory_bytes: int,
 
 
 def _say_work(store: OpenStore, version_id: int) -> None:
-    """What this process did, from its own counters."""
+    """Prints what this process did, from its own counters."""
     count = store.metrics.total
     done, failed = count("hummock_compact_tasks", outcome="done"), count("hummock_compact_tasks", outcome="failed")
     read, written = (count("hummock_compact_bytes", direction=way) for way in ("read", "written"))

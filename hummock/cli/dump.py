@@ -1,4 +1,4 @@
-"""`sst-dump`: one file, block by block, or all files that are stored."""
+"""`sst-dump`: one file, block by block, or a list of all stored files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sst_dump(store: OpenStore, name: str | None, entries: int) -> None:
 
 
 def _show_files(store: OpenStore, names: list[str], sizes: dict[str, int]) -> None:
-    """Every stored file, and what the version knows of it."""
+    """Prints every stored file, and what the version records of it."""
     known = {info.name: info for info in store.version.sstables}
     table = new_table("stored files", "name", ">.data", ">.meta", ">rows", "tables", "newest row")
     records: list[dict[str, Any]] = []

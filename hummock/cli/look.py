@@ -1,4 +1,4 @@
-"""`version`, `levels` and `stats`: what makes up a store, at several distances."""
+"""`version`, `levels` and `stats`: what makes up a store, in different detail."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def stats(store: OpenStore) -> None:
 
 
 def say_report(store: OpenStore, report: VacuumReport) -> None:
-    """What vacuum found, as a table."""
+    """Prints what vacuum found, as a table."""
     table = new_table("stored files by need", "need", ">files", ">bytes")
     for word, files, size_bytes in report.rows():
         add_row(table, word, files, shown_bytes(size_bytes))
@@ -118,7 +118,7 @@ def _say_version(store: OpenStore) -> None:
 
 
 def _say_nodes(store: OpenStore) -> None:
-    """Who reads, from where on, and who writes."""
+    """Prints the readers with their oldest version and epoch, and the writer."""
     table = new_table("leases", "node", "expires", ">from version", "from epoch")
     for lease in read_leases(store.meta_store):
         add_row(table, lease.node, shown_moment(lease.expires_ms), lease.min_version, shown_epoch(lease.min_epoch))
@@ -142,7 +142,7 @@ def _run_record(run: Run) -> dict[str, Any]:
 
 
 def _row_counts(infos: list[SstableInfo] | tuple[SstableInfo, ...]) -> tuple[int, int, int]:
-    """Rows, stale ones and deletes."""
+    """Numbers of rows, stale rows and deletes."""
     return (sum(info.rows for info in infos), sum(info.stale_rows for info in infos),
             sum(info.tombstones for info in infos))
 

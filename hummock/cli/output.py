@@ -1,6 +1,6 @@
-"""What commands print: tables and lines for people, or one JSON document for programs.
+"""Output of commands: tables and lines for people, or one JSON document for programs.
 
-Whatever comes from a store is text and never markup, and cannot steer the terminal.
+Data from a store is printed as text, never as markup, and cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rich.text import Text
 from hummock.base.key import USER_KEY_PREFIX_BYTES, table_id_of, vnode_of
 from hummock.epoch import SPILL_MASK, to_unix_ms
 
-PIPE_COLUMNS = 240          # width of tables that no terminal limits
+PIPE_COLUMNS = 240          # width of tables outside of a terminal
 SHOWN_KEY_BYTES = 16
-UNBROKEN = ("name", "id", "run", "newest row", "node")      # columns that are copied from the screen
+UNBROKEN = ("name", "id", "run", "newest row", "node")      # never wrapped, so that they can be copied
 
 
 class Output:
-    """Where a command's words go; `as_json`: `emit` alone prints, and `line` and `table` are silent."""
+    """A command's output; with `as_json` only `emit` prints, and `line` and `table` are silent."""
 
     def __init__(self, as_json: bool):
         self.as_json = as_json
@@ -44,7 +44,7 @@ class Output:
             print(json.dumps(record, indent=2))
 
     def error(self, error: Exception) -> None:
-        """One line that names the error and says what it says."""
+        """Prints the error's type and message in one line."""
         kind, words = type(error).__name__, printable(str(error))
         if self.as_json:
             self.emit({"error": kind, "message": words})
@@ -52,13 +52,13 @@ class Output:
             self._errors.print(Text.assemble((kind, "red"), f": {words}"), soft_wrap=True)
 
     def progress(self) -> Progress:
-        """Bars on the error stream while a long work goes on; none where nobody would see them."""
+        """Progress bars on the error stream; none with JSON or without a terminal."""
         return Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
                         console=self._errors, transient=True, disable=self.as_json or not sys.stderr.isatty())
 
 
 def new_table(title: str, *columns: str) -> Table:
-    """A table; a column whose name begins with > is flush right."""
+    """A table; a column whose name begins with > is right-aligned."""
     table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left",
@@ -67,17 +67,17 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def add_row(table: Table, *cells: object) -> None:
-    """Adds the cells as they are, whatever stands in them; counts get separators."""
+    """Adds the cells verbatim; counts get separators."""
     table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in cells))
 
 
 def printable(text: str) -> str:
-    """`text` with everything that is no printable character escaped."""
+    """`text` with all non-printable characters escaped."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def shown_key(key: bytes) -> str:
-    """`table/vnode/` and the rest in hex, cut."""
+    """`table/vnode/` and the rest in hex, truncated."""
     if len(key) < USER_KEY_PREFIX_BYTES:
         return key.hex()
     rest = key[USER_KEY_PREFIX_BYTES:]
@@ -86,7 +86,7 @@ def shown_key(key: bytes) -> str:
 
 
 def shown_epoch(epoch: int) -> str:
-    """The moment of an epoch and its number; the offset of a flush behind a plus sign."""
+    """The time and number of an epoch; the spill offset after a plus sign."""
     if epoch == 0:
         return "never"
     offset = epoch & SPILL_MASK

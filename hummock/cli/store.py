@@ -1,4 +1,4 @@
-"""The store that a command works on: opened, said to be no store where it is none, and closed."""
+"""The store that a command works on: opened, or reported as missing, and closed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ accept_rollback_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A store opened by a command, which claims no role."""
+    """A store opened by a command, without a role."""
 
     meta_store: MetaStore
     object_store: ObjectStore
@@ -48,8 +48,8 @@ class OpenStore:
 
 
 def store_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command URL, by place or as --store, --meta, --accept-rollback and --json; the function gets an
-    `OpenStore` for them.
+    """Adds to a command the URL, as an argument or as --store, --meta, --accept-rollback and --json; the function gets
+    an `OpenStore` instead.
 
     A `HummockError`, also one of opening, is printed and ends the process with status 1.
     """
@@ -84,7 +84,7 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorrupt, *, yes: bool) -> None:
-    """Sets the damaged end of a log in a bucket apart, if `yes`; raises `damage` where that is not done."""
+    """Quarantines the damaged end of a log in a bucket, if `yes`; otherwise raises `damage`."""
     if not is_log(url, meta):
         output.line("this truth keeps no earlier records: put a copy back, and open it with --accept-rollback")
         raise damage
@@ -105,7 +105,7 @@ def repair_log(url: str, meta: str | None, output: Output, damage: MetaStoreCorr
 
 @contextmanager
 def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool = False) -> Iterator[OpenStore]:
-    """The store at `url`, which must be there. Raises `HummockError`."""
+    """The store at `url`, which must exist. Raises `HummockError`."""
     if urlsplit(url).scheme == "file" and not Path(directory_of(url)).is_dir():
         raise MetaStoreError(f"{url} does not exist")
     metrics = Metrics()
@@ -122,7 +122,7 @@ def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool 
 
 @contextmanager
 def served(store: OpenStore, port: int | None) -> Iterator[None]:
-    """The process's metrics on 127.0.0.1 meanwhile, where a port is given; 0: any that is free."""
+    """Serves the process's metrics on 127.0.0.1 meanwhile, if a port is given; 0: any free one."""
     if port is None:
         yield
         return
@@ -133,7 +133,7 @@ def served(store: OpenStore, port: int | None) -> Iterator[None]:
 
 @contextmanager
 def interrupted() -> Iterator[Callable[[], bool]]:
-    """Whether SIGINT or SIGTERM came meanwhile: the second one ends the process as ever."""
+    """Yields a function that returns whether SIGINT or SIGTERM arrived; the second one ends the process as usual."""
     came = threading.Event()
     before: dict[signal.Signals, Any] = {}
 
@@ -156,7 +156,7 @@ port_option = click.option("--metrics-port", type=click.IntRange(0, 65535),
 
 
 class Duration(click.ParamType):
-    """Milliseconds, from seconds or from a number with ms, s, m, h or d behind it."""
+    """Milliseconds, from a number of seconds or a number with the unit ms, s, m, h or d."""
 
     name = "duration"
     units: ClassVar = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1_000}

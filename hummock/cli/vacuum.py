@@ -1,4 +1,4 @@
-"""`vacuum`: removes the files that nothing needs, once or for as long as the process lives."""
+"""`vacuum`: removes the files that nothing needs, once or continuously."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hummock.options import VacuumOptions
 
 DEFAULTS = VacuumOptions()
 LOOK_SECONDS = .2
-WHOLE = 1 << 62         # objects of one run that nobody waits behind
+WHOLE = 1 << 62         # objects per run: no limit
 
 
 @click.command(short_help="Remove files that no version, reader or upload needs.")
@@ -62,7 +62,7 @@ def _once(store: OpenStore, work: Vacuum, dry_run: bool,
 
 
 def _follow(store: OpenStore, loop: VacuumLoop, is_interrupted: Callable[[], bool]) -> VacuumReport | None:
-    """The newest listing's report, after rounds until SIGINT or SIGTERM, which is the way to end it."""
+    """Runs rounds until SIGINT or SIGTERM; the report of the latest listing."""
     told = None
     with loop.start():
         while not is_interrupted():

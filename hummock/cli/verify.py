@@ -1,4 +1,4 @@
-"""`verify`: reads everything that makes up the store and reports each damage."""
+"""`verify`: reads everything that makes up the store and reports every damage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def verify(store: OpenStore, threads: int, repair: bool, yes: bool) -> None:
 
 
 def _repair(store: OpenStore, losses: list[FileLoss], yes: bool) -> str | None:
-    """Says what would be lost, and goes on without it if that is wanted: then the path of the record of it."""
+    """Prints what would be lost, and removes it if `yes`: then returns the path of the record of it."""
     for loss in losses:
         store.output.line(f"{'drops' if yes else 'would drop'} {loss.describe()}", "yellow")
     if not losses:

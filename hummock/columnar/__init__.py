@@ -1,1 +1,1 @@
-"""Arrow memory: columns of bytes, batches of writes, pooled buffers, slabs."""
+"""Arrow memory: binary columns, write batches, pooled buffers, slabs."""

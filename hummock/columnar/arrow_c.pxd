@@ -1,8 +1,8 @@
-"""The Arrow C Data Interface: its three structs, and how they travel as PyCapsules.
+"""The Arrow C Data Interface: its structs, and PyCapsules of them.
 
-A consumer keeps the capsule of an array as the owner of its memory: the capsule releases the array when it
-dies. A consumer that must outlive the GIL moves the struct out (`take_array`) and calls `release` itself.
-Producers fill a malloc'ed struct and wrap it. See https://arrow.apache.org/docs/format/CDataInterface.html
+A consumer keeps the capsule of an array as the owner of its memory: destroying the capsule releases the array. A
+consumer that releases without the GIL moves the struct out (`take_array`) and calls `release` itself. Producers fill a
+malloc'ed struct and wrap it. See https://arrow.apache.org/docs/format/CDataInterface.html
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -91,17 +91,17 @@ cdef inline object new_array_capsule():
 
 
 cdef inline ArrowSchema* schema_in(object capsule) except NULL:
-    """The struct in a schema capsule; lives as long as the capsule. ValueError for any other object."""
+    """The struct in a schema capsule, valid as long as the capsule. ValueError for any other object."""
     return <ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")
 
 
 cdef inline ArrowArray* array_in(object capsule) except NULL:
-    """The struct in an array capsule; its memory lives as long as the capsule. ValueError for any other object."""
+    """The struct in an array capsule, valid as long as the capsule. ValueError for any other object."""
     return <ArrowArray*>PyCapsule_GetPointer(capsule, "arrow_array")
 
 
 cdef inline ArrowArray take_array(object capsule) except *:
-    """Moves the struct out of an array capsule: the caller now calls `release` exactly once."""
+    """Moves the struct out of an array capsule: the caller must call `release` exactly once."""
     cdef ArrowArray* array = array_in(capsule)
     cdef ArrowArray moved = array[0]
     if array.release == NULL:

@@ -1,7 +1,7 @@
-"""Columns of keys and values as Arrow's record batches and streams of them, without a copy.
+"""Exports columns of keys and values as Arrow record batches and streams of them, without a copy.
 
-Whoever takes a stream takes all its batches in one stretch without the GIL, which each import of a column would ask
-for twice. See https://arrow.apache.org/docs/format/CStreamInterface.html
+A stream is imported under one release of the GIL, where importing column by column would switch it twice per column.
+See https://arrow.apache.org/docs/format/CStreamInterface.html
 """
 
 import pyarrow as pa
@@ -46,12 +46,12 @@ cdef struct BatchParts:                 # private data of an exported batch
 
 cdef struct StreamParts:                # private data of a stream
     Py_ssize_t count
-    Py_ssize_t given                    # batches that were taken
+    Py_ssize_t given                    # batches returned by get_next
     ArrowArray* batches
 
 
 def table_of(list batches not None) -> pa.Table:
-    """The rows of these batches as a table (key: binary, value: binary), one chunk for each."""
+    """The rows of these batches as a table (key: binary, value: binary), one chunk per batch."""
     return pa.RecordBatchReader._import_from_c_capsule(stream_of(batches)).read_all()
 
 
@@ -122,7 +122,7 @@ cdef int give_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
 cdef int give_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
     cdef StreamParts* parts = <StreamParts*>stream.private_data
     if parts.given == parts.count:
-        out.release = NULL              # the end
+        out.release = NULL              # end of the stream
         return 0
     out[0] = parts.batches[parts.given]
     parts.batches[parts.given].release = NULL
@@ -139,7 +139,7 @@ cdef void release_column_schema(ArrowSchema* schema) noexcept nogil:
 
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
-    free(schema.private_data)           # a child that was moved out owns nothing either
+    free(schema.private_data)           # children own nothing, even if moved out
     schema.release = NULL
 
 

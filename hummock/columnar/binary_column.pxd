@@ -1,7 +1,7 @@
-"""A column of byte strings in Arrow's binary layout: what crosses every border of the store.
+"""A column of byte strings in Arrow's binary layout: the type of keys and values in all APIs of the store.
 
-`BinaryColumn` is immutable and either borrows its memory from an Arrow producer or owns it;
-`BinaryColumnBuilder` grows one. Both leave through the Arrow C Data Interface without a copy.
+`BinaryColumn` is immutable and either borrows its memory from an Arrow producer or owns it; `BinaryColumnBuilder`
+builds one. Columns are exported through the Arrow C Data Interface without a copy.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,10 +10,10 @@ from hummock.base.key cimport Slice
 from hummock.columnar.arrow_c cimport ArrowArray
 
 
-cdef struct Memory:                     # what columns and exported arrays share; freed with the last of them
+cdef struct Memory:                     # shared by columns and exported arrays; freed with the last of them
     int64_t references                  # atomic; changed from any thread, with or without the GIL
-    Py_ssize_t bytes                    # held alive by this, as far as it is known
-    ArrowArray imported                 # a producer's array; its `release` is NULL when the buffers are ours
+    Py_ssize_t bytes                    # kept alive by this, as far as known
+    ArrowArray imported                 # a producer's array; its `release` is NULL if the buffers are ours
     uint8_t* offsets                    # pooled
     Py_ssize_t offsets_bytes
     uint8_t* data                       # pooled
@@ -30,9 +30,9 @@ cdef class ColumnMemory:
 cdef class BinaryColumn:
     cdef readonly Py_ssize_t rows
     cdef const int32_t* offsets         # rows + 1 positions in `data`; the first need not be 0
-    cdef const uint8_t* data            # never NULL, even when every row is empty
+    cdef const uint8_t* data            # never NULL, even if every row is empty
     cdef const uint8_t* validity        # Arrow bitmap, bit set = present; NULL: no row is null
-    cdef Py_ssize_t validity_offset     # bit of row 0 in `validity`; so many offsets stand before `offsets[0]`
+    cdef Py_ssize_t validity_offset     # bit of row 0 in `validity`, and number of offsets before `offsets[0]`
     cdef ColumnMemory owner             # keeps the memory above alive
 
     cdef inline Slice at(self, Py_ssize_t row) noexcept nogil:
@@ -49,7 +49,7 @@ cdef class BinaryColumn:
         return not (self.validity[bit >> 3] >> (bit & 7)) & 1
 
     cpdef BinaryColumn slice(self, Py_ssize_t start, Py_ssize_t rows)   # shares the memory
-    cdef BinaryColumn copy(self)                                        # the same rows in memory of their own
+    cdef BinaryColumn copy(self)                                        # the same rows in separate memory
 
 
 cdef class BinaryColumnBuilder:
@@ -61,10 +61,10 @@ cdef class BinaryColumnBuilder:
     cdef Py_ssize_t capacity_rows
     cdef Py_ssize_t capacity_bytes
 
-    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # room for that many MORE
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t data_bytes) except -1 nogil  # capacity for that many MORE
     cdef int append(self, Slice value) except -1 nogil      # OverflowError past 2 GiB - 1 of data
     cdef int append_null(self) except -1 nogil
     cdef int grow_rows(self, Py_ssize_t wanted) except -1 nogil
     cdef int grow_data(self, Py_ssize_t wanted) except -1 nogil
     cdef void give_back(self) noexcept nogil
-    cdef BinaryColumn finish(self)                          # hands the memory over; the builder is empty again
+    cdef BinaryColumn finish(self)                          # transfers the memory and resets the builder

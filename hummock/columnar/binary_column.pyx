@@ -1,7 +1,7 @@
-"""A column of byte strings in Arrow's binary layout, and the builder that grows one.
+"""A column of byte strings in Arrow's binary layout, and its builder.
 
-A column is immutable and safe to read from any thread. Its memory is counted in C, so an array exported from
-it may be released on any thread without the GIL, after the column itself is gone.
+A column is immutable and safe to read from any thread. Its memory is reference counted in C, so an array exported from
+it may be released on any thread without the GIL, even after the column itself.
 """
 
 import pyarrow as pa
@@ -21,13 +21,13 @@ cdef extern from * nogil:
     int64_t __atomic_add_fetch(int64_t*, int64_t, int) noexcept
     int __ATOMIC_ACQ_REL
 
-cdef uint8_t NOTHING = 0                # what the data of an all-empty column points to
+cdef uint8_t NOTHING = 0                # target of the data pointer of an all-empty column
 cdef int32_t NO_OFFSETS[1]              # the offsets of a column without rows
 NO_OFFSETS[0] = 0
 
 
 cdef void release_memory(Memory* memory) noexcept nogil:
-    """Gives one reference back; with the last one the buffers go where they came from."""
+    """Drops one reference; the last one returns the buffers to their origin."""
     if __atomic_add_fetch(&memory.references, -1, __ATOMIC_ACQ_REL) > 0:
         return
     if memory.imported.release != NULL:
@@ -78,15 +78,15 @@ cdef bint offsets_ascend(const int32_t* offsets, Py_ssize_t rows) noexcept nogil
 
 
 cdef class BinaryColumn:
-    """`rows` byte strings, some of them perhaps null. Immutable; `column[i]` is bytes or None."""
+    """`rows` byte strings, possibly null. Immutable; `column[i]` is bytes or None."""
 
     @staticmethod
     def from_arrow(source) -> BinaryColumn:
         """The rows of any Arrow array of bytes or text.
 
-        binary and string arrays with 32-bit offsets are taken without a copy, all others (large, view, fixed
-        size, dictionary, chunked) are cast first. TypeError for other types, pa.ArrowInvalid where the bytes
-        do not fit 2 GiB, ValueError for offsets that fall.
+        binary and string arrays with 32-bit offsets are imported without a copy, all others (large, view, fixed size,
+        dictionary, chunked) are cast first. TypeError for other types, pa.ArrowInvalid if the bytes exceed 2 GiB,
+        ValueError for descending offsets.
         """
         if isinstance(source, BinaryColumn):
             return source
@@ -117,13 +117,13 @@ cdef class BinaryColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of these rows: data, offsets and null bitmap; not of a larger array they are a slice of."""
+        """Bytes of these rows: data, offsets and null bitmap; without the rest of an array they are a slice of."""
         cdef Py_ssize_t bitmap = (self.rows + 7) // 8 if self.validity != NULL else 0
         return self.offsets[self.rows] - self.offsets[0] + 4 * (self.rows + 1) + bitmap
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that this column keeps alive, at least `nbytes`: those of the whole array it is a slice of."""
+        """Bytes that this column keeps alive, at least `nbytes`: of the whole array it is a slice of."""
         cdef Py_ssize_t held = self.owner.memory.bytes if self.owner is not None else 0
         return max(held, self.nbytes)
 
@@ -227,7 +227,7 @@ cdef object cast_to_binary(object source):
 
 
 cdef BinaryColumn column_of_array(object array_capsule, Py_ssize_t parent_bytes):
-    """Takes the array out of its capsule. REQUIRES format z or u."""
+    """Imports the array in a capsule. REQUIRES format z or u."""
     cdef BinaryColumn out = BinaryColumn.__new__(BinaryColumn)
     cdef ArrowArray* array
     out.owner = new_memory()
@@ -256,7 +256,7 @@ cdef BinaryColumn column_of_array(object array_capsule, Py_ssize_t parent_bytes)
 
 
 cdef class BinaryColumnBuilder:
-    """Grows a BinaryColumn row by row; all of it runs without the GIL. One writer."""
+    """Builds a BinaryColumn row by row, without the GIL. One writer."""
 
     def __dealloc__(self):
         self.give_back()

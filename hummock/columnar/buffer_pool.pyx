@@ -1,9 +1,9 @@
-"""Memory that is reused: a pool of buffers by size class, and ByteBuffer, bytes that grow.
+"""A pool of reusable buffers by size class, and ByteBuffer, a growable byte string.
 
-The pool keeps freed buffers in one list per size class (four classes to each power of two) up to a total
-limit, at which those of other classes go first; for sizes outside its classes it is malloc and free. Large buffers
-stand on huge pages: files are written from them directly. It is safe from any thread with or without the GIL, so that
-an Arrow release callback may give memory back from wherever it runs.
+The pool keeps freed buffers in one list per size class (four classes per power of two) up to a total limit, at which it
+frees buffers of other classes first; sizes outside its classes use malloc and free. Large buffers are in huge pages:
+files are written from them by direct I/O. The pool is safe from any thread with or without the GIL, so that an Arrow
+release callback may return memory on any thread.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -22,21 +22,21 @@ cdef extern from * nogil:
 
 cdef enum:
     SMALLEST_EXPONENT = 11      # sizes up to 2 KiB go to malloc, which has its own caches for them
-    LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to keep
+    LARGEST_EXPONENT = 27       # sizes above 128 MiB are too rare to pool
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 4
-    PAGE_BYTES = 4096           # how large buffers are aligned, so that files can be written from them directly
+    PAGE_BYTES = 4096           # alignment of large buffers, for direct I/O
 
 cdef Py_ssize_t SMALLEST = (<Py_ssize_t>1) << SMALLEST_EXPONENT
 cdef Py_ssize_t LARGEST = (<Py_ssize_t>1) << LARGEST_EXPONENT
-cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers stand anywhere
+cdef Py_ssize_t ALIGNED = (<Py_ssize_t>1) << 20             # smaller buffers are not page aligned
 
-cdef struct FreeBuffer:         # what a free buffer holds in its first bytes
+cdef struct FreeBuffer:         # the first bytes of a free buffer
     FreeBuffer* next
 
 cdef pthread_mutex_t pool_lock
 cdef FreeBuffer* free_lists[CLASSES]
 cdef Py_ssize_t kept_bytes = 0                              # guarded by pool_lock, as the lists are
-cdef int next_dropped = 0                                   # the class that last gave one up for another, also
+cdef int next_dropped = 0                                   # round-robin position of `drop_other`, also guarded
 cdef Py_ssize_t kept_limit = (<Py_ssize_t>256) << 20        # bytes
 
 pthread_mutex_init(&pool_lock, NULL)
@@ -121,8 +121,8 @@ cdef void pool_give(uint8_t* memory, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
-    """Moves a kept buffer of another class to `dropped`, each class in its turn: what is given now is what is wanted
-    now. False when there is none. REQUIRES the lock.
+    """Moves a kept buffer of another class to `dropped`, round robin, since the class being freed is the one in demand.
+    False if there is none. REQUIRES the lock.
     """
     global kept_bytes, next_dropped
     cdef FreeBuffer* found
@@ -141,8 +141,8 @@ cdef bint drop_other(int index, FreeBuffer** dropped) noexcept nogil:
 
 
 cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ssize_t new_size) noexcept nogil:
-    # Without a kept buffer of the new class realloc may move whole pages instead of touching fresh ones; a large buffer
-    # is made anew, since realloc would not align it, and whoever takes it from the pool later may write files from it.
+    # Without a kept buffer of the new class, realloc may remap pages instead of touching fresh ones; a large buffer is
+    # allocated anew, since realloc would not align it, and a later user may write files from it by direct I/O.
     cdef int index = class_of(new_size)
     cdef uint8_t* found = NULL
     if memory == NULL:
@@ -161,12 +161,12 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
 
 
 def pool_kept_bytes() -> int:
-    """Bytes that the pool holds ready at this moment."""
+    """Bytes of free buffers in the pool."""
     return kept_bytes
 
 
 def set_pool_limit(Py_ssize_t limit_bytes):
-    """The most bytes that the pool keeps ready; what it holds above a lowered limit is freed now."""
+    """Sets the limit of free bytes in the pool; frees any excess now."""
     global kept_limit
     cdef int index
     cdef FreeBuffer* found
@@ -184,8 +184,8 @@ def set_pool_limit(Py_ssize_t limit_bytes):
 cdef class ByteBuffer:
     """Growable bytes in pooled memory, readable through the buffer protocol.
 
-    While a memoryview of it lives the buffer is frozen: growing or truncating raises BufferError. The memory
-    returns to the pool with the last reference.
+    While a memoryview of it is live, the buffer is frozen: growing or truncating raises BufferError. The last reference
+    returns the memory to the pool.
     """
 
     def __cinit__(self, Py_ssize_t capacity=0):
@@ -230,7 +230,7 @@ cdef class ByteBuffer:
         return 0
 
     def write(self, const uint8_t[::1] data) -> None:
-        """Appends the bytes of any buffer. BufferError while a view of this one lives."""
+        """Appends the bytes of any buffer. BufferError while a view of this one is live."""
         if data.shape[0] > 0:
             self.append(&data[0], data.shape[0])
 
@@ -250,4 +250,4 @@ cdef class ByteBuffer:
         self.exports -= 1
 
 
-cdef uint8_t NOTHING = 0        # where an empty buffer points
+cdef uint8_t NOTHING = 0        # target of the pointer of an empty buffer

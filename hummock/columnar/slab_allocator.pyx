@@ -1,9 +1,9 @@
-"""Memory for what caches hold: slabs of huge pages, each cut into slots of one size class.
+"""Slab allocator for cached objects: slabs of huge pages, each divided into slots of one size class.
 
-Eight classes to each power of two, so that a slot is at most an eighth larger than what it holds. A slab that is
-empty serves any class again; beyond KEPT_BYTES of such slabs they are unmapped. Sizes outside the classes are the
-pool's. The first slab of a class of small slots is of ordinary pages, so that few objects of many sizes cost no more
-than themselves; where the system refuses huge pages all are.
+There are eight classes per power of two, so that a slot is at most an eighth larger than its object. An empty slab can
+serve any class; beyond KEPT_BYTES of empty slabs they are unmapped. Sizes outside the classes are left to the pool. The
+first slab of a class of small slots uses ordinary pages, so that few objects of many sizes cost no more than
+themselves; all slabs do if the system has no huge pages.
 """
 
 from libc.stdint cimport uint8_t, uintptr_t
@@ -22,33 +22,33 @@ cdef extern from * nogil:
     void* MAP_FAILED
 
 cdef enum:
-    SMALLEST_EXPONENT = 14      # sizes up to 16 KiB are the pool's
-    LARGEST_EXPONENT = 22       # ... and those above 4 MiB, which are few
+    SMALLEST_EXPONENT = 14      # sizes up to 16 KiB are left to the pool
+    LARGEST_EXPONENT = 22       # and those above 4 MiB, which are few
     CLASSES = (LARGEST_EXPONENT - SMALLEST_EXPONENT) * 8
-    SMALL_SLOT = 128 << 10      # larger slots stand in large slabs
+    SMALL_SLOT = 128 << 10      # larger slots are in large slabs
     SMALL_SLAB = HUGE_PAGE_BYTES
-    LARGE_SLOT = 1 << 20        # ... and larger ones than these, filters of whole files, in huge slabs
+    LARGE_SLOT = 1 << 20        # even larger ones, filters of whole files, are in huge slabs
     LARGE_SLAB = 8 << 20
     HUGE_SLAB = 32 << 20
     HEADER_BYTES = 64
     KEPT_BYTES = 8 << 20
 
-cdef struct FreeSlot:           # what a free slot holds in its first bytes
+cdef struct FreeSlot:           # the first bytes of a free slot
     FreeSlot* next
 
-cdef struct Slab:               # stands at the front of its memory, which is aligned to its size
-    Slab* next                  # neighbours in the list of its class's slabs with free slots, or of empty ones
+cdef struct Slab:               # at the front of its memory, which is aligned to its size
+    Slab* next                  # neighbours in the list of its class's slabs with free slots, or of empty slabs
     Slab* previous
-    FreeSlot* free              # slots that were given back
+    FreeSlot* free              # slots that were freed
     int taken
-    int cut                     # slots that were ever taken; those behind them are untouched
+    int cut                     # slots ever allocated; those behind them are untouched
 
 cdef pthread_mutex_t lock
 cdef Slab* with_room[CLASSES]   # all below is guarded by `lock`
 cdef int slabs_of[CLASSES]
-cdef Slab* empty[3]             # small, large, huge ones
+cdef Slab* empty[3]             # small, large, huge slabs
 cdef Py_ssize_t empty_bytes = 0
-cdef Py_ssize_t cut_bytes = 0   # of slots that were ever taken, in slabs that are not empty
+cdef Py_ssize_t cut_bytes = 0   # of slots ever allocated, in slabs that are not empty
 cdef Py_ssize_t mapped_bytes = 0
 cdef Py_ssize_t taken_bytes = 0
 
@@ -56,7 +56,7 @@ pthread_mutex_init(&lock, NULL)
 
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
-    """The class whose slots hold `size` bytes; -1 for sizes that have none."""
+    """The class whose slots hold `size` bytes; -1 for sizes outside the classes."""
     cdef int exponent
     if size <= (<Py_ssize_t>1 << SMALLEST_EXPONENT) or size > (<Py_ssize_t>1 << LARGEST_EXPONENT):
         return -1
@@ -100,7 +100,7 @@ cdef inline void delist(Slab** first, Slab* slab) noexcept nogil:
 
 
 cdef Slab* map_slab(Py_ssize_t size) noexcept nogil:
-    """`size` bytes aligned to `size`, of pages that were never touched; NULL when there are none."""
+    """`size` bytes of untouched pages, aligned to `size`; NULL if out of memory."""
     cdef uint8_t* mapped = <uint8_t*>mmap(
         NULL, <size_t>(2 * size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     cdef uint8_t* start
@@ -114,7 +114,7 @@ cdef Slab* map_slab(Py_ssize_t size) noexcept nogil:
 
 
 cdef Slab* new_slab(int index) noexcept nogil:
-    """A slab for the class, which has room; REQUIRES the lock."""
+    """A slab for the class, with free slots. REQUIRES the lock."""
     global empty_bytes, mapped_bytes
     cdef Py_ssize_t size = slab_bytes(index)
     cdef Slab** kept = empty_of(size)
@@ -206,5 +206,5 @@ cdef Py_ssize_t slab_idle() noexcept nogil:
 
 
 def slab_totals() -> tuple[int, int]:
-    """(bytes mapped, bytes of slots that are taken) at this moment."""
+    """(bytes mapped, bytes of allocated slots) at this moment."""
     return mapped_bytes, taken_bytes

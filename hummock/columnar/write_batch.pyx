@@ -1,8 +1,7 @@
 """WriteBatch and KvBatch: keys and values side by side, in Arrow's layout.
 
-A write batch is what enters the store in one epoch: user keys sorted by bytes, each once, each with a value
-or a delete. That is checked here, once, and trusted everywhere after. Both kinds are immutable and may be
-read from any thread.
+A write batch holds writes of one epoch: user keys sorted by bytes, each once, each with a value or a tombstone. This
+is checked once, here, and relied on everywhere else. Both types are immutable and may be read from any thread.
 """
 
 import pyarrow as pa
@@ -55,11 +54,11 @@ cdef class KvBatch:
 
 
 cdef class WriteBatch(KvBatch):
-    """Puts and deletes of one epoch: sorted, unique user keys; a null value deletes.
+    """Puts and deletes of one epoch: sorted, unique user keys; a null value is a tombstone.
 
-    `WriteBatch(keys, values)` takes Arrow arrays of bytes without a copy (a slice that would keep alive memory of
-    more than twice its size is copied); `WriteBatch(pairs)` takes (bytes, bytes | None)
-    pairs. InvalidWriteBatch names the first row that breaks the rules.
+    `WriteBatch(keys, values)` imports Arrow arrays of bytes without a copy (a slice that would keep alive memory of
+    more than twice its size is copied); `WriteBatch(pairs)` accepts (bytes, bytes | None) pairs. InvalidWriteBatch
+    names the first invalid row.
     """
 
     def __init__(self, keys, values=None):
@@ -70,7 +69,7 @@ cdef class WriteBatch(KvBatch):
         if of_keys.keys().isdisjoint(of_values):
             self.keys = without_large_parent(self.keys, sum(of_keys.values()), self.keys.nbytes)
             self.values = without_large_parent(self.values, sum(of_values.values()), self.values.nbytes)
-        else:   # columns of one message, say: it is worth keeping for both or for none
+        else:   # columns share memory, e.g. of one message: keep it for both or for neither
             held, used = sum((of_keys | of_values).values()), self.keys.nbytes + self.values.nbytes
             self.keys = without_large_parent(self.keys, held, used)
             self.values = without_large_parent(self.values, held, used)
@@ -105,7 +104,7 @@ REASONS = {
 
 
 cdef Fault first_fault(BinaryColumn keys, BinaryColumn values, Py_ssize_t* at) noexcept nogil:
-    """What is wrong with the first faulty row, whose number goes to `at`; SOUND when no row is."""
+    """The fault of the first invalid row, whose number is stored in `at`; SOUND if there is none."""
     cdef Py_ssize_t row
     cdef Slice key, last
     cdef int order
@@ -139,7 +138,7 @@ cdef BinaryColumn without_large_parent(BinaryColumn column, held_bytes, used_byt
 
 
 cdef dict parents_of(source):
-    """Bytes, by address, of the memory that this array of somebody's keeps alive."""
+    """Memory that a foreign array keeps alive: bytes by address."""
     cdef dict found = {}
     if isinstance(source, BinaryColumn):
         return {id((<BinaryColumn>source).owner): (<BinaryColumn>source).held_bytes}

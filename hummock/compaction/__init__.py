@@ -1,1 +1,1 @@
-"""What a merge of sorted rows keeps and what it drops, and the one loop that does it."""
+"""Compaction: tasks, subcompactions, their inputs and their executors."""

@@ -18,7 +18,7 @@ from hummock.compaction.task import RangeResult, RangeSpec
 from hummock.errors import TaskCancelled, without_frames
 from hummock.object_store.base import ObjectStore, mint_sstable_name
 
-Mint = Callable[[str], str]     # a new object name that begins with what is given
+Mint = Callable[[str], str]     # a new object name with the given prefix
 MINT: Mint = partial(mint_sstable_name, os.urandom)
 Result = TypeVar("Result")
 
@@ -28,22 +28,22 @@ class Runner(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many ranges are done at once."""
+        """How many ranges run at once."""
 
     def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        """The results of `specs`, in their order; they are begun in it too, so the largest had better be the first.
+        """The results of `specs`, in their order. Specs are started in it too, so put the largest first.
 
-        Names of files begin with `prefix`. `progress` is told the rows read so far, as far as they are known;
-        `is_cancelled` is asked every so often; both may be called on several threads. The first error ends the others
-        too. Raises `TaskCancelled`, `Corruption` naming the object, or what the store raises.
+        File names begin with `prefix`. `progress` is called with the rows read so far, as far as known; `is_cancelled`
+        is polled; both may be called on several threads. The first error ends the other ranges too. Raises
+        `TaskCancelled`, `Corruption` naming the object, or what the store raises.
         """
 
 
 class ThreadRunner:
-    """`threads` of this process, on `memory_bytes` in all.
+    """`threads` threads of this process, with `memory_bytes` in all.
 
-    So many ranges merge at once. Behind each of them another one gets ready, or the one before becomes durable.
+    So many ranges merge at once. While one merges, another one prefetches its input or uploads its last output.
     """
 
     def __init__(self, store: ObjectStore, *, threads: int, memory_bytes: int,
@@ -74,7 +74,7 @@ class ThreadRunner:
                 without_frames(error)
                 raise
 
-        if len(specs) == 1:             # where the caller stands: a thread more would be waited for
+        if len(specs) == 1:             # on the caller's thread, to avoid starting and joining another
             return [run(specs[0])]
         with ThreadPoolExecutor(hands, thread_name_prefix="hummock-compact") as pool:
             futures = [pool.submit(run, spec) for spec in specs]
@@ -82,7 +82,7 @@ class ThreadRunner:
 
 
 def _results_of(futures: Sequence[Future[Result]]) -> list[Result]:
-    """REQUIRES: all have ended. Raises the cause, not what ended because of it."""
+    """REQUIRES that all have ended. Raises the original error, not those of ranges that ended because of it."""
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, TaskCancelled)):
         raise error

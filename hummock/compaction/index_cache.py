@@ -1,4 +1,4 @@
-"""IndexCache: where the blocks of a file lie is read and checked once, however many ranges touch the file."""
+"""IndexCache: reads and verifies the index of a file once, however many ranges touch the file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 from hummock.sstable.index import SstableIndex
 
-FILES_LIMIT = 64        # whose indexes are held; ranges at work touch the files of a few key ranges
+FILES_LIMIT = 64        # indexes held; running ranges touch the files of a few key ranges
 
 
 class IndexCache:
-    """The newest indexes by file name. Thread safe; who wants one that another is reading waits for it."""
+    """The most recent indexes by file name. Thread safe; concurrent callers wait for the one that reads."""
 
     def __init__(self, limit: int = FILES_LIMIT) -> None:
         self._limit, self._lock = limit, threading.Lock()
         self._held: OrderedDict[str, _Slot] = OrderedDict()
 
     def get(self, name: str, read: Callable[[], SstableIndex]) -> SstableIndex:
-        """The index of file `name`, from `read()` where nobody has read it before. Raises what that raises."""
+        """The index of file `name`, from `read()` if it is not cached. Raises what that raises."""
         with self._lock:
             slot = self._held.setdefault(name, _Slot())
             self._held.move_to_end(name)

@@ -1,7 +1,7 @@
-"""RunIterator: the entries of one run inside a range, from windows that others read ahead, without the GIL.
+"""RunIterator: the entries of one run inside a range, from prefetched windows, without the GIL.
 
-What hash the rows ought to have is what their file's builder wrote down, block by block: so all that happened to them
-since is accounted for, and only blocks that a range cuts through are hashed again.
+The expected row digest comes from the files' builders, which recorded it per block: so it covers everything that
+happened to the rows since. Only blocks that the range cuts through are hashed again.
 """
 
 cimport cython
@@ -16,30 +16,30 @@ from hummock.sstable.index cimport SstableIndex
 
 
 def run_iterators(ReadAhead source not None) -> list:
-    """A RunIterator for each run; each is for one thread, and all may be used by the same."""
+    """A RunIterator for each run. Each is used by one thread, which may be the same for all."""
     return [RunIterator(source, run) for run in range(source.run_count)]
 
 
 @cython.final
 cdef class RunIterator(HummockIterator):
-    """The entries of one run inside the range, walked once from the first to the last.
+    """The entries of one run inside the range, in one forward pass.
 
     Invariant: while `valid`, `row` is a row of `block` below `end_row`.
     """
     cdef ReadAhead source
     cdef int run
     cdef Window* window                 # NULL before the first and after the last
-    cdef Py_ssize_t index               # of the block at hand
-    cdef void* block                    # Block, the window's, which names its file in errors; the memory that one
-    # block after the other is decoded into goes with it from file to file. NULL before the first
+    cdef Py_ssize_t index               # of the current block
+    cdef void* block                    # Block, the window's, which names its file in errors; its decode buffer moves
+    # on from file to file with the blocks. NULL before the first
     cdef Py_ssize_t row
     cdef Py_ssize_t end_row             # rows of the block that are inside the range
-    cdef uint8_t* key                   # the current user key, put together; owned
+    cdef uint8_t* key                   # the current user key, assembled; owned
     cdef Py_ssize_t key_capacity
     cdef Slice start
     cdef Slice stop
     cdef readonly int64_t rows_read     # entries inside the range in the blocks entered so far
-    cdef readonly uint64_t hash_read    # their content hash
+    cdef readonly uint64_t hash_read    # their row digest
 
     def __cinit__(self, ReadAhead source not None, int run):
         self.source, self.run, self.direction = source, run, FORWARD
@@ -51,7 +51,7 @@ cdef class RunIterator(HummockIterator):
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
-        """REQUIRES: this is the first move."""
+        """REQUIRES that this is the first move."""
         if self.block != NULL:
             with gil:
                 raise ValueError("a run is walked once")

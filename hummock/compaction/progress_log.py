@@ -1,11 +1,11 @@
 """TaskProgressLog: the finished subcompactions of a large task, so that a later driver does not repeat them.
 
-    compact/<task id>-<digest of the task>/plan      where the task is cut, by the first driver
-    compact/<task id>-<digest of the task>/<index>   the result of a range, by the first attempt that ended it
+    compact/<task id>-<digest of the task>/plan      the boundaries of the task, by the first driver
+    compact/<task id>-<digest of the task>/<index>   the result of a range, by the first attempt that finished it
 
-Objects, since they are written by tasks, which know no meta store; each once, by whoever comes first. Any of several
-results of a range is good: its inputs cannot change, and all files that attempts at the task wrote are protected until
-the task ends. What a damaged object says is not used. The journal of a task that ended is nobody's: vacuum takes it.
+They are objects, since Spark tasks, which write them, have no access to the meta store; each is written once, by the
+first writer. Any of several results of a range is valid: its inputs cannot change, and all files of attempts at the
+task are protected until it ends. A damaged object is ignored. Vacuum deletes the logs of ended tasks.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ DIGEST_BYTES = 16
 
 
 class TaskProgressLog:
-    """Of one task, given without cuts."""
+    """The log of one task, given without its cuts."""
 
     def __init__(self, store: ObjectStore, task: CompactTask):
         digest = blake2b(json.dumps(task.to_json(), sort_keys=True).encode(), digest_size=8).hexdigest()
         self._store, self._root = store, f"{JOURNAL_PREFIX}{task.id:0{ID_DIGITS}d}-{digest}/"
 
     def split(self, plan: Callable[[], Split]) -> Split:
-        """How the task is parted: as it is written down already, else as `plan` has it, which is written down.
+        """The boundaries of the task: those recorded already, else those of `plan`, which are recorded.
 
-        Raises `Corruption` where what is written down is damaged: results beside it are of ranges that nobody knows.
+        Raises `Corruption` where the record is damaged: results beside it are of unknown ranges.
         """
         path = f"{self._root}plan"
         if (held := _read(self._store, path)) is None:
@@ -51,11 +51,11 @@ class TaskProgressLog:
         return Split(tuple(map(bytes.fromhex, cuts)), tuple(sizes))
 
     def path(self, index: int) -> str:
-        """Of a range's result."""
+        """Path of a range's result."""
         return f"{self._root}{index:06d}"
 
     def results(self, count: int) -> dict[int, RangeResult]:
-        """Those of the first `count` ranges that are done, by index."""
+        """Results of the finished ones of the first `count` ranges, by index."""
         paths = {self.path(index): index for index in range(count)}
         done: dict[int, RangeResult] = {}
         for found in self._store.list(self._root):
@@ -66,18 +66,18 @@ class TaskProgressLog:
         return done
 
     def clear(self) -> None:
-        """Takes it away: the task has ended."""
+        """Deletes the log of an ended task."""
         self._store.delete([found.path for found in self._store.list(self._root)])
 
 
 def write_result(store: ObjectStore, path: str, result: RangeResult) -> None:
-    """Writes down that a range is done, if it is the first time."""
+    """Records the result of a range, unless there is one already."""
     with suppress(ObjectExists):
         store.put(path, _sealed(result.to_json()), if_absent=True)
 
 
 def task_id_of(path: str) -> int | None:
-    """The task whose journal an object is part of; None: of none."""
+    """The task whose log an object is part of; None: of none."""
     digits = path.removeprefix(JOURNAL_PREFIX)[:ID_DIGITS]
     return int(digits) if path.startswith(JOURNAL_PREFIX) and len(digits) == ID_DIGITS and digits.isdigit() else None
 
@@ -88,7 +88,7 @@ def _sealed(record: object) -> bytes:
 
 
 def _read(store: ObjectStore, path: str) -> Any:
-    """The record; None where there is none, or none that is whole."""
+    """The record; None if there is none or it is damaged."""
     try:
         data = store.get(path)
     except ObjectNotFound:

@@ -1,10 +1,10 @@
-"""ReadAhead: stored blocks of several runs, at hand before the merge wants them, without the GIL.
+"""ReadAhead: prefetches stored blocks of several runs, so that the merge gets them without the GIL.
 
-Each run has a ring of windows in memory that is used again and again. Reader threads (Python, since object stores are)
-fill them, several of a run at a time where it has room, first for the run that has the fewest; the merge takes them
-through `RunIterator`s. A file of this machine is one window: a reader opens it, and the merge reads it in bites that
-are still in the processor's cache when they are decoded, having told the disk long before. So a reader needs the GIL
-once for each file, else for each window of several MB, and the merge never. The process's caches are passed by.
+Each run has a ring of windows in reused memory. Reader threads (Python, since object stores are) fill them, several per
+run where there are free slots, first for the run that has the fewest; the merge consumes them through `RunIterator`s. A
+local file is one window: a reader opens it, and the merge reads it in pieces that are still in the CPU cache when they
+are decoded, after requesting readahead from the kernel long before. So a reader needs the GIL once for each file, else
+for each window of several MB, and the merge never. The caches of the process are bypassed.
 """
 
 from functools import partial
@@ -37,18 +37,18 @@ from hummock.sstable.meta import decode_index
 
 cdef Py_ssize_t LARGEST_WINDOW = 4 << 20
 cdef Py_ssize_t SMALLEST_WINDOW = 64 << 10
-cdef Py_ssize_t BITES_BYTES = 512 << 10         # of all runs: as much as stays in a core's cache beside the rest
+cdef Py_ssize_t BITES_BYTES = 512 << 10         # for all runs: what fits in a core's cache beside the rest
 cdef Py_ssize_t LARGEST_BITE = 128 << 10
 cdef Py_ssize_t SMALLEST_BITE = 32 << 10
-cdef uint64_t EXPECTED_BYTES = 2 << 20          # so far ahead the disk is told
+cdef uint64_t EXPECTED_BYTES = 2 << 20          # distance of the kernel's readahead
 cdef uint64_t EXPECTED_STEP = 256 << 10
-cdef int64_t TICK_BYTES = 32 << 20              # between two ticks while the merge reads for itself
+cdef int64_t TICK_BYTES = 32 << 20              # between two ticks while the merge reads local files
 cdef int NO_RUN = -1
 cdef int TICK = -2
 cdef int NONE_NOW = -3
 FILE_READERS = 4                                # threads
-STORE_READERS = 8                               # a remote store answers many at once
-READERS_OF_A_RUN = 3                            # as many windows as wait while one is consumed
+STORE_READERS = 8                               # a remote store serves many requests in parallel
+READERS_OF_A_RUN = 3                            # as many windows as are ready while one is consumed
 
 
 cdef class RunFiles:
@@ -60,9 +60,9 @@ cdef class RunFiles:
 cdef class ReadAhead:
     """Fetches the blocks that may hold user keys of [`start`, `end`), file by file, of each of `runs`.
 
-    `runs`: lists of SstableInfo, each ascending and disjoint. At most about `memory_bytes` wait or are consumed.
-    `indexes`: IndexCache of other ranges of the same files, if there are any. `serve` is for reader threads; `stop`
-    ends them, and whoever waits for a window, with `error`.
+    `runs`: lists of SstableInfo, each ascending and disjoint. About `memory_bytes` at most are buffered. `indexes`:
+    IndexCache shared with other ranges of the same files, if any. `serve` is for reader threads; `stop` ends them, and
+    whatever waits for a window, with `error`.
     """
 
     def __cinit__(self, store, runs, bytes start not None, end, Py_ssize_t memory_bytes, indexes=None):
@@ -94,24 +94,24 @@ cdef class ReadAhead:
 
     @property
     def bytes_read(self) -> int:
-        """From the object store so far."""
+        """Bytes read from the object store so far."""
         return self.fetched_bytes
 
     @property
     def most_bytes(self) -> int:
-        """What the windows of all runs hold at most, unless single blocks are larger."""
+        """Upper bound of the windows of all runs, unless single blocks are larger."""
         return self.run_count * SLOTS * self.window_bytes
 
     @property
     def readers(self) -> int:
-        """How many threads `serve` is for."""
+        """Number of threads that should call `serve`."""
         first = next((files.infos[0].name for files in self.runs if files.infos), None)
         if first is not None and self.store.open_file(sstable_data_path(first)) is not None:
             return min(FILE_READERS, self.run_count)
         return min(STORE_READERS, READERS_OF_A_RUN * self.run_count)
 
     def stop(self, error=None) -> None:
-        """Ends the readers, and a merge that still wants windows with `error`; the first call's error stands."""
+        """Ends the readers, and with `error` a merge that needs more windows; the first call's error counts."""
         pthread_mutex_lock(&self.lock)
         if not self.is_stopped:
             self.error = error
@@ -122,8 +122,8 @@ cdef class ReadAhead:
     def serve(self, tick=None) -> None:
         """Fetches windows until all are consumed or `stop` was called; for one reader thread of several.
 
-        `tick()` is called after each window that the store was asked for, and as often while the merge reads for
-        itself. Whatever is raised here is raised from the merge.
+        `tick()` is called after each read from the store, and as often while the merge reads local files. Errors here
+        are raised from the merge.
         """
         cdef int run
         cdef Window* window
@@ -144,12 +144,12 @@ cdef class ReadAhead:
                     self.hand_over(window)
                 if tick is not None:
                     tick()
-            except BaseException as error:      # the merge must not wait for a reader that is gone
+            except BaseException as error:      # the merge must not wait for a dead reader
                 self.stop(error)
                 return
 
     def close(self) -> None:
-        """Lets go of the files. REQUIRES: nobody serves or walks any more."""
+        """Releases the files. REQUIRES that no thread serves or iterates any more."""
         cdef CachedFd source
         for files in self.runs:
             for _, source, _ in (<RunFiles>files).opened:
@@ -158,7 +158,7 @@ cdef class ReadAhead:
             (<RunFiles>files).opened = []
 
     cdef int claim(self, bint may_wait) noexcept nogil:
-        """A run whose next slot is now the caller's to plan, or TICK. NO_RUN: all is consumed."""
+        """A run whose next slot the caller may plan, or TICK. NO_RUN: all is consumed."""
         cdef int run, best
         cdef bint is_over
         pthread_mutex_lock(&self.lock)
@@ -219,7 +219,7 @@ cdef class ReadAhead:
             self.open_file(files)
         index, source, decoder = files.opened[len(files.opened) - 1]
         pthread_mutex_lock(&self.lock)
-        window = &ring.slots[(ring.head + ring.used) % SLOTS]       # stays so while the run is claimed
+        window = &ring.slots[(ring.head + ring.used) % SLOTS]       # stable while the run is claimed
         pthread_mutex_unlock(&self.lock)
         offsets, end = index.offsets, files.block + 1
         while end < files.end_block and (
@@ -264,7 +264,7 @@ cdef class ReadAhead:
         if self.make_room(window, wanted, self.bite_bytes) < 0 or (
                 (<CachedFd>window.source).read(window.data, wanted, offsets[block]) != wanted):
             with gil:
-                self.fetch(run, window, block, end)     # tries again, and says what is wrong
+                self.fetch(run, window, block, end)     # retries, and reports errors
         window.held, window.held_end = block, end
         pthread_mutex_lock(&self.lock)
         self.fetched_bytes += wanted
@@ -278,7 +278,7 @@ cdef class ReadAhead:
         return 0
 
     cdef void hand_over(self, Window* window) noexcept nogil:
-        """The merge may have it now."""
+        """Makes the window available to the merge."""
         pthread_mutex_lock(&self.lock)
         window.is_ready = True
         pthread_cond_broadcast(&self.changed)
@@ -304,7 +304,7 @@ cdef class ReadAhead:
         return 0
 
     cdef int open_file(self, RunFiles files) except -1:
-        """Finds the next file's blocks inside the range."""
+        """Opens the next file and finds its blocks inside the range."""
         cdef CachedFd source, oldest
         cdef SstableIndex index
         info = files.infos[files.file]
@@ -313,7 +313,7 @@ cdef class ReadAhead:
         source = self.store.open_file(path)
         if source is not None and not source.enter():
             source = None
-        if len(files.opened) > SLOTS:           # as many windows as there are slots, and the one being filled
+        if len(files.opened) > SLOTS:           # one for each slot, and the one being filled
             oldest = files.opened.pop(0)[1]
             if oldest is not None:
                 oldest.leave()
@@ -326,7 +326,7 @@ cdef class ReadAhead:
         return 0
 
     def index_of(self, info) -> SstableIndex:
-        """From its `.meta`; of a file that is open here by one read."""
+        """The index from the file's `.meta`, of a local file in one read."""
         cdef CachedFd source
         cdef ByteBuffer held
         cdef Py_ssize_t wanted = info.meta_bytes + 1

@@ -1,6 +1,6 @@
-"""Compaction on Spark: a range of a task is a task of a Spark job. Rows go from the object store to it and back.
+"""Compaction on Spark: a range is a task of a Spark job, which reads rows from the object store and writes them back.
 
-pyspark is imported by what is called here, never by importing this.
+Importing this module does not import pyspark; its functions do.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORK = "hummock.compaction.worker_task:carry_out"
-LIMIT_MS = 600_000          # that a subcompaction may take
+LIMIT_MS = 600_000          # limit of a subcompaction
 SAMPLING = "hummock.compaction.spark:sample"
-SAMPLED_HERE = 2_000        # files whose samples the driver reads by itself
-SAMPLED_BY_TASK = 500       # of more than that
+SAMPLED_HERE = 2_000        # files whose samples the driver reads itself
+SAMPLED_BY_TASK = 500       # per Spark task, if there are more
 
 
 class SparkRunner:
     """A Runner on the executors of `spark`, which reach the store at `url`; each task uses `memory_bytes`.
 
-    An attempt at a range ends `limit_ms` after its beginning at the latest, whoever still waits for it.
+    An attempt at a range ends `limit_ms` after its beginning at the latest, even if nothing waits for it any more.
     """
 
     def __init__(self, spark: SparkSession, url: str, *, memory_bytes: int, limit_ms: int = LIMIT_MS):
@@ -49,7 +49,7 @@ class SparkRunner:
 
     def run(self, specs: Sequence[RangeSpec], prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None, journal: TaskProgressLog | None = None) -> list[RangeResult]:
-        """As every Runner. With a `journal` results are written down as they come, for a driver after this one."""
+        """See `Runner`. With a `journal` results are recorded when they are ready, for a later driver."""
         if not specs:
             return []
         task = specs[0].task
@@ -69,9 +69,10 @@ class SparkRunner:
 
 
 class SparkTasks:
-    """Whole compact tasks on Spark, over the files in `store`. What a driver that died has done is not done again.
+    """Runs whole compact tasks on Spark, over the files in `store`. Work that an earlier driver finished is not
+    repeated.
 
-    Of a task each range takes about `memory_bytes` of its worker, and no longer than `limit_ms`.
+    Each range of a task takes about `memory_bytes` of its worker, and at most `limit_ms`.
     """
 
     def __init__(self, spark: SparkSession, store: ObjectStore, *, memory_bytes: int, limit_ms: int = LIMIT_MS):
@@ -80,7 +81,7 @@ class SparkTasks:
 
     def run(self, task: CompactTask, prefix: str, *, progress: Progress | None = None,
             is_cancelled: IsCancelled | None = None) -> list[RangeResult]:
-        """The results of all ranges of `task`, some maybe of earlier attempts. Raises what a Runner raises."""
+        """The results of all ranges of `task`, possibly some of earlier attempts. Raises what a Runner raises."""
         journal = TaskProgressLog(self._store, task)
         split = journal.split(partial(self._split, task))
         specs = replace(task, cuts=split.cuts).ranges()
@@ -97,7 +98,7 @@ class SparkTasks:
         return [done[index] for index in range(len(specs))]
 
     def forget(self, task: CompactTask) -> None:
-        """The task has ended: its journal goes."""
+        """Deletes the progress log of an ended task."""
         TaskProgressLog(self._store, task).clear()
 
     def _split(self, task: CompactTask) -> Split:
@@ -117,7 +118,7 @@ class SparkTasks:
 
 
 def sample(spec: bytes) -> bytes:
-    """In a task: the split samples of some files."""
+    """Runs in a Spark task: reads the split samples of some files."""
     record = json.loads(spec)
     files = list(map(SstableInfo.from_json, record["files"]))
     return json.dumps([[(key.hex(), offset) for key, offset in samples]

@@ -1,9 +1,9 @@
-"""The work of a compact task: one key range of its inputs, merged into files. Threads, processes and Spark call this.
+"""A subcompaction: merges one key range of a compact task's inputs into files. Threads and Spark tasks call this.
 
-Reader threads have stored blocks ready ahead, one thread merges, retains, cuts, builds and compresses without the GIL,
-one begins files and ends them, and files leave piece by piece, by other threads, while they are built. Who has several
-ranges lets one get ready while another merges, and a third become durable. A result says nothing about the store's
-version: who reports it decides whether it counts. After an error whatever was put is left to vacuum.
+Reader threads prefetch stored blocks, one thread merges, retains, cuts, builds and compresses without the GIL, one
+begins files and finishes them, and others upload files in parts while they are built. Three subcompactions overlap: one
+prefetches, one merges, one uploads. A result does not depend on the store's version: its reporter decides whether it
+counts. After an error all objects are left to vacuum.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ IsCancelled = Callable[[], bool]
 Turn = AbstractContextManager[Any]
 
 PUT_THREADS = 2
-SMALLEST_PIECE = 256 << 10      # where memory is short
-PIECES = 5                      # on their way, beside those of the builders:
-BUILDERS = 3                    # one in the making, one that waits for its end, one that ends
+SMALLEST_PIECE = 256 << 10      # if memory is short
+PIECES = 5                      # being uploaded, in addition to those of the builders:
+BUILDERS = 3                    # one being built, one waiting to be finished, one being finished
 
 
 def run_subcompaction(
@@ -53,12 +53,12 @@ def run_subcompaction(
     turn: Turn | None = None,
     indexes: IndexCache | None = None,
 ) -> RangeResult:
-    """The files of one range, durable, and where its rows went.
+    """Merges one range into durable files and accounts for its rows.
 
-    About `memory_bytes` are used, more only where one output and one block of each run need it. `progress` and
-    `is_cancelled` are called every few megabytes, on threads of the attempt, one at a time; what they raise ends
-    it. `turn` is held while rows are merged: not while the first are read, nor while the last leave. `indexes` are
-    those of all who do ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
+    Uses about `memory_bytes`, more only if one output and one block of each run need it. `progress` and `is_cancelled`
+    are called every few megabytes, on threads of the attempt, one at a time; an exception from them ends it. `turn` is
+    held while rows are merged: not while the first blocks are read, nor while the last files are uploaded. `indexes`
+    are shared by all ranges over the same files. Raises `TaskCancelled`, `Corruption` naming the object,
     `RowCountMismatch`, or what the store raises.
     """
     work = _RangeWork(spec, store, mint_name, memory_bytes, progress, is_cancelled, turn or nullcontext(),
@@ -112,7 +112,7 @@ class _RangeWork:
             self._threads.join()
             self._upload_queue.close()
             self._ahead.close()
-            del self._builder, self._upload_queue      # they refer to this attempt: their memory goes with it, now
+            del self._builder, self._upload_queue      # they refer to this attempt; free their memory now
         self._tick()
         result = RangeResult(
             self._spec.index, sstables, sum(run.rows_read for run in self._runs), self._kept.dropped_rows,
@@ -133,7 +133,7 @@ class _RangeWork:
             raise TaskCancelled(self._spec.task.id)
 
     def _take(self, output: SstableOutput) -> None:
-        """A finished file's rest leaves."""
+        """Uploads the rest of a finished file."""
         self._tick()
         self._upload_queue.finish(output)
 

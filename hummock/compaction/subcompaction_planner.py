@@ -1,8 +1,8 @@
-"""Cuts: where a compact task is parted into key ranges of about equal bytes.
+"""Divides a compact task at key boundaries (cuts) into ranges of about equal bytes.
 
-A cut is a bound on user keys, so all versions of a key lie on one side of it. Bytes are known by split samples,
-one small GET at the end of a `.meta`, and only of files that are large beside a range; of the others it is
-enough to know where they begin and end. What is planned is a pure function of what is known.
+A cut is a bound on user keys, so all versions of a key are on one side of it. Sizes are estimated from split samples,
+read by one small GET at the end of a `.meta`, and only for files that are large compared to a range; for the others
+their first and last key are enough. The plan is a pure function of these inputs.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from hummock.options import MIB
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SAMPLES_TAIL_BYTES, SplitSample, samples_in_tail
 
-TABLE_BYTES, VNODE_BYTES = 4, 6         # of a user key: its table id; table id and vnode
-SAMPLED_SHARE = 8                       # files larger than that part of a range are sampled
-SLACK_SHARE = 8                         # a cut may stand so much of a range beside its position, for a border's sake
-RANGES_OF_A_SLOT = 3                    # so that the last ones to end wait for little
-LEAST_RANGE_BYTES, MOST_RANGE_BYTES = 256 * MIB, 1024 * MIB     # of a range that travels to its worker
+TABLE_BYTES, VNODE_BYTES = 4, 6         # prefixes of a user key: table id; table id and vnode
+SAMPLED_SHARE = 8                       # files above that part of a range are sampled
+SLACK_SHARE = 8                         # a cut may deviate by that part of a range to hit a border
+RANGES_OF_A_SLOT = 3                    # so that all slots finish at about the same time
+LEAST_RANGE_BYTES, MOST_RANGE_BYTES = 256 * MIB, 1024 * MIB     # of a range for a remote worker
 SAMPLING_THREADS = 32
-FILES_AT_ONCE = 2_048                   # whose samples are held as objects
+FILES_AT_ONCE = 2_048                   # per batch, bounds the samples in memory
 
 Samples = Iterable[Sequence[SplitSample]]
-ReadSamples = Callable[[Sequence[SstableInfo]], Samples]        # of each file, in order
+ReadSamples = Callable[[Sequence[SstableInfo]], Samples]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """About `sizes[i]` bytes of some file lie at `keys[i]` and behind it, up to the file's next piece."""
+    """About `sizes[i]` bytes of some file are at and after `keys[i]`, up to the file's next piece."""
 
     keys: pa.LargeBinaryArray
     sizes: np.ndarray                   # int64
@@ -53,23 +53,23 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`cuts` ascending, and about how many bytes each of the ranges between them has."""
+    """`cuts`, ascending, and the estimated bytes of each range between them."""
 
     cuts: tuple[bytes, ...]
     sizes: tuple[int, ...]
 
     def largest_first(self) -> list[int]:
-        """The positions of the ranges, so that what takes longest is begun first."""
+        """The indexes of the ranges, largest first, so that the longest start first."""
         return sorted(range(len(self.sizes)), key=lambda position: -self.sizes[position])
 
 
 def range_bytes_for(total_bytes: int, slots: int) -> int:
-    """How large the ranges had better be where `slots` of them are done at once, by workers that are far away."""
+    """The best size of ranges for `slots` remote workers."""
     return min(max(total_bytes // (RANGES_OF_A_SLOT * slots), LEAST_RANGE_BYTES), MOST_RANGE_BYTES)
 
 
 def split_of(sstables: Iterable[SstableInfo], range_bytes: int, read: ReadSamples) -> Split:
-    """The files' rows parted into ranges of about `range_bytes` each. `read` is asked for large files only.
+    """Divides the files' rows into ranges of about `range_bytes` each. Calls `read` for large files only.
 
     Raises what `read` raises.
     """
@@ -87,12 +87,12 @@ def split_of(sstables: Iterable[SstableInfo], range_bytes: int, read: ReadSample
 
 
 def cuts_of(sstables: Iterable[SstableInfo], store: ObjectStore, range_bytes: int) -> tuple[bytes, ...]:
-    """The cuts of `split_of`, of files in `store`. Raises `Corruption` naming the object of damaged samples."""
+    """The cuts of `split_of` for files in `store`. Raises `Corruption` naming an object with damaged samples."""
     return split_of(sstables, range_bytes, partial(read_samples, store)).cuts
 
 
 def read_samples(store: ObjectStore, files: Sequence[SstableInfo]) -> Samples:
-    """The split samples of each file, by one small GET each, many at once. Raises `Corruption` naming the object."""
+    """The split samples of each file, by one small GET each, in parallel. Raises `Corruption` naming the object."""
     if len(files) < SAMPLING_THREADS:
         yield from (_samples_of(store, info) for info in files)
         return
@@ -108,7 +108,7 @@ def _samples_of(store: ObjectStore, info: SstableInfo) -> list[SplitSample]:
 
 
 def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
-    """The files as pieces between their samples; one without any as two halves, at its first key and at its last."""
+    """The files as pieces between their samples; a file without samples as two halves, at its first and last key."""
     keys: list[bytes] = []
     sizes: list[int] = []
     for info, some in zip(files, samples, strict=True):
@@ -124,16 +124,16 @@ def _pieces(files: Sequence[SstableInfo], samples: Samples) -> Pieces:
 
 
 def split(pieces: Pieces, range_bytes: int) -> Split:
-    """As many ranges as `range_bytes` goes into all bytes, rounded, but at least one.
+    """Divides all bytes into ranges of `range_bytes`, rounded, at least one.
 
-    Near its position a cut rather stands between two tables, else between two vnodes.
+    Near its ideal position a cut is preferably between two tables, else between two vnodes.
     """
     total = int(pieces.sizes.sum())
     ranges = range_count(total, range_bytes)
     keys, before, rank = _possible_cuts(pieces)
     slack = total // ranges // SLACK_SHARE
     chosen: list[int] = []
-    first = 0                           # of the cuts that are still possible
+    first = 0                           # of the remaining possible cuts
     for number in range(1, ranges):
         if first == len(before):
             break
@@ -157,7 +157,8 @@ def range_count(total_bytes: int, range_bytes: int) -> int:
 
 
 def _possible_cuts(pieces: Pieces) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
-    """Before each piece whose key differs from the one before, with bytes on both sides: its key, bytes before, rank.
+    """Possible cuts, before each piece whose key differs from the previous one, with bytes on both sides: key, bytes
+    before, rank.
 
     A cut between two tables has rank 0, one between two vnodes 1, one inside a vnode 2.
     """
@@ -175,5 +176,5 @@ def _possible_cuts(pieces: Pieces) -> tuple[pa.LargeBinaryArray, np.ndarray, np.
 
 
 def _border(key: bytes, rank: int) -> bytes:
-    """Where a cut before `key` stands: before all of the table or the vnode that begins there."""
+    """The key of a cut before `key`: the start of the table or vnode that begins there."""
     return key[:(TABLE_BYTES, VNODE_BYTES, None)[rank]]

@@ -1,7 +1,7 @@
-"""CompactTask: what is to be merged into where, and RangeSpec: one key range of it, which any runner can do.
+"""CompactTask: what is merged into which run; RangeSpec: one key range of it, which any runner can execute.
 
-Specs and results are small versioned records of JSON values, never pickled classes, so that a thread, a process
-and a Spark executor get the same. A task's result depends only on its task.
+Specs and results are small versioned records of JSON values, never pickled classes, so that a thread, a process and a
+Spark executor get the same. A task's result depends only on its task.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ RESULT_FORMAT = 2
 
 
 class TaskKind(StrEnum):
-    """Why a task was picked."""
+    """The reason for a task."""
 
-    INTRA_L0 = "intra_l0"               # adjacent runs of level 0 become one
+    INTRA_L0 = "intra_l0"               # merges adjacent runs of level 0
     L0_TO_BASE = "l0_to_base"
-    LEVEL = "level"                     # one level into the next
-    EMERGENCY = "emergency"             # as the first two, without their bounds on work
-    SPACE_RECLAIM = "space_reclaim"     # files that hold rows of dropped tables
-    TOMBSTONE = "tombstone"             # files that are mostly tombstones and covered versions
+    LEVEL = "level"                     # merges one level into the next
+    EMERGENCY = "emergency"             # as the first two, without their limits on work
+    SPACE_RECLAIM = "space_reclaim"     # files with rows of dropped tables
+    TOMBSTONE = "tombstone"             # files with mostly tombstones and stale rows
     TTL = "ttl"
     WATERMARK = "watermark"             # rows below a table's key watermark
     MANUAL = "manual"
@@ -40,7 +40,7 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """Files of one run; of what lies in the run a task may take a part."""
+    """Files of one run, not necessarily all."""
 
     level: int
     run: int
@@ -49,7 +49,7 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """How the files of a task are built; recorded in it, so that every attempt builds the same."""
+    """How the files of a task are built; part of the task, so that every attempt builds the same."""
 
     sstable_bytes: int
     block_bytes: int
@@ -58,7 +58,7 @@ class OutputOptions:
     filter_bits_per_key: int
 
     def checked(self) -> OutputOptions:
-        """These options. ValueError unless a process of the store might have set them."""
+        """Returns these options. ValueError if no process of the store could have set them."""
         StorageOptions(sstable_bytes=self.sstable_bytes, block_bytes=self.block_bytes, codec=self.codec,
                        filter_policy=self.filter_policy, filter_bits_per_key=self.filter_bits_per_key)
         return self
@@ -68,15 +68,15 @@ class OutputOptions:
 class CompactTask:
     """Merges `inputs`, newest first, into run `target_run` of `target_level`.
 
-    Rows at or below `watermark` are retained as design document 001 says; `drop_tombstones`: nothing outside of
-    the inputs can hold one of their keys. `cuts` part the key space into ranges of about equal bytes.
+    Rows at or below `watermark` are retained as design document 001 specifies; `drop_tombstones`: nothing outside of
+    the inputs can hold one of their keys. `cuts` divide the key space into ranges of about equal bytes.
     """
 
     id: int
     kind: TaskKind
     inputs: tuple[TaskInput, ...]
     target_level: int
-    target_run: int                     # 0 below level 0, where a level is one run
+    target_run: int                     # 0 below level 0, where a level has one run
     watermark: Epoch
     drop_tombstones: bool
     output: OutputOptions
@@ -99,13 +99,13 @@ class CompactTask:
 
     @property
     def input_hash(self) -> int | None:
-        """The content hash of all rows; None where a file has none."""
+        """The row digest of all rows; None if a file has none."""
         hashes = [info.seen_hash for part in self.inputs for info in part.sstables]
         known = [one for one in hashes if one is not None]
         return sum(known) % U64 if len(known) == len(hashes) else None
 
     def ranges(self) -> tuple[RangeSpec, ...]:
-        """One spec for each range between two cuts; together they cover all keys."""
+        """One spec for each range between cuts; together they cover all keys."""
         bounds = (b"", *self.cuts, None)
         return tuple(RangeSpec(self, index, start or b"", end)
                      for index, (start, end) in enumerate(pairwise(bounds)))
@@ -141,7 +141,7 @@ class CompactTask:
 
 @dataclass(frozen=True, slots=True)
 class RangeSpec:
-    """The user keys of [start, end) of a task, `end` None: to the last; what one attempt works on."""
+    """The user keys of [start, end) of a task, `end` None: to the last; the unit of one attempt."""
 
     task: CompactTask
     index: int                          # among the task's ranges, ascending
@@ -149,7 +149,7 @@ class RangeSpec:
     end: bytes | None
 
     def narrowed(self) -> RangeSpec:
-        """The same range of a task that names only what the range touches: as little as its worker need know."""
+        """The same range with only those inputs that it overlaps: the minimum that its worker needs."""
         def touches(info: SstableInfo) -> bool:
             return info.largest >= self.start and (self.end is None or info.smallest < self.end)
 
@@ -175,23 +175,23 @@ class RangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What one attempt at one range made: files ascending and disjoint, and where its input rows went.
+    """The output of one attempt at one range: files, ascending and disjoint, and the account of its input rows.
 
-    Of each range `rows_read == rows_dropped + rows of sstables`, and over all ranges of a task `rows_read` is the
-    task's `input_rows`; content hashes add up likewise. A report is refused otherwise.
+    For each range `rows_read == rows_dropped + rows of sstables`, and over all ranges of a task `rows_read` is the
+    task's `input_rows`; row digests add up likewise. Otherwise a report is refused.
     """
 
     index: int
     sstables: tuple[SstableInfo, ...]
     rows_read: int
     rows_dropped: int
-    hash_read: int                      # content hashes of these rows
+    hash_read: int                      # row digests of these rows
     hash_dropped: int
     bytes_read: int                     # from the object store
     cpu_seconds: float = 0.0
 
     def unaccounted(self) -> str:
-        """What became of rows that were read and are neither in a file nor dropped; empty where there are none."""
+        """Describes rows that were read and are neither in a file nor dropped; empty if there are none."""
         kept, kept_hash = sum(info.rows for info in self.sstables), 0
         for info in self.sstables:
             if info.content_hash is None:

@@ -1,7 +1,7 @@
-"""WorkerTask: a range with all that a worker in another process needs to do it, as bytes; and the worker's side.
+"""WorkerTask: a range with everything that a worker in another process needs, as bytes; and the worker's side.
 
-A worker's life is bounded: after `limit_ms` it begins no further file and ends none, whether or not anybody waits for
-it, so what it leaves behind is known to be all there some patience of the object store later.
+A worker's work is bounded in time: after `limit_ms` it begins no further file and finishes none, even if nothing waits
+for it any more. So some retry deadline of the object store later, nothing more is written.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """`spec`, over the store at `url`, into files whose names begin with `prefix`.
+    """Runs `spec` on the store at `url`, into files whose names begin with `prefix`.
 
-    `journal`: the object in the store that the result is written to as well, for a driver that comes after this one.
+    `journal`: the object in the store to which the result is written as well, for a later driver.
     """
 
     spec: RangeSpec
@@ -54,7 +54,7 @@ class WorkerTask:
 
 
 def carry_out(data: bytes) -> bytes:
-    """In a worker process: runs the task, and returns its result as bytes."""
+    """Runs in a worker process: executes the task, and returns its result as bytes."""
     task = WorkerTask.decode(data)
     store, is_over = task_store(task.url), deadline(task.limit_ms)
     result = run_subcompaction(

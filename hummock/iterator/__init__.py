@@ -1,1 +1,1 @@
-"""Sorted runs of keys, walked as one: merged, bounded, seen as of an epoch, copied into columns."""
+"""Iterators over sorted runs: merge, restrict to a range, read as of an epoch, collect into columns."""

@@ -1,8 +1,8 @@
-"""HummockIterator: the contract that every iterator over full keys keeps.
+"""HummockIterator: the contract of every iterator over full keys.
 
-An iterator has one direction for life. Forward it walks user keys ascending and, within one, epochs
-descending; in reverse it walks exactly backwards. `next` is one step my way, `seek` ends on the first
-entry at or beyond the target, my way. Nothing here takes the GIL except to fetch a block or to raise.
+An iterator has one fixed direction. Forward it yields user keys ascending and, within one, epochs descending; in
+reverse exactly the opposite order. In that direction, `next` moves one entry and `seek` moves to the first entry at or
+beyond the target. The GIL is acquired only to fetch a block or to raise.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -15,32 +15,32 @@ cpdef enum Direction:
     REVERSE = -1
 
 
-cdef struct Span:                       # adjacent entries seen as columns; lives until the iterator's next move
-    Slice prefix                        # bytes that every user key of the span begins with
+cdef struct Span:                       # adjacent entries as columns; valid until the iterator's next move
+    Slice prefix                        # common to all user keys of the span
     const uint32_t* key_offsets         # positions in `key_data`, by row
     const uint8_t* key_data             # user keys less `prefix`
     const uint32_t* value_offsets       # positions in `value_data`, by row
     const uint8_t* value_data
     Py_ssize_t row                      # the current entry
     Py_ssize_t end                      # one past the last entry of the span; more than `row`
-    uint64_t max_epoch                  # no entry of the span is newer
-    uint64_t min_epoch                  # and none is older
+    uint64_t max_epoch                  # bounds of all epochs of the span
+    uint64_t min_epoch
 
 
-cdef struct Columns:                    # adjacent entries of any kind; lives until the iterator's next move
-    Slice prefix                        # bytes that every user key here begins with
+cdef struct Columns:                    # adjacent entries of any kind; valid until the iterator's next move
+    Slice prefix                        # common to all user keys
     const uint32_t* key_offsets         # positions in `key_data`, by row
-    const uint8_t* key_data             # user keys less `prefix`; 8 readable bytes follow the last where there is one
+    const uint8_t* key_data             # user keys less `prefix`; 8 readable bytes follow the last if there is a prefix
     const uint32_t* value_offsets
     const uint8_t* value_data
-    const uint64_t* epochs              # by row, or one
+    const uint64_t* epochs              # by row, or one for all
     bint one_epoch
-    const uint8_t* marks                # bitmap of tombstones, or NULL: there are none
+    const uint8_t* marks                # bitmap of tombstones; NULL: none
     Py_ssize_t marks_at                 # bit of row 0
-    bint marks_puts                     # a bit that is set means a put
+    bint marks_puts                     # set bits mean puts instead
     Py_ssize_t row                      # the current entry
     Py_ssize_t end                      # one past the last entry; more than `row`
-    Py_ssize_t longest_key              # bytes that no user key here exceeds, where there is a prefix
+    Py_ssize_t longest_key              # upper bound of the size of user keys, if there is a prefix
 
 
 cdef struct Entry:
@@ -54,26 +54,26 @@ cdef struct Entry:
 cdef class HummockIterator:
     cdef readonly Direction direction   # fixed at construction
     cdef readonly bint valid            # positioned at an entry
-    cdef Slice user_key                 # of the current entry; lives until the next move of this iterator
+    cdef Slice user_key                 # of the current entry; valid until the next move of this iterator
     cdef uint64_t epoch                 # with the spill offset in its low 16 bits
     cdef Slice value                    # same lifetime; data is NULL for a tombstone, never NULL for a put
-    cdef Py_ssize_t pulled              # entries handed out by the last `pull`, not yet moved past
+    cdef Py_ssize_t pulled              # entries returned by the last `pull`, not yet moved past
 
-    cdef int rewind(self) except -1 nogil                                   # the first entry, my way
-    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil     # first entry at or beyond, my way
+    cdef int rewind(self) except -1 nogil                                   # to the first entry in this direction
+    cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil     # to the first entry at or beyond
     cdef int next(self) except -1 nogil                                     # REQUIRES valid
 
     cdef bint span(self, Span* out) noexcept nogil
-    # REQUIRES valid. True: `out` holds the current entry and those that follow it, all of them puts on distinct
-    # user keys, in ascending order. False: walk by `next`. Only forward iterators hand out spans.
+    # REQUIRES valid. True: `out` holds the current entry and following ones, all of them puts on distinct user keys,
+    # in ascending order. False: use `next`. Only forward iterators return spans
     cdef int skip(self, Py_ssize_t rows) except -1 nogil
-    # as many `next` steps. REQUIRES: `rows` is at most the length of the span or columns just handed out
+    # the same as `rows` calls of `next`. REQUIRES at most the length of the span or columns just returned
 
     cdef bint columns(self, Columns* out) noexcept nogil
-    # REQUIRES valid, FORWARD. True: `out` holds the current entry and those that follow it, in order
+    # REQUIRES valid, FORWARD. True: `out` holds the current entry and following ones, in order
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
-    # The next entries, at least one and at most `most`, or 0 at the end; they live until the next call of anything.
-    # REQUIRES forward, `most` > 0, and that from `rewind` or `seek` on nothing but `pull` is called
+    # returns the next 1..`most` entries, or 0 at the end; valid until the next call of any method. REQUIRES FORWARD,
+    # `most` > 0, and that only `pull` was called since `rewind` or `seek`
 
 
 cdef extern from * nogil:
@@ -128,7 +128,7 @@ cdef inline int compare_span_row(const Span* span, Py_ssize_t row, Slice key) no
 
 
 cdef inline void clip_span(Span* span, Slice bound) noexcept nogil:
-    """Leaves the rows whose user keys are before `bound`; none may be left."""
+    """Cuts the span to the rows whose user keys are before `bound`; the result may be empty."""
     cdef Py_ssize_t low = span.row, high = span.end, middle
     if low < high and compare_span_row(span, high - 1, bound) < 0:
         return

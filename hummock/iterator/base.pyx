@@ -1,7 +1,7 @@
-"""HummockIterator: what every walk over full keys has in common, and its courtesy face for Python.
+"""HummockIterator: the base class of iterators over full keys, and a convenience API for Python.
 
-The compiled methods are the contract of base.pxd. `entries` walks the same way with Python objects; it is
-for tests and for looking at files, not for reading.
+The compiled methods are the contract of base.pxd. `entries` yields Python objects; it is for tests and for inspecting
+files, not for reads.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -10,7 +10,7 @@ from hummock.base.key cimport Slice, head_of
 
 
 cdef class HummockIterator:
-    """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, and stay so until a move."""
+    """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, until the next move."""
 
     cdef int rewind(self) except -1 nogil:
         with gil:
@@ -49,7 +49,7 @@ cdef class HummockIterator:
         return 1
 
     def entries(self, bytes start=None, epoch=0xFFFFFFFFFFFFFFFF):
-        """Yields (user key, epoch, value or None for a tombstone) from the first entry, my way.
+        """Yields (user key, epoch, value or None for a tombstone) from the first entry in this direction.
 
         With `start`, from the first entry at or beyond (`start`, `epoch`).
         """

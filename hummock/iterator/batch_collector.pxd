@@ -1,4 +1,4 @@
-"""BatchCollector: the rows of a UserIterator as columns."""
+"""BatchCollector: collects the rows of a UserIterator into columns."""
 
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from hummock.columnar.write_batch cimport KvBatch
@@ -10,23 +10,23 @@ cdef class BatchCollector:
     cdef UserIterator source            # None after `close`
     cdef BinaryColumnBuilder keys
     cdef BinaryColumnBuilder values     # as many rows as `keys`
-    cdef Py_ssize_t last_rows           # of the batch before: room that the next one begins with
+    cdef Py_ssize_t last_rows           # of the previous batch: initial capacity of the next one
     cdef Py_ssize_t last_key_bytes
     cdef Py_ssize_t last_value_bytes
-    cdef bint started                   # `source` stands on a row or at its end
+    cdef bint started                   # `source` is positioned, at a row or at its end
 
     cdef Py_ssize_t fill_all(
         self, void** keys, void** values, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes
     ) except -1 nogil
-    # fills BinaryColumnBuilders one after the other; how many were begun
+    # fills BinaryColumnBuilders in turn; returns how many were begun
     cdef int fill(
         self, BinaryColumnBuilder keys, BinaryColumnBuilder values, Py_ssize_t max_rows, Py_ssize_t max_bytes
     ) except -1 nogil
-    # takes rows until the columns hold `max_rows` or would pass `max_bytes`; a first row is always taken
-    cdef KvBatch finish(self)           # what `keys` and `values` hold, which are empty again
+    # appends rows until the columns hold `max_rows` or would exceed `max_bytes`; always appends a first row
+    cdef KvBatch finish(self)           # returns and resets `keys` and `values`
 
 
 cdef Py_ssize_t rows_that_fit(const Span* span, Py_ssize_t max_rows, Py_ssize_t max_bytes) noexcept nogil
 cdef int append_keys(BinaryColumnBuilder keys, const Span* span, Py_ssize_t rows) except -1 nogil
 cdef int append_values(BinaryColumnBuilder values, const Span* span, Py_ssize_t rows) except -1 nogil
-# of the span's first rows
+# of the first `rows` rows of the span

@@ -1,7 +1,7 @@
-"""BatchCollector: copies the rows of a UserIterator once, into the columns that a scan hands out.
+"""BatchCollector: copies the rows of a UserIterator once, into the columns that a scan returns.
 
-One loop without the GIL for each batch, or for several where all rows are wanted. Where the source can show many rows
-as a span, they are copied column by column: one copy for all values, a few instructions for each key.
+One loop without the GIL per batch, or for several if all rows are read. Spans of the source are copied column by
+column: one copy for all values, a few instructions per key.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -43,7 +43,7 @@ cdef extern from * nogil:
 
 
 cdef enum:
-    STRETCH_BATCHES = 16                # that are filled without the GIL
+    STRETCH_BATCHES = 16                # filled per release of the GIL
 
 
 cdef class BatchCollector:
@@ -55,7 +55,7 @@ cdef class BatchCollector:
         self.values = BinaryColumnBuilder()
 
     def next_batch(self, Py_ssize_t max_rows, Py_ssize_t max_bytes):
-        """The next rows as a KvBatch, or None at the end. A row larger than `max_bytes` comes alone.
+        """The next rows as a KvBatch, or None at the end. A row larger than `max_bytes` gets a batch of its own.
 
         REQUIRES both limits to be at least 1 and `close` not called.
         """
@@ -65,7 +65,7 @@ cdef class BatchCollector:
         return self.finish() if keys.rows > 0 else None
 
     def next_batches(self, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes) -> list:
-        """The next batches, each as `next_batch` gives it, `max_rows` in all at most: a few, or none at the end."""
+        """The next few batches, as from `next_batch`, at most `max_rows` rows in all; [] at the end."""
         cdef Py_ssize_t at, count
         cdef void* keys[STRETCH_BATCHES]
         cdef void* values[STRETCH_BATCHES]
@@ -77,7 +77,7 @@ cdef class BatchCollector:
         return [batch_of(columns[at][0], columns[at][1]) for at in range(count)]
 
     def close(self):
-        """Lets go of the source and all it holds."""
+        """Releases the source and all it holds."""
         self.source = None
 
     cdef Py_ssize_t fill_all(
@@ -129,14 +129,14 @@ cdef class BatchCollector:
 
 
 cdef KvBatch batch_of(BinaryColumnBuilder keys, BinaryColumnBuilder values):
-    """The rows taken; the builders are empty again."""
+    """The collected rows; resets the builders."""
     cdef KvBatch batch = KvBatch.__new__(KvBatch)
     batch.keys, batch.values = keys.finish(), values.finish()
     return batch
 
 
 cdef Py_ssize_t rows_that_fit(const Span* span, Py_ssize_t max_rows, Py_ssize_t max_bytes) noexcept nogil:
-    """How many rows of the span, from its first, stay within both limits."""
+    """How many rows of the span, from its first, fit both limits."""
     cdef Py_ssize_t low = 0, high = span.end - span.row, middle
     if high > max_rows:
         high = max_rows

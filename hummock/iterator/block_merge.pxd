@@ -1,4 +1,4 @@
-"""BlockMerge: the entries of many children in one order, found for some hundreds of them at a time."""
+"""BlockMerge: merges the columns of many children, some hundreds of entries per round."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -7,10 +7,10 @@ from hummock.iterator.base cimport Columns, Entry
 from hummock.iterator.key_prefix128 cimport KeyPrefix128
 
 
-cdef struct Window:                     # what a child has at hand
+cdef struct Window:                     # the current columns of a child
     void* child                         # HummockIterator, borrowed
-    Columns columns                     # `row`: the first one that no finished round has handed out
-    Py_ssize_t passed                   # rows before that, which the child stands in front of
+    Columns columns                     # `row`: the first one not returned by a finished round
+    Py_ssize_t passed                   # rows before that which the child has not moved past yet
     KeyPrefix128 prefix                 # of the columns' prefix
     KeyPrefix128* key_prefixes          # of `known` rows from `row` on
     Py_ssize_t known
@@ -18,39 +18,39 @@ cdef struct Window:                     # what a child has at hand
 
 
 cdef struct Item:                       # a row of the current round
-    uint64_t head                       # of its key prefix, the 64 bits from the first one on which rows here differ
-    uint64_t window_row                      # its window, its row from the window's `row` on: 32 bits each
+    uint64_t head                       # 64 bits of its key prefix, from the first bit in which rows here differ
+    uint64_t window_row                 # its window, and its row relative to the window's `row`: 32 bits each
 
 
 @cython.final
 cdef class BlockMerge:
     cdef Window* windows                # of the children that are not exhausted, newest first; owned
-    cdef Py_ssize_t live                # how many
-    cdef Py_ssize_t stride              # most rows of a window whose key prefixes are known
-    cdef KeyPrefix128* key_prefixes     # `stride` of them by window; owned, like all below
-    cdef Item* items                    # of the round: sorted by window, or where merging them has brought them
-    cdef Item* others                   # the other half of that work
+    cdef Py_ssize_t live                # number of those
+    cdef Py_ssize_t stride              # most rows per window with a known key prefix
+    cdef KeyPrefix128* key_prefixes     # `stride` per window; owned, like all below
+    cdef Item* items                    # of the round: sorted runs while merging, then in order
+    cdef Item* others                   # merge target, swapped with `items`
     cdef Py_ssize_t* bounds             # of the runs within `items`
     cdef Py_ssize_t runs
-    cdef uint8_t* memory                # that the four above lie in
+    cdef uint8_t* memory                # holds the four arrays above
     cdef Py_ssize_t memory_bytes
     cdef Py_ssize_t count               # items of the round
-    cdef Py_ssize_t at                  # of them handed out
-    cdef uint8_t* keys                  # where user keys with a prefix are put together
+    cdef Py_ssize_t at                  # items returned
+    cdef uint8_t* keys                  # in which user keys with a prefix are assembled
     cdef Py_ssize_t keys_bytes
     cdef Py_ssize_t keys_capacity
 
-    cdef int begin(self, Py_ssize_t count) except -1 nogil      # for so many children at most
+    cdef int begin(self, Py_ssize_t count) except -1 nogil      # for at most `count` children
     cdef bint add(self, void* child) noexcept nogil
-    # a child from where it stands; of equal full keys the one added first comes first. REQUIRES that it is valid,
-    # and stays alive. False: it has no columns
+    # adds a child from its current entry on; of equal full keys the child added first comes first. REQUIRES that it is
+    # valid and stays alive. False: it has no columns
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
     # as HummockIterator.pull
 
     cdef int make_keys_room(self) except -1 nogil
     cdef int plan(self) except -1 nogil                     # the next round
-    cdef int finish_round(self) except -1 nogil             # moves windows and children past what was handed out
-    cdef void choose(self, Py_ssize_t bound) noexcept nogil     # rows up to the last known one of that window
+    cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
+    cdef void choose(self, Py_ssize_t bound) noexcept nogil     # rows up to the last known one of window `bound`
     cdef void sort(self) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
     cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil

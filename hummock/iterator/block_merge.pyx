@@ -1,10 +1,10 @@
-"""BlockMerge: merges columns in rounds, each of which puts some hundreds of rows in order before any is handed out.
+"""BlockMerge: merges columns in rounds, each of which sorts some hundreds of rows before any is returned.
 
-A round takes from each child the rows up to the first key behind which one of them is not known yet. They are
-merged two runs at a time (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on who wins: between
-runs of like size it cannot be foretold. Two rows are compared by one key_prefix, the 64 bits of their keys from the
-first bit on which keys of the round differ, and by their keys only where those are equal. What stands in order are
-places; entries are gathered from the columns one after the other, so that none waits for the one before it.
+A round covers, of each child, the rows up to the smallest of the windows' last known keys. Runs are merged in pairs
+(Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on the comparison, which is unpredictable between
+runs of similar size. Two rows are compared by 64 bits of their keys, from the first bit in which keys of the round
+differ, and by their whole keys only if those are equal. Row positions are sorted, not entries; entries are then
+gathered from the columns independently of each other, so that their cache misses overlap.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -24,10 +24,10 @@ cdef extern from * nogil:
     """
     void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
-cdef Py_ssize_t ROUND_ROWS = 512        # about; of few children as of many
-cdef Py_ssize_t MOST_KNOWN = 256        # rows of one window in a round
+cdef Py_ssize_t ROUND_ROWS = 512        # about, whatever the number of children
+cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round
 cdef Py_ssize_t FEWEST_KNOWN = 16
-cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys put together at once, unless one of them needs more
+cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys assembled at once, unless one of them is longer
 cdef Py_ssize_t LINE_BYTES = 64
 
 
@@ -105,7 +105,7 @@ cdef class BlockMerge:
         return done
 
     cdef int make_keys_room(self) except -1 nogil:
-        """Room for KEYS_BYTES of user keys, or for the longest one of each child."""
+        """Allocates a new `keys` of KEYS_BYTES, or of the longest user key of any child."""
         cdef Py_ssize_t at, wanted = KEYS_BYTES
         for at in range(self.live):
             wanted = max(wanted, self.windows[at].columns.longest_key + KEY_PREFIX_BYTES)
@@ -204,7 +204,7 @@ cdef class BlockMerge:
         self.runs = last
 
     cdef void sort(self) noexcept nogil:
-        """Merges neighbours among the runs within `items` until there is one."""
+        """Merges adjacent runs within `items` until one is left."""
         cdef Py_ssize_t runs = self.runs, at, left
         while runs > 1:
             left = 0
@@ -223,7 +223,7 @@ cdef class BlockMerge:
             self.items, self.others = self.others, self.items
 
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil:
-        """The runs of `items` [first, middle) and [middle, end) as one of `others`."""
+        """Merges the runs [first, middle) and [middle, end) of `items` into `others`."""
         cdef const Item* a = self.items + first
         cdef const Item* b = self.items + middle
         cdef const Item* a_last = b - 1
@@ -231,7 +231,7 @@ cdef class BlockMerge:
         cdef Item* out = self.others + first
         cdef Item* out_last = self.others + end - 1
         cdef Py_ssize_t steps = min(middle - first, end - middle), swap
-        while steps > 0:        # neither end can reach the other run's before that many steps
+        while steps > 0:        # neither run can be exhausted within so many steps
             swap = self.is_after(a, b) if a.head == b.head else a.head > b.head
             out[0] = a[swap * (b - a)]
             out += 1
@@ -255,11 +255,11 @@ cdef class BlockMerge:
             memcpy(out, b, sizeof(Item) * <size_t>(b_last + 1 - b))
 
     cdef bint is_after(self, const Item* a, const Item* b) noexcept nogil:
-        """Whether `a`, of a newer child, comes after `b` of the same head."""
+        """Whether `a`, of a newer child, comes after `b`, with equal 64 bits."""
         return self.precedes(b.window_row >> 32, <uint32_t>b.window_row, a.window_row >> 32, <uint32_t>a.window_row)
 
     cdef bint precedes(self, Py_ssize_t a, Py_ssize_t a_at, Py_ssize_t b, Py_ssize_t b_at) noexcept nogil:
-        """Whether the row of window `a` comes before that of window `b`, another one."""
+        """Whether a row of window `a` comes before a row of window `b`, another window."""
         cdef const KeyPrefix128* left = &self.windows[a].key_prefixes[a_at]
         cdef const KeyPrefix128* right = &self.windows[b].key_prefixes[b_at]
         cdef const Columns* ours = &self.windows[a].columns
@@ -300,8 +300,8 @@ cdef int compare_joined(Slice a_prefix, Slice a, Slice b_prefix, Slice b) noexce
 
 
 cdef inline void fetch_ahead(const Columns* columns, Py_ssize_t row, Py_ssize_t end) noexcept nogil:
-    """After many rows of others it is too late for the hardware: fetches what entries of these rows are gathered
-    from, and as many keys as these rows have from `end` on.
+    """Prefetches the sources of these rows' entries, and as many keys from `end` on: too many rows of other windows
+    come in between for the hardware prefetcher.
     """
     cdef const uint8_t* at = <const uint8_t*>(columns.value_offsets + row)
     cdef const uint8_t* stop = <const uint8_t*>(columns.value_offsets + end)
@@ -323,7 +323,7 @@ cdef inline void fetch_ahead(const Columns* columns, Py_ssize_t row, Py_ssize_t 
 cdef inline void join_key(
     const Columns* columns, const KeyPrefix128* key_prefix, uint8_t* target, Slice* key
 ) noexcept nogil:
-    """Puts the whole key to `target`, where 16 bytes more may be written."""
+    """Writes the whole key to `target`, and up to 16 bytes behind it."""
     cdef Py_ssize_t size = columns.prefix.size + key.size
     if size <= KEY_PREFIX_BYTES:
         put_key_prefix(target, key_prefix[0])

@@ -1,4 +1,4 @@
-"""The whole of an iterator as columns, every version of every key: for looking at runs, and for measuring merges."""
+"""Collects all entries of an iterator into columns: for inspecting runs and for benchmarks of merges."""
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -15,9 +15,9 @@ cdef Py_ssize_t FIRST_ROWS = 1024
 
 
 def drain(HummockIterator source not None, Py_ssize_t rows_hint=FIRST_ROWS, Py_ssize_t bytes_hint=0) -> tuple:
-    """(keys, values, epochs: uint64[n]) of all entries, my way forward; a tombstone's value is null.
+    """(keys, values, epochs: uint64[n]) of all entries, in forward order; a tombstone's value is null.
 
-    The hints say how many rows and bytes of values there will be, as far as it is known.
+    The hints are the expected numbers of rows and of bytes of values.
     """
     cdef Entry entries[PULL_ENTRIES]
     cdef Py_ssize_t rows = 0, count = 1, at

@@ -1,6 +1,6 @@
-"""The first 16 bytes of user keys, by which nearly all of them are distinguished without reading the keys.
+"""The first 16 bytes of user keys as integers, which order nearly all of them without reading the keys.
 
-Unequal key_prefixes order as their keys do; equal ones say nothing, except of two keys of one size up to 16 bytes.
+Unequal key prefixes order as their keys do; equal ones decide nothing, except for two keys of one size up to 16 bytes.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -60,7 +60,7 @@ cdef inline KeyPrefix128 key_prefix_of(Slice key) noexcept nogil:
 
 
 cdef inline void put_key_prefix(uint8_t* target, KeyPrefix128 key_prefix) noexcept nogil:
-    """The 16 bytes of the key prefix."""
+    """Writes the 16 bytes of the key prefix."""
     put_big_endian(target, key_prefix.high)
     put_big_endian(target + 8, key_prefix.low)
 
@@ -81,7 +81,7 @@ cdef inline uint64_t word_of(const uint8_t* data, Py_ssize_t size) noexcept nogi
 cdef inline void fill_key_prefixes(
     const Columns* columns, KeyPrefix128 prefix, Py_ssize_t first, Py_ssize_t end, KeyPrefix128* out
 ) noexcept nogil:
-    """out[first : end] are the key prefixes of these rows, counted from the current one; `prefix` is that of their prefix."""
+    """Sets out[first : end] to the key prefixes of rows counted from the current one; `prefix`: of their prefix."""
     cdef Py_ssize_t size = columns.prefix.size, at
     cdef Slice key
     cdef uint64_t high, low

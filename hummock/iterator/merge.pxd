@@ -1,4 +1,4 @@
-"""MergeIterator: many iterators seen as one, by a loser tree over borrowed children."""
+"""MergeIterator: merges many iterators by a loser tree over borrowed children."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -8,29 +8,29 @@ from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.block_merge cimport BlockMerge
 
 
-cdef struct Contender:                  # a child's current entry, kept where the tree compares it
+cdef struct Contender:                  # a copy of a child's current entry, for comparisons in the tree
     uint64_t high                       # bytes 0..8 of the user key, big endian; complemented in reverse
     uint64_t low                        # bytes 8..16; both all ones once the child is exhausted
     Slice user_key                      # the child's
     uint64_t epoch
-    bint live                           # the child is valid, and not left out of the last seek
+    bint live                           # the child is valid, and was not excluded from the last seek
     void* child                         # HummockIterator, borrowed from `children`
 
 
 @cython.final
 cdef class MergeIterator(HummockIterator):
     cdef list children                  # children[i] is newer than children[i + 1]
-    cdef Py_ssize_t width               # leaves of the tree: the number of children, up to a power of two
-    cdef Contender* contenders          # width of them; owned
-    cdef int* losers                    # losers[1 .. width): who lost at that node; owned
-    cdef int winner                     # its leaf
-    cdef int streak                     # moves for which the winner has stayed the same
-    cdef bint is_pulled                 # since the last `rewind` or `seek`
-    cdef bint has_columns               # then: `rounds` hand out the entries
+    cdef Py_ssize_t width               # leaves of the tree: the number of children, rounded up to a power of two
+    cdef Contender* contenders          # `width` of them; owned
+    cdef int* losers                    # losers[1 .. width): the leaf that lost at that node; owned
+    cdef int winner                     # leaf
+    cdef int streak                     # consecutive moves with the same winner
+    cdef bint is_pulled                 # `pull` was called since the last `rewind` or `seek`
+    cdef bint has_columns               # then: `rounds` returns the entries
     cdef BlockMerge rounds
 
     cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil
-    # `seek` with only the children i of which wanted[i] is set: the others are as if they held nothing
+    # `seek` in the children i for which wanted[i] is set; the others count as empty
     cdef void load(self, Contender* contender) noexcept nogil
     cdef bint beats(self, int a, int b) noexcept nogil
     cdef void build(self) noexcept nogil

@@ -1,11 +1,11 @@
-"""MergeIterator: the entries of many iterators in one order.
+"""MergeIterator: merges the entries of many iterators.
 
-Where two children hold the same full key, the one with the lower index is newer: it comes first going
-forward, and last in reverse, which walks exactly backwards. A loser tree (Knuth, TAOCP 3, 5.4.1) finds the
-next entry in log2(children) comparisons; each compares the first 16 bytes of two user keys as numbers, since
-the first six, table and vnode, are nearly always equal, and looks at the keys themselves only on a tie.
+If two children hold the same full key, the one with the lower index is newer: it comes first in forward direction and
+last in reverse, which is exactly the opposite order. A loser tree (Knuth, TAOCP 3, 5.4.1) finds the next entry in
+log2(children) comparisons; each compares the first 16 bytes of two user keys as integers, since the first six, table
+and vnode, are nearly always equal, and reads the keys themselves only on a tie.
 
-`pull` merges the columns that children hold at hand in rounds, without the tree.
+`pull` merges the current columns of the children in rounds, without the tree.
 """
 
 from libc.stdint cimport uint8_t
@@ -16,12 +16,12 @@ from hummock.iterator.base cimport FORWARD, Direction, Entry, HummockIterator, S
 from hummock.iterator.block_merge cimport BlockMerge
 
 CHILDREN_LIMIT = 1 << 20
-cdef int SPAN_STREAK = 4                # a child that won that often in a row is asked for a span
-cdef int SPAN_ROWS = 4                  # a shorter span is not worth its search: wait for a new streak
+cdef int SPAN_STREAK = 4                # consecutive wins of a child before its span is requested
+cdef int SPAN_ROWS = 4                  # a shorter span is not worth the search: wait for a new streak
 
 
 cdef class MergeIterator(HummockIterator):
-    """Invariant: `valid` says that the winner is live, and then this entry is the winner's."""
+    """Invariant: `valid` if and only if the winner is live; the current entry is then the winner's."""
 
     def __cinit__(self, list children not None, int direction=FORWARD):
         cdef Py_ssize_t leaf
@@ -73,7 +73,7 @@ cdef class MergeIterator(HummockIterator):
                 self.contenders[leaf].live = False
                 self.contenders[leaf].high = self.contenders[leaf].low = 0xFFFFFFFFFFFFFFFF
         self.play()
-        self.streak = SPAN_STREAK if live == 1 else 0       # nobody is there to end it
+        self.streak = SPAN_STREAK if live == 1 else 0       # a single live child always wins
         return 0
 
     cdef int next(self) except -1 nogil:
@@ -119,7 +119,7 @@ cdef class MergeIterator(HummockIterator):
             contender.high, contender.low = ~contender.high, ~contender.low
 
     cdef bint beats(self, int a, int b) noexcept nogil:
-        """Whether leaf `a` comes before leaf `b`, my way."""
+        """Whether leaf `a` comes before leaf `b` in this direction."""
         cdef Contender* left = &self.contenders[a]
         cdef Contender* right = &self.contenders[b]
         cdef int order
@@ -144,7 +144,7 @@ cdef class MergeIterator(HummockIterator):
         self.play()
 
     cdef void play(self) noexcept nogil:
-        """Plays all matches; the winners on the way up stand where their losers go."""
+        """Plays all matches; nodes hold intermediate winners until replaced by their losers."""
         cdef Py_ssize_t node = self.width - 1
         cdef int left, right
         # losers[node] holds the winner of its subtree until its parent has been played
@@ -165,7 +165,7 @@ cdef class MergeIterator(HummockIterator):
         self.publish()
 
     cdef int replay(self) noexcept nogil:
-        """Plays the winner's path again after its entry has changed."""
+        """Replays the winner's path after its entry has changed."""
         cdef int champion = self.winner, other
         cdef Py_ssize_t node = (self.width + champion) >> 1
         while node >= 1:
@@ -188,7 +188,7 @@ cdef class MergeIterator(HummockIterator):
             self.value = (<HummockIterator>contender.child).value
 
     cdef int runner_up(self) noexcept nogil:
-        """The live leaf that follows the winner, or -1: the best of those who lost to it."""
+        """The live leaf next after the winner, i.e. the best of those that lost to it; -1: none."""
         cdef Py_ssize_t node = (self.width + self.winner) >> 1
         cdef int best = -1
         while node >= 1:
@@ -203,7 +203,7 @@ cdef class MergeIterator(HummockIterator):
         return self.rounds.pull(out, most) if self.has_columns else HummockIterator.pull(self, out, most)
 
     cdef bint begin_rounds(self) except -1 nogil:
-        """Lets the rounds go on from where the children stand; False where one of them has no columns."""
+        """Starts rounds from the current entries of the children; False if one of them has no columns."""
         cdef Py_ssize_t leaf
         self.rounds.begin(self.width)
         for leaf in range(self.width):

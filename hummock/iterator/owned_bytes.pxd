@@ -1,4 +1,4 @@
-"""OwnedBytes: a copy of bytes that outlives the move of the iterator that showed them."""
+"""OwnedBytes: a copy of an iterator's bytes that outlives its next move."""
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport realloc
@@ -8,7 +8,7 @@ from hummock.base.key cimport Slice
 
 
 cdef struct OwnedBytes:
-    uint8_t* data                       # owned by who holds this; NULL before the first use
+    uint8_t* data                       # owned by the holder of the struct; NULL before the first use
     Py_ssize_t size
     Py_ssize_t capacity
 

@@ -1,7 +1,7 @@
-"""RowRules: which rows readers at an epoch no longer see, though they stand in files.
+"""RowRules: which stored rows are no longer visible to readers at an epoch.
 
 Rows older than their table's time to live, rows that a vnode's key watermark has passed, and all rows of dropped
-tables are gone for readers from then on, whether or not a compaction has dropped them: both ask here.
+tables are hidden from readers at once, whether or not a compaction has dropped them: both use these rules.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -13,7 +13,7 @@ from hummock.base.table_rules import TableRules
 
 cdef uint64_t NEVER_AGAIN = ~<uint64_t>0    # above every epoch
 cdef uint64_t LAST_PLACE = 0xFFFFFFFFFFFF
-cdef uint8_t NOTHING = 0                # what an empty mark points to
+cdef uint8_t NOTHING = 0                # target of the pointer of an empty mark
 
 
 cdef class TableRowRules:
@@ -46,9 +46,9 @@ cdef TableRowRules DROPPED = TableRowRules(TableRules(), True)
 
 
 cdef class RowRules:
-    """`tables`: TableRules by table id; `dropped`: ids of tables that have no rows any more. Immutable.
+    """`tables`: TableRules by table id; `dropped`: ids of dropped tables. Immutable.
 
-    `previous`: rules of which equal parts are taken over.
+    `previous`: rules whose unchanged tables are reused.
     """
 
     def __init__(self, tables, RowRules previous=None, dropped=()):
@@ -109,7 +109,7 @@ cdef class RowRules:
             hold.limit[at] = <uint8_t>((after if after <= LAST_PLACE else 0) >> (8 * (TABLE_VNODE_BYTES - 1 - at)))
 
     def hides_row(self, bytes user_key not None, uint64_t written, uint64_t epoch) -> bool:
-        """Whether readers at `epoch` no longer see a row of `user_key` that was written at `written`."""
+        """Whether a row of `user_key` written at `written` is hidden from readers at `epoch`."""
         cdef Slice key
         cdef VnodeRule rule
         key = slice_of(user_key)
@@ -118,7 +118,7 @@ cdef class RowRules:
 
 
 cdef Slice mark_of(const TableMarks* watermark, uint16_t vnode) noexcept nogil:
-    """The watermark's table key of a vnode; data NULL where it has none."""
+    """The watermark's table key for a vnode; data is NULL if it has none."""
     cdef Py_ssize_t low = 0, high = watermark.count, middle
     cdef Slice out
     while low < high:

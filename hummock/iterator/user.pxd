@@ -1,4 +1,4 @@
-"""UserIterator: what a reader at one epoch sees of the entries below it."""
+"""UserIterator: the rows of a range that a reader at one epoch sees."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -10,21 +10,21 @@ from hummock.iterator.row_filter cimport RowRules, RuleHold
 
 cdef class UserIterator(HummockIterator):
     cdef HummockIterator child
-    cdef uint64_t newest                # entries with a greater epoch are not seen
-    cdef uint64_t oldest                # nor those with a smaller one
+    cdef uint64_t newest                # entries with a greater epoch are hidden
+    cdef uint64_t oldest                # and those with a smaller one
     cdef Slice start                    # first user key of the range; owner: `bounds`
     cdef Slice end                      # first user key past the range; data NULL: no end
     cdef object bounds
-    cdef RowRules rules                 # None: no row is hidden but by deletes
-    cdef bint has_rules                 # the same, readable without the GIL
-    cdef RuleHold held                  # of the vnode of the last key that was asked for
-    cdef const uint8_t* among           # which children of a MergeIterator hold the range; NULL: any. Borrowed
-    cdef OwnedBytes key                      # forward: the last key shown or hidden; reverse: the current key
-    cdef OwnedBytes payload                  # reverse: the current value
+    cdef RowRules rules                 # None: only tombstones hide rows
+    cdef bint has_rules                 # whether `rules` is set, readable without the GIL
+    cdef RuleHold held                  # of the vnode of the last key checked
+    cdef const uint8_t* among           # flags: which children of a MergeIterator to seek; NULL: all. Borrowed
+    cdef OwnedBytes key                 # forward: the last key yielded or hidden; reverse: the current key
+    cdef OwnedBytes payload             # reverse: the current value
 
-    cdef bint clip_by_rule(self, Span* out) noexcept nogil          # to rows that no rule hides; False: walk
+    cdef bint clip_by_rule(self, Span* out) noexcept nogil          # to rows that no rule hides; False: use `next`
     cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil
-    cdef int find(self) except -1 nogil             # forward: settle on the child's entry or a later one
-    cdef int pass_key(self) except -1 nogil         # forward: past all versions of the saved key
-    cdef int collect(self) except -1 nogil          # reverse: the newest seen version of the child's key
-    cdef void narrow(self, Slice start, Slice end, object bounds) noexcept   # another range; then seek or rewind
+    cdef int find(self) except -1 nogil             # forward: moves to the first visible entry from the child's on
+    cdef int pass_key(self) except -1 nogil         # forward: skips all versions of the saved key
+    cdef int collect(self) except -1 nogil          # reverse: the newest visible version of the child's key
+    cdef void narrow(self, Slice start, Slice end, object bounds) noexcept   # sets another range; then seek or rewind

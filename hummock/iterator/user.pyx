@@ -1,10 +1,10 @@
-"""UserIterator: of each user key in a range the newest version at or below the read epoch, deletes hidden.
+"""UserIterator: the newest version at or below the read epoch of each user key in a range, unless it is a tombstone.
 
-Hidden as well are rows that outlived their table's time to live, or that its key watermark passed.
+Rows that exceeded their table's time to live, or that its key watermark passed, are hidden too.
 
-Forward, a key's versions come newest first: the first one not above the read epoch decides, and the rest are
-passed over. In reverse they come oldest first: the last one not above the read epoch decides, so key and
-value are copied until the child stands on another key.
+Forward, a key's versions come newest first: the first one not above the read epoch is visible, and the rest are
+skipped. In reverse they come oldest first: the last one not above the read epoch is visible, so key and value are
+copied until the child reaches another key.
 """
 
 from libc.stdlib cimport free
@@ -19,8 +19,8 @@ from hummock.iterator.row_filter cimport TABLE_VNODE_BYTES, RowRules
 cdef class UserIterator(HummockIterator):
     """Invariant: while `valid`, the entry is a put, in the range, and what a read of its key would return.
 
-    `start` and `end` are user keys, half open; `end` None has no upper end. Epochs are pure or not; the read
-    sees every flush of its own epoch. `rules` say which rows it sees no longer.
+    [`start`, `end`) are user keys; `end` None: unbounded. Epochs are pure or not; the read sees every flush of its own
+    epoch. `rules` hide rows.
     """
 
     def __init__(self, HummockIterator child not None, bytes start, bytes end, uint64_t read_epoch,
@@ -57,7 +57,7 @@ cdef class UserIterator(HummockIterator):
         return self.collect()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
-        """The first visible key at or beyond `user_key`, my way; its epoch is the reader's, not `epoch`."""
+        """Moves to the first visible key at or beyond `user_key`; uses the reader's epoch, not `epoch`."""
         if self.direction == FORWARD:
             if compare_bytes(user_key, self.start) < 0:
                 user_key = self.start
@@ -65,7 +65,7 @@ cdef class UserIterator(HummockIterator):
             return self.find()
         if self.end.data != NULL and compare_bytes(user_key, self.end) >= 0:
             return self.rewind()
-        self.seek_child(user_key, 0)                    # the oldest entry that `user_key` can have, or one before
+        self.seek_child(user_key, 0)                    # the oldest possible entry of `user_key`, or one before it
         return self.collect()
 
     cdef int seek_child(self, Slice user_key, uint64_t epoch) except -1 nogil:
@@ -91,19 +91,19 @@ cdef class UserIterator(HummockIterator):
         return out.row < out.end
 
     cdef bint clip_by_rule(self, Span* out) noexcept nogil:
-        """REQUIRES that `held` is that of the current row, which is not hidden."""
+        """REQUIRES that `held` is for the vnode of the current row, which is not hidden."""
         cdef Slice limit
         if out.min_epoch < self.held.rule.oldest or (self.held.rule.mark.data != NULL and (
                 self.held.rule.is_descending or self.user_key.size < TABLE_VNODE_BYTES)):
             return False
         limit.data, limit.size = self.held.limit, TABLE_VNODE_BYTES
         if head_of(self.held.limit, TABLE_VNODE_BYTES) != 0:
-            clip_span(out, limit)           # what follows the vnode's mark ascending is not passed either
+            clip_span(out, limit)           # ascending: keys behind a visible one are not passed either
         return True
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         if rows > 1:
-            self.child.skip(rows - 1)       # to the last of them, whose older versions may stand beyond the span
+            self.child.skip(rows - 1)       # to the last of them, whose older versions may follow the span
         return self.next()
 
     cdef int pass_key(self) except -1 nogil:

@@ -1,4 +1,4 @@
-"""The meta service's half of the store: shared truth, versions, pins, notifications."""
+"""The meta service's part of the store: shared metadata, versions, pins, notifications."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ __all__ = [
 
 DATABASE = "meta.sqlite"
 LOG = "log"
-DEFAULTS = {"memory": "memory://", "file": "sqlite:"}       # by scheme of the objects; elsewhere the log
+DEFAULTS = {"memory": "memory://", "file": "sqlite:"}       # by scheme of the object store's URL; otherwise the log
 
 
 def is_log(url: str, meta: str | None) -> bool:
-    """Whether `open_meta_store` finds the truth in a log among the objects."""
+    """Whether `open_meta_store` opens a log among the objects."""
     return (meta if meta is not None else DEFAULTS.get(urlsplit(url).scheme, LOG)) == LOG
 
 
 def open_meta_store(url: str, meta: str | None = None, *, object_store: ObjectStore | None = None,
                     create: bool = True, accept_rollback: bool = False,
                     options: MetaOptions | None = None) -> MetaStore:
-    """The truth that belongs to the objects at `url`, kept where `meta` says.
+    """The meta store that belongs to the objects at `url`, at the location `meta`.
 
-    `memory://` keeps it in this process, `sqlite:///file` in a database here, `postgresql://...` in one that
-    machines share, `log` among the objects themselves. Without `meta` it is in memory for `memory://`, a database
-    in the directory of a `file://` URL, and the log elsewhere. `object_store` is what `url` was opened to; without
-    it the meta store opens and closes its own, where it needs one. A truth that was put back to an older copy is
-    refused by `MetaStoreRolledBack`; `accept_rollback` takes it for the newest from here on, for every process.
+    `memory://` keeps it in this process, `sqlite:///file` in a local database, `postgresql://...` in a database that
+    machines share, `log` among the objects themselves. Without `meta` it is in memory for `memory://`, a database in
+    the directory of a `file://` URL, and the log elsewhere. `object_store` is the opened `url`; without it the meta
+    store opens and closes its own, if it needs one. A meta store that was restored from an older copy raises
+    `MetaStoreRolledBack`; `accept_rollback` makes that copy the newest state from here on, for every process.
     """
     options, scheme = options or MetaOptions(), urlsplit(url).scheme
     location = meta if meta is not None else DEFAULTS.get(scheme, LOG)

@@ -1,7 +1,7 @@
-"""CommitRequest: one epoch's files on their way into a version, with whatever must happen together with it.
+"""CommitRequest: one epoch's files, and the changes that must be committed together with them.
 
-Its transaction requires that the writer was not replaced, that no other version was made meanwhile, and that
-vacuum has given none of the files up. It leaves an answer behind, by which a repeated call is recognised.
+Its transaction requires that the writer was not replaced, that no other version was created meanwhile, and that vacuum
+has tombstoned none of the files. It writes an answer by which a repeated call is recognised.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class CommitRequest:
         return (*self.sstables, *(info for load in self.loads for info in load.sstables))
 
     def load_of(self, name: str) -> str | None:
-        """The id of the load that file `name` is part of."""
+        """The id of the load that contains file `name`."""
         return next((load.load_id for load in self.loads for info in load.sstables if info.name == name), None)
 
     def check_files(self, version: HummockVersion) -> None:
-        """Raises `SstableRefused` for a file that may not enter at this epoch, or not twice."""
+        """Raises `SstableRefused` for a file that may not enter at this epoch, or is in the store already."""
         entering = {info.name for info in self.entering}
         held = {info.name for info in version.sstables if info.name in entering}
         for info in self.entering:
@@ -86,7 +86,7 @@ class CommitRequest:
                                             f"the committed epoch is {committed}")
 
     def check_watermarks(self, version: HummockVersion) -> None:
-        """Raises `InvalidEpoch` for a key watermark by which reads of committed epochs would change."""
+        """Raises `InvalidEpoch` for a key watermark that would change reads of committed epochs."""
         for table_id, rules in self.tables.items():
             known = version.tables[table_id].watermarks if table_id in version.tables else ()
             for mark in rules.watermarks if rules is not None else ():
@@ -127,7 +127,7 @@ class CommitRequest:
         return guard + logged + unmoved + unvacuumed + self.operations + remembered, after
 
     def is_answered(self, meta_store: MetaStore) -> bool:
-        """Whether this very commit happened. Raises `InvalidEpoch` if its epoch got other files by it."""
+        """Whether exactly this commit succeeded. Raises `InvalidEpoch` if its epoch was committed with other files."""
         key = commit_key(self.epoch)
         row = meta_store.get(key)
         if row is None:
@@ -141,6 +141,6 @@ class CommitRequest:
 
 
 def _forgotten(meta_store: MetaStore, kept: int) -> MetaOperations:
-    """Deletes the answers of all commits but the newest `kept`."""
+    """Deletes all commit answers but the newest `kept`."""
     keys = [key for key, _ in meta_store.list(COMMITS)]
     return MetaOperations(delete=tuple(keys[:-kept]))

@@ -1,10 +1,9 @@
-"""HummockManager: which files make up the store, up to which epoch, and who still reads which of them.
+"""HummockManager: which files make up the store, up to which epoch, and which versions are still read.
 
-A manager is a library over the meta store. Any process may open one; a change is one transaction whose
-preconditions the store checks, so managers of many processes agree without speaking to each other. Inside one
-process it is thread safe: changes go one at a time, and each new version is handed to the subscribers in
-order before the call that made it returns. A transaction whose end was not seen is never assumed to have
-failed or succeeded: what it would have written is read.
+A manager is a library over the meta store. Any process may open one; a change is one transaction whose preconditions
+the store checks, so managers of many processes agree without communicating. Within a process it is thread safe: changes
+are serialised, and each new version is delivered to the subscribers in order before the call that created it returns.
+The outcome of an interrupted transaction is never assumed: what it would have written is read.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ REQUESTS_TOPIC = "compaction requests"
 
 
 class HummockManager:
-    """Satisfies `HummockMetaClient`. The version that it knows is never newer than the store's.
+    """Implements `HummockMetaClient`. The version that it knows is never newer than the store's.
 
-    Leases run by the meta store's clock unless `clock` is given. Opening reads the log and claims nothing.
-    Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
+    Leases expire by the meta store's clock unless `clock` is given. Opening reads the log and claims nothing. Raises
+    `MetaStoreEmptied` and `MetaStoreCorrupt`.
     """
 
     def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
@@ -81,7 +80,7 @@ class HummockManager:
 
     @property
     def left_at(self) -> int:
-        """The newest version known here that lacks files of the one before."""
+        """The newest known version that lacks files of the one before."""
         return self._keeper.left_at
 
     @property
@@ -89,26 +88,26 @@ class HummockManager:
         return self.options.lease_ms
 
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
-        """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
+        """Calls `callback` with each later version, ascending; see `NotificationService`."""
         return self._keeper.subscribe(callback)
 
     def subscribe_requests(self, callback: Callable[[int], None]) -> TopicSubscription:
-        """Calls `callback` with the number of each request of `compact_range` from here on, when it is durable."""
+        """Calls `callback` with the number of each later request of `compact_range`, when it is durable."""
         return self.notifications.subscribe(REQUESTS_TOPIC, callback)
 
     def refresh(self) -> HummockVersion:
-        """The newest version in the meta store, installed here."""
+        """Reads and installs the newest version in the meta store."""
         return self._keeper.refresh()
 
     def close(self) -> None:
-        """Gives back every pin and upload of this process. The stores are the caller's and stay open. Idempotent."""
+        """Releases every pin and upload of this process. The stores belong to the caller and stay open. Idempotent."""
         self._uploads.release_all()
         self._pins.release_all()
 
     # -- roles ---------------------------------------------------------------------------------------------
 
     def claim_writer(self, node: str = "writer") -> WriterSession:
-        """Takes the writer role over. The former writer's next commit raises `Fenced`."""
+        """Claims the writer role. The former writer's next commit raises `Fenced`."""
         lease_key(node)
         token = self._random_bytes(16).hex()
         for _ in range(self.options.transaction_attempts):
@@ -139,14 +138,13 @@ class HummockManager:
     def commit_epoch(self, session: WriterSession, epoch: Epoch, sstables: Sequence[SstableInfo], *,
                      operations: MetaOperations = NONE, tables: Mapping[int, TableRules | None] = NO_RULE_CHANGES,
                      dropped_tables: Iterable[int] = (), loads: Sequence[LoadedFiles] = ()) -> HummockVersion:
-        """A version with `epoch` committed and its files readable, durable, and known to all subscribers.
+        """Creates a version with `epoch` committed and its files readable, durable, and known to all subscribers.
 
-        One transaction with the caller's `operations`, the rules by table id (None removes them), the tables
-        whose rows compaction may drop from now on, and the loads, whose rows are of `epoch` and newer than all else
-        of it. A call that is repeated because its answer was lost succeeds again and changes nothing. Raises
-        `Fenced`, `InvalidEpoch` (not pure, or not above the committed epoch), `SstableRefused`, `LoadRefused`,
-        `PreconditionFailed` (of the caller's own requirements), `OutcomeUnknown` where even reading again failed:
-        then the caller repeats the call.
+        One transaction with the caller's `operations`, the rules by table id (None removes them), the tables whose rows
+        compaction may drop from now on, and the loads, whose rows are of `epoch` and newer than all else in it. A call
+        that is repeated because its answer was lost succeeds again and changes nothing. Raises `Fenced`, `InvalidEpoch`
+        (not pure, or not above the committed epoch), `SstableRefused`, `LoadRefused`, `PreconditionFailed` (of the
+        caller's own requirements), `OutcomeUnknown` where even reading again failed: then the caller repeats the call.
         """
         began = monotonic_seconds()
         request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
@@ -167,7 +165,7 @@ class HummockManager:
 
     def _refuse_commit(self, request: CommitRequest, error: PreconditionFailed) -> None:
         if error.key == WRITER:
-            # The role may have been taken right after a try of this commit that did succeed.
+            # The role may have been claimed right after a try of this commit that did succeed.
             self._keeper.catch_up()
             if not request.is_answered(self._meta_store):
                 self.check_writer(request.session)
@@ -181,11 +179,11 @@ class HummockManager:
             raise error
 
     def load_answer(self, load_id: str) -> LoadAnswer | None:
-        """What became of the load; None: it was never committed, or so long ago that it is forgotten."""
+        """The result of the load; None: never committed, or forgotten after a long time."""
         return read_load(self._meta_store, load_id)
 
     def check_writer(self, session: WriterSession) -> None:
-        """Raises `Fenced` where another process has the role by now."""
+        """Raises `Fenced` if another process has claimed the role."""
         row = self._meta_store.get(WRITER)
         current = decode(WriterSession, WRITER, row) if row is not None else WriterSession(0, "", "")
         if current != session:
@@ -194,9 +192,9 @@ class HummockManager:
     # -- pins ----------------------------------------------------------------------------------------------
 
     def pin_version(self, node: str) -> HummockVersion:
-        """The newest version known here; its files stay until it is unpinned or the node's lease ends.
+        """Pins the newest known version; its files are kept until it is unpinned or the node's lease ends.
 
-        Raises `SnapshotExpired` where the lease had ended and was acted on: all older pins are lost.
+        Raises `SnapshotExpired` if the lease expired and was deleted: all older pins are lost.
         """
         for _ in range(self.options.transaction_attempts):
             pinned = self._pins.pin_version(node, self._keeper.position)
@@ -206,11 +204,11 @@ class HummockManager:
         raise SnapshotExpired(f"the newest version of node {node}", "its lease ends before it can be used")
 
     def unpin_version_before(self, node: str, version_id: int) -> None:
-        """Gives back the node's pins of versions below `version_id`; others see it at the next renewal."""
+        """Releases the node's pins of versions below `version_id`; others see it at the next renewal."""
         self._pins.unpin_version_before(node, version_id)
 
     def pin_snapshot(self, node: str, epoch: Epoch | None = None) -> Epoch:
-        """`epoch`, by default the committed one, stays readable until it is unpinned or the lease ends.
+        """Pins `epoch`, by default the committed one: it stays readable until it is unpinned or the lease ends.
 
         Raises `EpochTooOld` below the safe epoch, `InvalidEpoch` above the committed one.
         """
@@ -225,42 +223,42 @@ class HummockManager:
         raise SnapshotExpired(f"an epoch of node {node}", "its lease ends before it can be used")
 
     def unpin_snapshot(self, node: str, epoch: Epoch) -> None:
-        """Gives back one pin of `epoch`."""
+        """Releases one pin of `epoch`."""
         self._pins.unpin_snapshot(node, pure_epoch(epoch))
 
     def renew_lease(self, node: str) -> None:
-        """Prolongs the node's uploads and its lease, lifted to its oldest pins. Raises `SnapshotExpired`."""
+        """Renews the node's uploads and its lease, reduced to its oldest pins. Raises `SnapshotExpired`."""
         self._uploads.renew(node)
         self._lease(node)
 
     def keep_lease(self, node: str) -> None:
-        """`renew_lease`, once a third of the lease is over or it holds back files that the node does not need."""
+        """Calls `renew_lease` once a third of the lease is over or it keeps files that the node does not need."""
         if self._pins.is_due(node, self._keeper.left_at):
             self.renew_lease(node)
 
     def lift_leases(self) -> None:
-        """The leases of this process hold back no file that none of its nodes reads any more.
+        """Advances the leases of this process, so that they keep no file that none of its nodes reads any more.
 
-        When it returns every subscriber has the newest version, unless one hangs.
+        On return every subscriber has the newest version, unless one hangs.
         """
         self.refresh()
         self._pins.lift(self._keeper.left_at)
 
     def release_node(self, node: str) -> None:
-        """Gives back all that the node has pinned and registered, and its rows."""
+        """Releases everything that the node has pinned and registered, and deletes its rows."""
         self._uploads.release(node)
         self._pins.release(node)
 
     def register_upload(self, node: str, prefix: str) -> None:
-        """Files named by `prefix` are on their way: vacuum leaves them alone while the row is in force."""
+        """Registers `prefix` for files to be written: vacuum keeps them while the row is valid."""
         self._uploads.register(node, prefix)
 
     def renew_upload(self, node: str) -> None:
-        """Prolongs the rows of all prefixes of the node."""
+        """Renews the rows of all prefixes of the node."""
         self._uploads.renew(node)
 
     def release_upload(self, node: str, prefix: str) -> None:
-        """Nothing under `prefix` is on its way any more."""
+        """Ends the registration of `prefix`."""
         self._uploads.release(node, prefix)
 
     def _lease(self, node: str, epoch: Epoch | None = None) -> None:
@@ -275,10 +273,10 @@ class HummockManager:
         raise MetaStoreError(f"the lease of node {node} was overtaken at each try")
 
     def advance_safe_epoch(self, epoch: Epoch) -> Epoch:
-        """The safe epoch after it was raised towards `epoch`, as far as pins and commits allow.
+        """Raises the safe epoch towards `epoch`, as far as pins and commits allow; the result.
 
-        What a compaction with that watermark does before it drops a row version: from here on reads below
-        raise `EpochTooOld`, and leases that ran out are taken away in the same transaction.
+        A compaction with that watermark requires this before it drops a row version: from here on reads below raise
+        `EpochTooOld`, and expired leases are deleted in the same transaction.
         """
         self._keeper.change(lambda position: self._plan_safe_epoch(pure_epoch(epoch), position), retry_overtaken)
         return self.version.safe_epoch
@@ -293,21 +291,21 @@ class HummockManager:
         return self._compaction.options
 
     def get_compact_task(self, holder: str, *, does_large: bool = False) -> tuple[CompactTask, str] | None:
-        """Work, and the token that the attempt at it is told apart by; None: there is nothing to do.
+        """A task and the token of the attempt at it; None: there is nothing to do.
 
-        Files that need not be read to be moved or dropped are moved and dropped by this call. A task whose holder
-        was silent, or made no progress, for too long is given out again: its former token is dead from then on.
-        While somebody `does_large`, the others get no task of `large_task_bytes` or more; of those what one attempt
-        has done counts for the next one too.
+        Trivial moves and file drops are done by this call. A task whose holder sent no heartbeat, or made no progress,
+        for too long is reassigned: its former token is invalid from then on. While any compactor `does_large`, the
+        others get no task of `large_task_bytes` or more; for such tasks the results of an attempt count for the next
+        one too.
         """
         return self._compaction.get(holder, does_large)
 
     def heartbeat_task(self, task_id: int, token: str, progress_rows: int) -> None:
-        """Keeps the attempt in force. Raises `TaskRefused` where it is not any more."""
+        """Renews the attempt's lease. Raises `TaskRefused` if it was lost."""
         self._compaction.heartbeat(task_id, token, progress_rows)
 
     def report_compact_task(self, task_id: int, token: str, results: Sequence[RangeResult]) -> HummockVersion:
-        """A version in which the task's outputs stand for its inputs; a repeated report is answered again.
+        """Creates a version in which the task's outputs replace its inputs; a repeated report gets the same answer.
 
         Raises `TaskRefused` for a late or foreign report and for results that do not account for every row.
         """
@@ -315,43 +313,43 @@ class HummockManager:
         return self.version
 
     def fail_task(self, task_id: int, token: str, error: str) -> None:
-        """The attempt ended with `error`: the task is given out again after a while, a few times."""
+        """Reports that the attempt ended with `error`: the task is assigned again after a while, a few times."""
         self._compaction.fail(task_id, token, error)
 
     def hand_back_task(self, task_id: int, token: str) -> None:
-        """The attempt ends without a fault of the task: others may take it at once."""
+        """Returns the task, which did not fail: others may take it at once."""
         self._compaction.hand_back(task_id, token)
 
     def cancel_task(self, task_id: int, reason: str = "it was cancelled") -> bool:
-        """Whether the task was under way; whoever works on it learns by the next heartbeat or report."""
+        """Cancels the task; whether it was running. Its worker learns of it by the next heartbeat or report."""
         return self._compaction.cancel(task_id, reason)
 
     def compact_range(self, key_range: KeyRange) -> int:
-        """Asks for all files that may hold keys of the range to be merged into the last level; the request's number.
+        """Requests that all files that may hold keys of the range are merged into the last level; the request's number.
 
         It becomes a task, ahead of all others, as soon as none of its files is part of another. Compactors of this
-        process hear of it at once, others when they look next.
+        process are notified at once, others see it at their next poll.
         """
         number = self._compaction.request(key_range)
         self.notifications.publish(REQUESTS_TOPIC, number)
         return number
 
     def drop_files(self, names: Iterable[str]) -> HummockVersion:
-        """A version without the files of these names, for repair: their rows are gone, those below them show again."""
+        """Creates a version without these files, for repair: their rows are gone, older rows below them reappear."""
         self._compaction.drop(names, "repair drops one of its files")
         return self.version
 
     def running_tasks(self) -> list[RunningTask]:
-        """The tasks under way, in every process."""
+        """The running tasks of all processes."""
         return self._compaction.running()
 
     def task_answers(self) -> list[TaskAnswer]:
-        """How the newest tasks ended, oldest first."""
+        """The results of the newest tasks, oldest first."""
         return self._compaction.answers()
 
     def compaction_debt(self) -> int:
-        """How many tasks are under way, requested or wanted by the newest version, which every subscriber has then.
+        """Number of tasks that are running, requested or needed by the newest version, which every subscriber has then.
 
-        0: all is in shape.
+        0: nothing is left to compact.
         """
         return self._compaction.debt()

@@ -1,11 +1,11 @@
 """Bulk-loaded files in a commit: their target level, and the rows by which a repeated load is recognised.
 
-    hummock/load/<id>       the epoch that a load got, its files, and the level that they were put into
+    hummock/load/<id>       the epoch that a load got, its files, and its target level
 
-They go to the bottom level where nothing can lie over them, else on top: a point read ends at the first run that
-answers, and what is loaded is newer than all that is in the tree. So a load lies below other files only where none of
-those holds a key of its tables in its range. A level is one run, so at the bottom no file, and no output of a task on
-its way there, may reach into it whatever it holds.
+They enter the last level if no file above it can overlap them, else level 0: a point read ends at the first run that
+answers, and a load is newer than everything in the tree. So a load may be below other files only if none of those holds
+a key of its tables in its range. A level is one run, so in the last level no file, and no output of a task with that
+target, may overlap the load, whatever it holds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hummock.version import HummockVersion, RunAddition
 
 
 def read_load(meta_store: MetaStore, load_id: str) -> LoadAnswer | None:
-    """What became of a load; None: it never entered, or was forgotten."""
+    """The result of a load; None: it never entered, or was forgotten."""
     row = meta_store.get(load_key(load_id))
     return None if row is None else decode(LoadAnswer, load_key(load_id), row)
 
@@ -33,9 +33,9 @@ def read_load(meta_store: MetaStore, load_id: str) -> LoadAnswer | None:
 def place_loads(loads: Sequence[LoadedFiles], epoch: Epoch, version: HummockVersion, entering: Sequence[SstableInfo],
                 next_file_id: int, last_level: int,
                 meta_store: MetaStore) -> tuple[list[RunAddition], list[LoadAnswer], MetaOperations]:
-    """The runs that `loads` add, an answer for each, and what the transaction requires so that they are right.
+    """The runs that `loads` add, an answer for each, and the transaction's requirements that keep them valid.
 
-    `entering` are the other files of the commit, whose runs lie below. Raises `LoadRefused`.
+    `entering` are the other files of the commit, whose runs are older. Raises `LoadRefused`.
     """
     if not loads:
         return [], [], NONE
@@ -52,13 +52,13 @@ def place_loads(loads: Sequence[LoadedFiles], epoch: Epoch, version: HummockVers
             added.append(RunAddition(level, 0 if level else next_file_id - 1, numbered))
         answers.append(LoadAnswer(load.load_id, epoch, version.id + 1, level, len(numbered), load.rows,
                                   load.data_bytes, names_digest(load.sstables)))
-    # A task that begins meanwhile changes the counter, not the head: its outputs could meet what lands beside them.
+    # A task that begins meanwhile changes the counter, not the head: its outputs could overlap a load in its level.
     required = {TASKS: board.counter_bytes, **{load_key(load.load_id): None for load in loads}}
     return added, answers, MetaOperations(require=required)
 
 
 def remember_loads(answers: Sequence[LoadAnswer], meta_store: MetaStore, kept: int) -> MetaOperations:
-    """Writes the answers; of the older ones the newest `kept` stay."""
+    """Writes the answers; keeps the newest `kept` of the older ones."""
     if not answers:
         return NONE
     known = sorted((decode(LoadAnswer, key, row).version_id, key) for key, row in meta_store.list(LOADS))
@@ -79,7 +79,9 @@ def _check(load: LoadedFiles, earlier: Sequence[LoadedFiles], version: HummockVe
 
 def _level_of(load: LoadedFiles, earlier: Sequence[LoadedFiles], version: HummockVersion,
               entering: Sequence[SstableInfo], board: TaskBoard, last_level: int) -> int:
-    """At the bottom, whose files are disjoint, a load meets no earlier one of its commit, whatever that writes."""
+    """The load's target level. In the last level, whose files are disjoint, it must not overlap an earlier load of its
+    commit, whatever that writes.
+    """
     if not load.sstables or any(
             other.sstables and other.sstables[0].smallest <= load.sstables[-1].largest
             and load.sstables[0].smallest <= other.sstables[-1].largest for other in earlier):
@@ -89,10 +91,10 @@ def _level_of(load: LoadedFiles, earlier: Sequence[LoadedFiles], version: Hummoc
 
 def ingest_target_level(version: HummockVersion, running: Iterable[Placed], entering: Sequence[SstableInfo],
                   loaded: Sequence[SstableInfo], last_level: int) -> int:
-    """The bottom level, or 0: a run of its own above all others.
+    """The last level, or 0: a run of its own above all others.
 
-    `entering` are the files that other writers put into the same version: all that stood in a shared buffer, was
-    staged or was on its way. `loaded` is a sorted run.
+    `entering` are the files that other writers add to the same version: everything from a shared buffer. `loaded` is a
+    sorted run.
     """
     bottom = max(last_level, *(level.number for level in version.levels if level.runs), 0)
     written = [key_bounds(files_of(task)) for task in running if task.target_level == bottom]

@@ -1,9 +1,10 @@
-"""Leases: what processes have pinned, one leased row per node with its oldest version and epoch, the rest in memory.
+"""Leases: one row per node with an expiry time and the oldest version and epoch that it has pinned; the pins are in
+memory.
 
-A pin above the row's minima costs no transaction. The row is written when a node pins first, when it must
-reach further back, and when it is renewed, which also lifts its minima. A row that ran out protects nothing
-more; whoever acts on that (compaction raising the safe epoch, vacuum) deletes the row in the transaction that
-does so. So a node whose row is gone knows that its pins may be gone too: `SnapshotExpired`.
+A pin above the row's minima needs no transaction. The row is written at a node's first pin, when it must reach further
+back, and when it is renewed, which also raises its minima. An expired row protects nothing; whatever acts on that
+(compaction raising the safe epoch, vacuum) deletes the row in the same transaction. So a node whose row is gone knows
+that its pins may be gone too: `SnapshotExpired`.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class NodePins:
     """One node's pins in this process. Not thread safe: the manager's lock guards it."""
 
     node: str
-    holder: str                         # drawn by this process
+    holder: str                         # random id of this process
     versions: set[int] = field(default_factory=set)
     epochs: Counter[int] = field(default_factory=Counter)
-    lease: Lease | None = None          # as this process wrote it last
-    unseen: Lease | None = None         # a write of it whose end was not seen
+    lease: Lease | None = None          # last written by this process
+    unseen: Lease | None = None         # a write with unknown outcome
 
     def covers(self, version_id: int | None, epoch: int | None, now_ms: int) -> bool:
-        """Whether the leased row, still in force, protects the version and the epoch."""
+        """Whether the row, if it is still valid, protects the version and the epoch."""
         return (self.lease is not None and now_ms < self.lease.expires_ms
                 and (version_id is None or self.lease.min_version <= version_id)
                 and (epoch is None or self.lease.min_epoch <= epoch))
@@ -58,7 +59,7 @@ class NodePins:
         return MetaOperations(require={key: None}, put={key: encode(lease), NEWEST_LEASE: encode(lease)}), lease
 
     def lost(self) -> SnapshotExpired:
-        """Forgets all pins, whose row is gone, and says so."""
+        """Drops all pins, whose row is gone; returns the error to raise."""
         what = f"what node {self.node} had pinned (versions {sorted(self.versions)[:8]}, " \
                f"epochs {sorted(self.epochs)[:8]})"
         self.versions.clear()
@@ -67,7 +68,7 @@ class NodePins:
         return SnapshotExpired(what)
 
     def unpin_epoch(self, epoch: int) -> None:
-        """Gives back one pin; an epoch that is not pinned is fine, as after an expired lease."""
+        """Releases one pin; an epoch that is not pinned is fine, as after an expired lease."""
         if self.epochs[epoch] > 1:
             self.epochs[epoch] -= 1
         else:
@@ -75,10 +76,10 @@ class NodePins:
 
 
 class PinTable:
-    """The pins of every node of this process, kept in step with their leased rows. Thread safe.
+    """The pins of every node of this process, kept consistent with their rows. Thread safe.
 
-    A node's row covers all of its pins, or the node is told that they are lost. The lock is held through the
-    transaction that writes a row, so that no pin slips in below minima that are just being lifted.
+    A node's row covers all of its pins, or the node learns that they are lost. The lock is held during the transaction
+    that writes a row, so that no pin is added below minima that are being raised.
     """
 
     def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions,
@@ -89,7 +90,7 @@ class PinTable:
         self._nodes: dict[str, NodePins] = {}
 
     def pin_version(self, node: str, position: LogPosition) -> HummockVersion | None:
-        """The position's version, pinned; None where the node's row does not cover it."""
+        """Pins the position's version; None if the node's row does not cover it."""
         version = position.version
         with self._lock:
             pins = self._pins_of(node)
@@ -99,7 +100,7 @@ class PinTable:
             return version
 
     def pin_snapshot(self, node: str, epoch: Epoch | None, position: LogPosition) -> Epoch | None:
-        """The epoch (None: the committed one), pinned; None where the node's row does not cover it."""
+        """Pins the epoch (None: the committed one); None if the node's row does not cover it."""
         version = position.version
         epoch = version.max_committed_epoch if epoch is None else epoch
         if epoch > version.max_committed_epoch:
@@ -123,8 +124,8 @@ class PinTable:
             self._pins_of(node).unpin_epoch(epoch)
 
     def is_due(self, node: str, left_at: int) -> bool:
-        """Whether the node has no row, or one of which a third is over, or one that holds back what left a version
-        up to `left_at` and none of its pins needs.
+        """Whether the node has no row, or one of which a third is over, or one that keeps files that left a version up
+        to `left_at` and that none of its pins needs.
         """
         with self._lock:
             pins = self._pins_of(node)
@@ -133,9 +134,9 @@ class PinTable:
                 or lease.expires_ms - self._clock() <= self._options.lease_ms * 2 // 3)
 
     def lift(self, version_id: int) -> None:
-        """The rows of all nodes reach back no further than their pins and `version_id`; until when stays as it is.
+        """Raises the minima of all nodes' rows to their pins and `version_id`; the expiry time is unchanged.
 
-        A row that is not as this process wrote it stays: its node learns of that by its own renewal.
+        A row that another process has changed is left alone: its node learns of that by its own renewal.
         """
         with self._lock:
             for pins in self._nodes.values():
@@ -144,7 +145,7 @@ class PinTable:
                     self._lift(pins, pins.lease, replace(pins.lease, min_version=least))
 
     def lift_epochs(self, epoch: Epoch) -> None:
-        """As `lift`, of epochs: `epoch` and what is pinned below it stay readable."""
+        """As `lift`, for epochs: `epoch` and what is pinned below it stay readable."""
         with self._lock:
             for pins in self._nodes.values():
                 least = min((epoch, *pins.epochs))
@@ -152,10 +153,10 @@ class PinTable:
                     self._lift(pins, pins.lease, replace(pins.lease, min_epoch=least))
 
     def lease(self, node: str, position: LogPosition, epoch: Epoch | None) -> bool:
-        """Writes the node's row to cover its pins, the position and `epoch`; False: another try is due.
+        """Writes the node's row to cover its pins, the position and `epoch`; False: try again.
 
-        REQUIRES the position's head unchanged, so that what it covers was still there when it was written.
-        Raises `SnapshotExpired` where the row was taken away while pins relied on it.
+        REQUIRES the position's head unchanged, so that what the row covers still existed when it was written. Raises
+        `SnapshotExpired` if the row was deleted while pins relied on it.
         """
         with self._lock:
             pins = self._pins_of(node)
@@ -181,7 +182,7 @@ class PinTable:
             self.release(node)
 
     def release(self, node: str) -> None:
-        """Drops the node's pins and deletes its row, unless someone took it away already."""
+        """Drops the node's pins and deletes its row, unless it was deleted already."""
         with self._lock:
             pins = self._nodes.pop(node, None)
             if pins is None or pins.lease is None:
@@ -191,10 +192,10 @@ class PinTable:
                 self._meta_store.transaction(
                     MetaOperations(require={key: encode(pins.lease)}, delete=(key,)))
             except MetaStoreError:
-                return      # it is gone, or it will run out
+                return      # it is gone, or it will expire
 
     def _lift(self, pins: NodePins, held: Lease, lifted: Lease) -> None:
-        """Nothing new is covered, so nothing but the row itself is required. One with an unseen write stays."""
+        """Covers nothing new, so only the row itself is required. A row with a write of unknown outcome is left."""
         if pins.unseen is not None:
             return
         key = lease_key(pins.node)
@@ -208,7 +209,7 @@ class PinTable:
         pins.lease = lifted
 
     def _reconcile(self, pins: NodePins, wanted: Lease, row: bytes | None) -> None:
-        """Learns from the row in the store how a write of it went that was refused or not seen to end."""
+        """Reads the outcome of a write that was refused or interrupted from the row in the store."""
         if row is None:
             relied = pins.lease is not None and (pins.versions or pins.epochs)
             if relied:
@@ -226,14 +227,14 @@ class PinTable:
 
 
 def read_leases(meta_store: MetaStore) -> list[Lease]:
-    """Every node's row, in force or not."""
+    """Every node's row, valid or expired."""
     return [decode(Lease, key, row) for key, row in meta_store.list(LEASES)]
 
 
 def settle(leases: Iterable[Lease], now_ms: int) -> tuple[list[Lease], MetaOperations]:
-    """The leases in force, and the operations that make sure of it.
+    """The valid leases, and the operations that protect them.
 
-    They require each of those rows unchanged, and delete those that ran out.
+    These require each of the rows unchanged, and delete the expired ones.
     """
     in_force, require, gone = [], {}, []
     for lease in leases:

@@ -1,6 +1,6 @@
-"""Repair of a log in a bucket: back to the last record up to which all is whole.
+"""Repair of a log in a bucket: truncates it to the last record up to which everything is intact.
 
-Planning only reads. REQUIRES, for carrying it out, that no process has the store open.
+Planning only reads. REQUIRES, for execution, that no process has the store open.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hummock.object_store.base import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class LogRepair:
-    """The log is whole up to `serial` of `last`, where `committed_epoch` was committed.
+    """The log is intact up to `serial` of `last`, where `committed_epoch` was committed.
 
-    `damages`: what is wrong, by path. `paths`: of all objects that would be set apart, the damaged and the later ones.
+    `damages`: descriptions by path. `paths`: all objects to quarantine, the damaged and the later ones.
     """
 
     store_id: bytes
@@ -35,7 +35,7 @@ class LogRepair:
 
 
 def plan_log_repair(objects: ObjectStore) -> LogRepair:
-    """The way back that loses least. Raises `MetaStoreError` where there is no log or nothing of it is whole."""
+    """The repair that loses least. Raises `MetaStoreError` if there is no log or nothing of it is intact."""
     store_id = BucketRollbackGuard(objects, os.urandom).identity(False)
     log = LogObjects(objects)
     listing = log.listing()
@@ -63,7 +63,9 @@ def plan_log_repair(objects: ObjectStore) -> LogRepair:
 
 
 def carry_out_log_repair(repair: LogRepair, objects: ObjectStore, set_apart: Callable[[str], object]) -> None:
-    """Each object is given to `set_apart` and removed; the witness takes the last whole record for the newest."""
+    """Passes each object to `set_apart` and removes it; the rollback guard accepts the last intact record as the
+    newest.
+    """
     for path in repair.paths:
         set_apart(path)
     objects.delete(repair.paths)
@@ -71,7 +73,7 @@ def carry_out_log_repair(repair: LogRepair, objects: ObjectStore, set_apart: Cal
 
 
 def _start(log: LogObjects, store_id: bytes, serial: int, damages: dict[str, str]) -> LogState | None:
-    """The rows of a checkpoint, None where it is damaged."""
+    """The rows of a checkpoint, None if it is damaged."""
     path = checkpoint_path(serial)
     try:
         found, _ = LogRecord.decode(log.checkpoint(serial) or b"", path, CHECKPOINT_MAGIC)
@@ -86,7 +88,7 @@ def _start(log: LogObjects, store_id: bytes, serial: int, damages: dict[str, str
 
 
 def _replay(log: LogObjects, state: LogState, listing: LogListing, damages: dict[str, str]) -> None:
-    """Applies the records that follow, up to the first that is damaged or missing."""
+    """Applies the following records, up to the first that is damaged or missing."""
     while state.serial < listing.last:
         path = record_path(state.serial + 1)
         data = log.record(state.serial + 1)

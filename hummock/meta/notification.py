@@ -1,10 +1,9 @@
-"""NotificationService: whoever changes shared truth tells the others, in order, and waits until they know.
+"""NotificationService: delivers changes of shared metadata to subscribers, in order, and waits for acknowledgement.
 
-The push-style service of design document 002, "Push on Updates". Updates are posted under the lock that
-orders them and delivered outside of it, one at a time, by whichever thread delivers first; a callback that
-returns has acknowledged. One that raises has not: the update is handed to it again, at once and with every later
-delivery, until it or a newer one is taken. Waiting is bounded: a subscriber that hangs delays its updates, not the
-others' commits for ever.
+The push-style service of design document 002, "Push on Updates". Updates are posted under the lock that orders them and
+delivered outside of it, one at a time, by whichever thread delivers first; a callback acknowledges by returning. If it
+raises, the update is delivered to it again, at once and with every later delivery, until it accepts that update or a
+newer one. Waiting is bounded: a subscriber that hangs delays its own updates, but not others' commits for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from hummock.metrics import Metrics
 
-TRIES = 2       # of a callback with one update in one delivery: what it lacked the first try may have given back
+TRIES = 2       # per callback and update in one delivery: the first try may free the resources that it lacked
 
 
 class TopicSubscription:
@@ -25,21 +24,21 @@ class TopicSubscription:
     def __init__(self, service: NotificationService, topic: str, callback: Callable[[Any], None]):
         self.topic, self.callback = topic, callback
         self.error: Exception | None = None
-        self.acknowledged = 0               # serial number of the last update the callback returned from
-        self.due: tuple[int, Any] | None = None     # serial number and update that it has not returned from yet
+        self.acknowledged = 0               # serial number of the last update for which the callback returned
+        self.due: tuple[int, Any] | None = None     # serial number and update for which it has not returned yet
         self._service = service
 
     def close(self) -> None:
-        """No update begins to be delivered after this returns, except one already under way."""
+        """After this returns, no delivery begins; one may still be running."""
         self._service.drop(self)
 
 
 class NotificationService:
-    """Every subscriber of a topic sees its updates in the order of their posting, and takes none of them twice.
+    """Every subscriber of a topic gets its updates in the order of posting, and accepts none of them twice.
 
-    REQUIRES of updates that each says all that there is to know of its topic, so that a newer one stands for one that
-    was not taken; of callbacks that they bear to be called again with an update that they raised on, and take no lock
-    under which another thread calls `publish` or `deliver`.
+    REQUIRES of updates that each contains the complete state of its topic, so that a newer one replaces one that was
+    not accepted; of callbacks that they can be called again with an update on which they raised, and take no lock under
+    which another thread calls `publish` or `deliver`.
     """
 
     def __init__(self, metrics: Metrics, acknowledge_ms: int):
@@ -49,13 +48,13 @@ class NotificationService:
         self._subscriptions: list[TopicSubscription] = []
         self._posted = 0
         self._delivered = 0
-        self._deliverer: int | None = None      # the thread that runs callbacks now
+        self._deliverer: int | None = None      # the thread that currently runs callbacks
 
     def subscribe(self, topic: str, callback: Callable[[Any], None]) -> TopicSubscription:
-        """Updates posted from here on go to `callback`."""
+        """Delivers later updates to `callback`."""
         subscription = TopicSubscription(self, topic, callback)
         with self._condition:
-            # Copied, not changed in place: a delivery under way walks the list that it began with.
+            # Copied, not changed in place: a running delivery iterates over the old list.
             self._subscriptions = [*self._subscriptions, subscription]
         return subscription
 
@@ -68,16 +67,16 @@ class NotificationService:
         return self.deliver(self.post(topic, update))
 
     def post(self, topic: str, update: Any) -> int:
-        """The serial number of the update, which stands in line; never waits."""
+        """Queues the update, without waiting; its serial number."""
         with self._condition:
             self._posted += 1
             self._queue.append((self._posted, topic, update))
             return self._posted
 
     def deliver(self, serial: int) -> bool:
-        """Whether every subscriber has acknowledged all updates up to `serial`.
+        """Delivers queued updates; whether every subscriber has acknowledged all up to `serial`.
 
-        False after the time limit, where one raised, and inside a callback, whose own thread delivers the rest
+        False after the time limit, if a callback raised, and inside a callback, whose own thread delivers the rest
         afterwards.
         """
         with self._condition:
@@ -91,7 +90,7 @@ class NotificationService:
             self._deliverer = threading.get_ident()
         try:
             return self._deliver_all(serial)
-        finally:                                # whatever a callback ended by: the next caller goes on
+        finally:                                # however a callback ended: the next caller continues
             with self._condition:
                 if self._deliverer == threading.get_ident():
                     self._deliverer = None
@@ -119,14 +118,14 @@ class NotificationService:
                 self._condition.notify_all()
 
     def _hand_over(self, subscription: TopicSubscription) -> None:
-        """What is due to the subscriber, if anything is. It stays due where the callback raises."""
+        """Delivers the subscriber's due update, if any. It stays due if the callback raises."""
         for _ in range(TRIES):
             if subscription.due is None:
                 return
             serial, update = subscription.due
             try:
                 subscription.callback(update)
-            except Exception as error:          # the update is durable: that is no fault of the publisher
+            except Exception as error:          # the update is durable: not the publisher's failure
                 subscription.error = error
                 self._metrics.subscriber_failures.inc()
             else:

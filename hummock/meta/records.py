@@ -1,20 +1,20 @@
 """The manager's rows in the meta store: their keys, and their values as JSON with a format number.
 
-    hummock/head                where the log of versions stands; every change of the version changes it
-    hummock/writer              who holds the writer role
-    hummock/checkpoint          one whole version
+    hummock/head                end of the version log; every change of the version changes it
+    hummock/writer              holder of the writer role
+    hummock/checkpoint          one complete version
     hummock/delta/<version>     the steps after the checkpoint
-    hummock/commit/<epoch>      what the newest commits answered
+    hummock/commit/<epoch>      answers of the newest commits
     hummock/lease/<node>        what a process has pinned, and until when
-    hummock/newest_lease        the lease that was made last; so this changes whenever there is one more
-    hummock/vacuumed/<name>     files that vacuum removes: they may not enter a version
+    hummock/newest_lease        the lease that was created last; so every new lease changes it
+    hummock/vacuumed/<name>     tombstones: files that vacuum removes and that may not enter a version
     hummock/tasks               the number of the next compact task; every change of a task changes it
-    hummock/wanted/<id>         a key range that somebody asked to be compacted
-    hummock/task/<id>           a compact task under way, its attempt and its lease
-    hummock/report/<id>         what the newest reports of compact tasks answered
-    hummock/upload/<prefix>     a process whose files with that name prefix are on their way into a version
-    hummock/load/<id>           what became of the newest bulk loads
-    hummock/stale/<version>     names of the files that this version no longer holds
+    hummock/wanted/<id>         a key range whose compaction was requested
+    hummock/task/<id>           a running compact task, its attempt and its lease
+    hummock/report/<id>         answers of the newest reports of compact tasks
+    hummock/upload/<prefix>     a process that is writing files with that name prefix
+    hummock/load/<id>           results of the newest bulk loads
+    hummock/stale/<version>     obsolete list: names of the files that this version no longer holds
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswer:
-    """`generation` committed `epoch` with files whose names have `digest`, which made `version_id`."""
+    """`generation` committed `epoch` with files whose names have `digest`, which created `version_id`."""
 
     epoch: int
     generation: int
@@ -78,7 +78,7 @@ class CommitAnswer:
 class Lease:
     """`node` reads versions from `min_version` and epochs from `min_epoch` on, until `expires_ms`.
 
-    `holder` tells two processes apart that call themselves by one name.
+    `holder` distinguishes two processes that use the same node name.
     """
 
     node: str
@@ -90,7 +90,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """`node` writes files under a name prefix, until `expires_ms` unless it renews that."""
+    """`node` writes files with a name prefix, until `expires_ms` unless it renews that."""
 
     node: str
     holder: str
@@ -99,7 +99,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A file that was given up while the writer role was at `generation`."""
+    """A file name that was tombstoned while the writer role was at `generation`."""
 
     generation: int
     vacuumed_ms: int
@@ -107,7 +107,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounter:
-    """`changes` grows with every task that is made, taken over or ended, so that those go one at a time."""
+    """`changes` grows with every task that is created, taken over or ended, so that those changes are serialised."""
 
     next_id: int = 1
     changes: int = 0
@@ -115,20 +115,20 @@ class TaskCounter:
 
 @dataclass(frozen=True, slots=True)
 class LargeClaim:
-    """Until `expires_ms` large tasks are a compactor's on Spark."""
+    """Until `expires_ms` large tasks are reserved for a compactor on Spark."""
 
     expires_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """Task `task_id` ended as `outcome`; `token`: of the attempt that ended it, whose outputs have `digest`."""
+    """Task `task_id` ended as `outcome`; `token`: of the attempt that ended it; `digest`: of its outputs."""
 
     task_id: int
     token: str
     outcome: str                # DONE, FAILED or CANCELLED
     kind: str
-    version_id: int             # that the report made; 0 for the others
+    version_id: int             # that the report created; 0 for the others
     digest: str
     error: str
 
@@ -182,7 +182,7 @@ def load_key(load_id: str) -> str:
 
 
 def lease_key(node: str) -> str:
-    """Raises `MetaStoreError` for a node whose name is not as NAME_RULE says."""
+    """The key of the node's row. Raises `MetaStoreError` for a name that violates NAME_RULE."""
     if not is_name(node):
         raise MetaStoreError(f"{node!r} is no name of a node: it is not {NAME_RULE}")
     return LEASES + node
@@ -193,7 +193,7 @@ def vacuumed_key(name: str) -> str:
 
 
 def upload_key(prefix: str) -> str:
-    """Raises `MetaStoreError` for what is no prefix of a file name."""
+    """The key of the prefix's row. Raises `MetaStoreError` for what is no prefix of a file name."""
     if len(prefix) != NAME_PREFIX_DIGITS or any(digit not in "0123456789abcdef" for digit in prefix):
         raise MetaStoreError(f"{prefix!r} is no prefix of file names")
     return UPLOADS + prefix
@@ -204,12 +204,12 @@ def stale_key(version_id: int) -> str:
 
 
 def generation_of(row: bytes | None) -> int:
-    """The generation of the writer role whose row is `row`; 0 before the first claim."""
+    """The generation in row `row` of the writer role; 0 before the first claim."""
     return 0 if row is None else decode(WriterSession, WRITER, row).generation
 
 
 def names_digest(sstables: Iterable[SstableInfo]) -> str:
-    """A digest of the files' names, whatever their order."""
+    """A digest of the files' names, independent of their order."""
     names = "\n".join(sorted(info.name for info in sstables))
     return blake2b(names.encode(), digest_size=16).hexdigest()
 

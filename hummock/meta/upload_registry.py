@@ -1,11 +1,11 @@
-"""UploadRegistry and UploadTable: the names of the files that a process writes, and what protects them from vacuum.
+"""UploadRegistry and UploadTable: the names of the files that a process writes, and their protection from vacuum.
 
 A name begins with a prefix whose row is in the meta store before the first file under it is written, so that vacuum,
-which lists objects before it reads rows, sees for every file either the row or what became of it. While the row is in
-force vacuum leaves the files under it alone, committed or not. A row that ran out is deleted by whoever acts on that.
-Its owner, if it lives, writes it again with its next renewal: what was given up meanwhile may no longer be committed,
-by name; the rest is protected again. Names are used once. A prefix serves for a few minutes, and its row is deleted
-when no file under it is being written: a file whose end is never reported keeps only its neighbours.
+which lists objects before it reads rows, sees for every file either the row or its commit. While the row is valid
+vacuum keeps the files under it, committed or not. An expired row is deleted by whatever acts on its expiry. Its owner,
+if it lives, writes it again with its next renewal: files that were tombstoned meanwhile can no longer be committed, by
+name; the rest is protected again. Names are used once. A prefix is used for a few minutes, and its row is deleted when
+no file under it is being written: a file whose end is never reported keeps only files of the same prefix.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hummock.meta_client import HummockMetaClient
 from hummock.object_store.base import NAME_PREFIX_DIGITS, RandomBytes, mint_sstable_name, name_prefix
 from hummock.options import MetaOptions
 
-PREFIX_SECONDS = 300.0      # how long one prefix serves
+PREFIX_SECONDS = 300.0      # how long one prefix is used for new names
 
 
 class UploadRegistry:
-    """The names of the files that one node writes. The renewal of the node's lease keeps its rows in force too.
+    """The names of the files that one node writes. The renewal of the node's lease renews its rows too.
 
     Thread safe.
     """
@@ -40,8 +40,8 @@ class UploadRegistry:
         self._random_bytes, self._monotonic = random_bytes, monotonic
         self._lock = threading.Lock()
         self._is_read = is_read
-        self._on_their_way: dict[str, set[str]] = {}    # names by registered prefix
-        self._given_up: set[str] = set()                # of these, what only reads that have begun still need
+        self._on_their_way: dict[str, set[str]] = {}    # names in use, by registered prefix
+        self._given_up: set[str] = set()                # those of them that only running reads still need
         self._prefix: str | None = None                 # of the next name
         self._serves_until = 0.0
 
@@ -59,7 +59,7 @@ class UploadRegistry:
 
     @contextmanager
     def prefix(self) -> Iterator[str]:
-        """A registered prefix for names that others mint and write; it is given back when the block ends."""
+        """A registered prefix for names that other processes generate; released when the block ends."""
         prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
         self._client.register_upload(self._node, prefix)
         try:
@@ -68,12 +68,12 @@ class UploadRegistry:
             self._client.release_upload(self._node, prefix)
 
     def renew(self) -> None:
-        """Keeps the rows in force, apart from the lease's renewal."""
+        """Renews the rows, independently of the lease's renewal."""
         self._client.renew_upload(self._node)
 
     def settle(self, names: Iterable[str] = ()) -> None:
-        """These files are in a version, or nothing: they need no registration any more. Neither do those that were
-        given up and that nobody reads by now.
+        """Ends the registration of these files, which are in a version or unused; and of released files that no running
+        read needs any more.
         """
         with self._lock:
             unread = {name for name in self._given_up if not self._is_read(name)}
@@ -84,8 +84,8 @@ class UploadRegistry:
         self._release(retired)
 
     def release(self) -> None:
-        """Gives up every file that is not settled, what is still read once that has ended; the next name begins a new
-        prefix.
+        """Releases every file that is not settled; files that are still read, once that has ended. The next name begins
+        a new prefix.
         """
         with self._lock:
             self._given_up.update(*self._on_their_way.values())
@@ -93,7 +93,7 @@ class UploadRegistry:
         self.settle()
 
     def _begin_prefix(self) -> list[str]:
-        """Registers the prefix of the next name; the prefixes that nothing needs any more."""
+        """Registers the prefix of the next name; returns the prefixes that are no longer needed."""
         prefix = self._random_bytes(NAME_PREFIX_DIGITS // 2).hex()
         self._client.register_upload(self._node, prefix)
         self._on_their_way[prefix] = set()
@@ -101,7 +101,7 @@ class UploadRegistry:
         return self._retired()
 
     def _retired(self) -> list[str]:
-        """Takes out the prefixes that serve no more and have no file on its way."""
+        """Removes and returns the prefixes that are no longer used and have no file in use."""
         retired = [prefix for prefix, names in self._on_their_way.items() if not names and prefix != self._prefix]
         for prefix in retired:
             del self._on_their_way[prefix]
@@ -113,9 +113,9 @@ class UploadRegistry:
 
 
 class UploadTable:
-    """The prefixes that nodes of this process have registered, kept in step with their rows.
+    """The prefixes that nodes of this process have registered, kept consistent with their rows.
 
-    Thread safe; its lock is held through the transactions that write rows.
+    Thread safe; its lock is held during the transactions that write rows.
     """
 
     def __init__(self, meta_store: MetaStore, clock: Clock, options: MetaOptions, random_bytes: RandomBytes):
@@ -125,7 +125,7 @@ class UploadTable:
         self._rows: dict[str, Upload] = {}      # by prefix
 
     def register(self, node: str, prefix: str) -> None:
-        """Makes the row of `prefix`. Raises `MetaStoreError` where it was ever taken by another."""
+        """Creates the row of `prefix`. Raises `MetaStoreError` if another process ever used it."""
         lease_key(node)
         key = upload_key(prefix)
         with self._lock:
@@ -134,7 +134,7 @@ class UploadTable:
             self._rows[prefix] = upload
 
     def renew(self, node: str) -> None:
-        """Prolongs every row of the node."""
+        """Renews every row of the node."""
         with self._lock:
             mine = {prefix: replace(upload, expires_ms=self._expiry())
                     for prefix, upload in self._rows.items() if upload.node == node}
@@ -143,7 +143,7 @@ class UploadTable:
                 self._rows.update(mine)
 
     def release(self, node: str, prefix: str | None = None) -> None:
-        """Deletes the row of `prefix` (None: every row of the node); one that cannot be deleted will run out."""
+        """Deletes the row of `prefix` (None: every row of the node); a row that cannot be deleted expires."""
         with self._lock:
             gone = [held for held, upload in self._rows.items()
                     if upload.node == node and prefix in (None, held)]
@@ -161,7 +161,7 @@ class UploadTable:
         return self._clock() + self._options.lease_ms
 
     def _write(self, operations: MetaOperations) -> None:
-        """The transaction, repeated while its end is not seen: its rows are this process's alone."""
+        """Runs the transaction, repeated while its outcome is unknown: only this process writes these rows."""
         unknown: OutcomeUnknown | None = None
         for _ in range(self._options.transaction_attempts):
             try:
@@ -179,5 +179,5 @@ class UploadTable:
 
 
 def read_uploads(meta_store: MetaStore) -> dict[str, Upload]:
-    """Every row by prefix, in force or not."""
+    """Every row by prefix, valid or expired."""
     return {key.removeprefix(UPLOADS): decode(Upload, key, row) for key, row in meta_store.list(UPLOADS)}

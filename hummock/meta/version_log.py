@@ -1,8 +1,8 @@
 """The log of versions in the meta store: one checkpoint, the deltas after it, and a head that names the last.
 
-All functions are pure over what the store holds. Whoever appends requires the head to be the one that was
-read, so that of two who append one wins and the other reads again. When more than `checkpoint_deltas` deltas
-have gathered, the step that adds one more writes the whole version instead and removes them.
+All functions are pure over the store's content. An append requires the head that was read, so of two concurrent appends
+one succeeds and the other reads again. When there are more than `checkpoint_deltas` deltas, the next append writes the
+whole version instead and removes them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hummock.meta.vacuum.stale_list import stale_row
 from hummock.object_store.base import SSTABLE_PREFIX, ObjectStore
 from hummock.version import HummockVersion, VersionDelta
 
-READS_LIMIT = 64        # tries to read a head and its deltas while checkpoints overtake them
+READS_LIMIT = 64        # tries to read a head and its deltas against concurrent checkpoints
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """The newest version read, and the very bytes of the head that named it (None: nothing written yet)."""
+    """The newest version read, and the exact bytes of its head (None: nothing written yet)."""
 
     head: Head
     head_bytes: bytes | None
@@ -39,7 +39,7 @@ class LogPosition:
 
     @property
     def requirement(self) -> MetaOperations:
-        """What a transaction requires so that this is still the newest version."""
+        """The precondition that this is still the newest version."""
         return MetaOperations(require={HEAD: self.head_bytes})
 
 
@@ -49,7 +49,7 @@ NOWHERE = LogPosition(Head(), None, HummockVersion())
 def load(meta_store: MetaStore, object_store: ObjectStore) -> LogPosition:
     """The newest version in the store.
 
-    Raises `MetaStoreEmptied` where objects exist that a lost log must have named, `MetaStoreCorrupt`.
+    Raises `MetaStoreEmptied` if objects exist that a lost log must have named, `MetaStoreCorrupt`.
     """
     position = follow(meta_store, NOWHERE)
     if position.head_bytes is None:
@@ -60,10 +60,10 @@ def load(meta_store: MetaStore, object_store: ObjectStore) -> LogPosition:
 
 
 def follow(meta_store: MetaStore, position: LogPosition) -> LogPosition:
-    """The version that was the newest at some moment of this call, by the steps since `position` where they are there.
+    """A version that was the newest at some moment of this call, by the deltas since `position` if they still exist.
 
-    Others may append all the while: only a checkpoint that overtakes the reading costs another try. A position
-    whose head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
+    Others may append concurrently: only a checkpoint that overtakes the reading costs another try. A position whose
+    head is unchanged is returned itself. Raises `MetaStoreCorrupt` for a broken log.
     """
     for _ in range(READS_LIMIT):
         with meta_store.one_moment():
@@ -74,7 +74,7 @@ def follow(meta_store: MetaStore, position: LogPosition) -> LogPosition:
 
 
 def _read(meta_store: MetaStore, position: LogPosition) -> LogPosition | None:
-    """The version of the head that is read, None where its steps went into a checkpoint meanwhile."""
+    """The version of the current head, None if its deltas were merged into a checkpoint meanwhile."""
     head_bytes = meta_store.get(HEAD)
     if head_bytes == position.head_bytes:
         return position
@@ -89,9 +89,9 @@ def _read(meta_store: MetaStore, position: LogPosition) -> LogPosition | None:
 
 def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
            checkpoint_deltas: int) -> tuple[MetaOperations, LogPosition]:
-    """The operations that add `delta` to the log, and the position when they are done.
+    """The operations that append `delta` to the log, and the position afterwards.
 
-    Files that leave the version with it are put on the stale list.
+    They add the files that leave the version to the obsolete list.
 
     Raises `Corruption` where the delta does not fit.
     """
@@ -112,7 +112,7 @@ def append(position: LogPosition, delta: VersionDelta, next_file_id: int,
 
 
 def create(next_file_id: int = 1) -> tuple[MetaOperations, LogPosition]:
-    """The operations that begin a log with the empty version."""
+    """The operations that create a log with the empty version."""
     head = Head(next_file_id=next_file_id)
     head_bytes = encode(head)
     return (MetaOperations(require={HEAD: None}, put={HEAD: head_bytes}),
@@ -120,7 +120,7 @@ def create(next_file_id: int = 1) -> tuple[MetaOperations, LogPosition]:
 
 
 def _version_of(meta_store: MetaStore, head: Head, known: HummockVersion) -> HummockVersion | None:
-    """The version that `head` names, or None where the log moved on while it was read."""
+    """The version that `head` names, or None if the log advanced while it was read."""
     version = known
     if known.id < head.checkpoint_id:
         checkpoint = meta_store.get(CHECKPOINT)

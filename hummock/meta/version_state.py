@@ -1,8 +1,7 @@
-"""VersionState: the newest version that a process knows, and the one way in which the process changes it.
+"""VersionState: the newest version that a process knows, and the only way in which the process changes it.
 
-Changes go one at a time, and each new version is handed to the subscribers in order before the call that made it
-returns. A transaction whose end was not seen is never assumed to have failed or succeeded: what it would have
-written is read.
+Changes are serialised, and each new version is delivered to the subscribers in order before the call that created it
+returns. The outcome of an interrupted transaction is never assumed: what it would have written is read.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ Change = tuple[MetaOperations, LogPosition]
 
 
 class VersionState:
-    """Thread safe. The version that it knows is never newer than the store's and never goes back.
+    """Thread safe. The known version is never newer than the store's and never goes back.
 
-    Making one reads the log. Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
+    The constructor reads the log. Raises `MetaStoreEmptied` and `MetaStoreCorrupt`.
     """
 
     def __init__(self, meta_store: MetaStore, object_store: ObjectStore, options: MetaOptions, metrics: Metrics):
         self.meta_store, self.options, self.metrics = meta_store, options, metrics
         self.notifications = NotificationService(metrics, options.acknowledge_ms)
-        self._change_lock = threading.Lock()        # one change at a time; taken before the other
+        self._change_lock = threading.Lock()        # serialises changes; acquired before the other
         self._install_lock = threading.Lock()       # guards the position and the order of notifications
         self._position = load(meta_store, object_store)
-        self._posted = 0                            # serial number of the newest notification
-        self.left_at = self._position.version.id    # the newest version that files may have left
+        self._posted = 0                            # serial number of the latest notification
+        self.left_at = self._position.version.id    # the newest version that may lack files of the one before
         self._show(self._position.version)
 
     @property
@@ -49,24 +48,24 @@ class VersionState:
         return self._position.version
 
     def subscribe(self, callback: Callable[[HummockVersion], None]) -> TopicSubscription:
-        """Calls `callback` with each version from here on, ascending; see `NotificationService`."""
+        """Calls `callback` with each later version, ascending; see `NotificationService`."""
         return self.notifications.subscribe(VERSIONS_TOPIC, callback)
 
     def refresh(self) -> HummockVersion:
-        """The newest version in the meta store, installed here and delivered."""
+        """Reads, installs and delivers the newest version in the meta store."""
         self.catch_up()
         self._deliver()
         return self.version
 
     def catch_up(self) -> None:
-        """Installs the newest version in the meta store; it is delivered by whoever changes or refreshes next."""
+        """Installs the newest version in the meta store; the next change or refresh delivers it."""
         self._install(follow(self.meta_store, self._position))
 
     def change(self, plan: Callable[[LogPosition], Change | None],
                refuse: Callable[[PreconditionFailed], None]) -> None:
-        """Carries out what `plan` makes of the newest position; None: it is done already.
+        """Executes the change that `plan` returns for the newest position; None: it is done already.
 
-        `refuse` raises the error that a failed precondition means, or returns where reading again may help.
+        `refuse` raises the error that a failed precondition means, or returns if reading again may help.
         """
         with self._change_lock:
             self._try_change(plan, refuse)
@@ -101,7 +100,7 @@ class VersionState:
                                         f"{self.options.transaction_attempts} tries")
 
     def _install(self, position: LogPosition) -> None:
-        """Makes `position` the known one unless a newer is known, and posts its version in order."""
+        """Makes `position` the known one unless a newer one is known, and posts its version in order."""
         with self._install_lock:
             known = self._position
             if position.version.id > known.version.id:
@@ -124,6 +123,8 @@ class VersionState:
 
 
 def retry_overtaken(error: PreconditionFailed) -> None:
-    """A change that another one overtook is planned anew; any other requirement is the caller's to explain."""
+    """Returns if another change came first: then the change is planned again; any other requirement is the caller's to
+    explain.
+    """
     if error.key not in (HEAD, NEWEST_LEASE) and not error.key.startswith(LEASES):
         raise error

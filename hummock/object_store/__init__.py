@@ -36,7 +36,7 @@ def _open(url: str, metrics: Metrics, retry: RetryOptions) -> ObjectStore:
         return LocalObjectStore(directory_of(url))
     address = parse_address(url)
     if address.scheme == "s3":
-        from hummock.object_store.s3 import S3ObjectStore  # with an HTTP client: imported for a remote store only
+        from hummock.object_store.s3 import S3ObjectStore  # imports an HTTP client: for remote stores only
 
         return S3ObjectStore(address, retry, metrics)
     if address.scheme == "webhdfs":

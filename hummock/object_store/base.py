@@ -1,7 +1,7 @@
-"""An object store keeps whole immutable objects by path, and promises that an object is absent or complete.
+"""ObjectStore: immutable objects by path, each either absent or complete.
 
-Every object name of a Hummock store is formed here. Stores are thread safe. A method raises the errors of
-`ObjectStoreError`'s branch and no others; only `InstrumentedObjectStore` tries anything again.
+Every object name of a Hummock store is formed here. Stores are thread safe. Methods raise subclasses of
+`ObjectStoreError` only; only `InstrumentedObjectStore` retries.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from hummock.object_store.fd_cache import CachedFd
     from hummock.object_store.file_writer import FileWriter
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and whatever else memoryview() takes
+Buffer: TypeAlias = "bytes | bytearray | memoryview"    # and anything else that memoryview() accepts
 RandomBytes = Callable[[int], bytes]
 
 SSTABLE_PREFIX = "sst/"
-PROBE_PREFIX = "spark/probe-"       # what a check of executors puts there for a moment
+PROBE_PREFIX = "spark/probe-"       # short-lived objects of the executor check
 DATA_SUFFIX = ".data"
 META_SUFFIX = ".meta"
 NAME_DIGITS = 32
-NAME_PREFIX_DIGITS = 16     # of a name; what its process registered before it wrote the file
+NAME_PREFIX_DIGITS = 16     # the upload prefix of a name, registered before the file is written
 PATH_BYTES_LIMIT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a listing knows of an object; `modified_ms` is since 1970, by the store's own clock."""
+    """An object in a listing; `modified_ms` is since 1970, by the store's own clock."""
 
     path: str
     size_bytes: int
@@ -41,30 +41,30 @@ class ObjectMeta:
 
 
 class ObjectWriter(ABC):
-    """One object in the making: nothing of it is seen before `close`, all of it is afterwards.
+    """Writes one object, invisible before `close` and complete afterwards.
 
-    Used by one thread at a time. A call that raises what may pass took nothing, so it may be made again with the
-    same bytes; after `UploadLost` only `abort` makes sense. As a context it closes, or aborts where its body or
-    its closing raised.
+    Used by one thread at a time. A call that raises a retryable error wrote nothing and may be repeated with the same
+    bytes; after `UploadLost` only `abort` makes sense. As a context manager it closes, or aborts if the body or `close`
+    raised.
     """
 
-    seconds: float | None = None        # how long the next call may last, where the store can tell
-    file: FileWriter | None = None      # where the object is a file here: compiled rooms append to it between calls
+    seconds: float | None = None        # timeout of the next call, if the store supports it
+    file: FileWriter | None = None      # of a local file: compiled code appends to it between calls
 
     @abstractmethod
     def write(self, data: Buffer) -> None:
-        """Appends `data`, which may change as soon as this returns. Raises `StoreClosed` after the end."""
+        """Appends `data`, which the caller may reuse afterwards. Raises `StoreClosed` after the end."""
 
     @abstractmethod
     def close(self) -> None:
-        """The object is there, durable unless it is scratch. Raises `ObjectExists` where another has taken the path.
+        """Publishes the object, durably unless it is scratch. Raises `ObjectExists` if the path is taken by another.
 
-        Called again after an error it recognises an object that an earlier call made; after success it does nothing.
+        Repeated after an error, it recognises an object published by an earlier call; after success it does nothing.
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Gives up and raises nothing: leftovers are the store's to remove. Does nothing after the end."""
+        """Discards the object, never raises; the store removes leftovers later. Does nothing after the end."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,8 +82,8 @@ class ObjectWriter(ABC):
 
 
 class ObjectStore(ABC):
-    """Whole immutable objects by path. Writes are atomic, and durable unless of a scratch object, when `put` or a
-    writer's `close` returns.
+    """Immutable objects by path. Writes are atomic, and durable, unless of a scratch object, when `put` or a writer's
+    `close` returns.
     """
 
     creates_exclusively = True          # of several creators of one path at most one wins
@@ -91,41 +91,41 @@ class ObjectStore(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where the objects are, for messages and for opening the same store again."""
+        """The URL of the store, for messages and for opening it again."""
 
     @abstractmethod
     def put(self, path: str, data: Buffer, *, if_absent: bool = False) -> None:
-        """Writes the object whole. With `if_absent`, raises `ObjectExists` where the path is taken."""
+        """Writes the whole object. With `if_absent`, raises `ObjectExists` if the path is taken."""
 
     def create(self, path: str, *, if_absent: bool = True) -> ObjectWriter:
-        """A writer of the object. A taken path may be found here or only at its `close`."""
+        """A writer of the object. A taken path may be detected here or only at its `close`."""
         return BufferedObjectWriter(self, path, if_absent)
 
     def create_scratch(self, path: str) -> ObjectWriter:
-        """As `create`, but a power loss may take the object back, or a part of it: for whoever can tell, and soon
-        has no use for it. A store for which that is no cheaper keeps it as any other.
+        """As `create`, but a power loss may lose the object or a part of it: for short-lived objects whose readers
+        detect that. Stores that gain nothing from this make it durable.
         """
         return self.create(path)
 
     @abstractmethod
     def get(self, path: str, byte_range: range | None = None) -> bytes:
-        """The object, or its bytes of `byte_range` (step 1) as far as they exist. Raises `ObjectNotFound`."""
+        """The object, or its bytes in `byte_range` (step 1) as far as they exist. Raises `ObjectNotFound`."""
 
     def get_into(self, path: str, start: int, target: memoryview) -> int:
-        """Fills `target` from byte `start` on, as far as the object goes; how many bytes that were.
+        """Reads from byte `start` on into `target`, up to the end of the object; returns the number of bytes.
 
-        For callers that use their memory again. Raises `ObjectNotFound`.
+        For callers that reuse memory. Raises `ObjectNotFound`.
         """
         data = self.get(path, range(start, start + target.nbytes))
         target[:len(data)] = data
         return len(data)
 
     def open_file(self, path: str) -> CachedFd | None:
-        """The object as a file that compiled rooms read without the GIL; None: read it by `get`.
+        """The object as a file that compiled code reads without the GIL; None: use `get`.
 
-        For objects that are never written again. Where such a read fails or gives too little, or what is no good,
-        `get` is asked for the same bytes, and tries again or says what is wrong. A store that stands before another
-        one passes this on only if it has nothing to do with what is read.
+        For objects that are never rewritten. If such a read fails, is short or returns corrupt bytes, the caller falls
+        back to `get`, which retries and reports errors. A wrapping store passes this on only if it need not process
+        the bytes read.
         """
         return None
 
@@ -137,36 +137,36 @@ class ObjectStore(ABC):
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
         """Objects whose path begins with `prefix` and is greater than `after`, in ascending order of path.
 
-        What is written or deleted meanwhile may or may not appear; all else appears once.
+        Objects written or deleted meanwhile may or may not appear; all others appear once.
         """
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Removes the objects; an absent one is fine."""
+        """Removes the objects; absent ones are ignored."""
 
     def forget(self, path: str) -> bool:
-        """The object was not what it must be: whether the next read asks a source that this one did not."""
+        """Called for a corrupt object: drops cached copies; whether the next read uses another source."""
         return False
 
     def within(self, seconds: float) -> ObjectStore:
-        """The same store, whose requests give up after `seconds` each, where it can tell."""
+        """The same store, with a timeout of `seconds` per request if it supports that."""
         return self
 
     def remove_leftovers(self, now_ms: int) -> int:
-        """Gives up what writers that are long gone left unfinished, where such things cost space; how many."""
+        """Removes unfinished uploads of dead writers, if they cost space; returns how many."""
         return 0
 
     def close(self) -> None:    # noqa: B027  most stores hold nothing open
-        """Gives back what the store holds open; using it afterwards is a bug."""
+        """Releases the store's resources; using it afterwards is a bug."""
 
 
 class BufferedObjectWriter(ObjectWriter):
-    """Keeps what is written and puts it whole at the end: for stores that have nothing better."""
+    """Buffers the whole object and puts it at the end: for stores without streaming."""
 
     def __init__(self, store: ObjectStore, path: str, if_absent: bool):
         self._store, self._path, self._if_absent = store, check_path(path), if_absent
-        self._parts: list[bytes] | None = []        # None: it has ended
-        self._is_unsure = False                     # an earlier put failed, and may have happened
+        self._parts: list[bytes] | None = []        # None: ended
+        self._is_unsure = False                     # an earlier put failed but may have succeeded at the store
         self._is_closed = False
 
     def write(self, data: Buffer) -> None:
@@ -223,12 +223,12 @@ def check_range(path: str, byte_range: range) -> range:
 
 
 def mint_sstable_name(random_bytes: RandomBytes, prefix: str = "") -> str:
-    """A name of 32 hexadecimal digits, `prefix` first, that no other attempt has or will have."""
+    """A unique name of 32 hexadecimal digits that begins with `prefix`."""
     return prefix + random_bytes((NAME_DIGITS - len(prefix)) // 2).hex()
 
 
 def name_prefix(name: str) -> str:
-    """The part of a name that is registered."""
+    """The upload prefix of a name."""
     return name[:NAME_PREFIX_DIGITS]
 
 
@@ -245,7 +245,7 @@ def sstable_meta_path(name: str) -> str:
 
 
 def sstable_name_of(path: str) -> str | None:
-    """The sstable that an object belongs to, or None for an object that is no part of one."""
+    """The sstable that an object belongs to, or None."""
     for suffix in (DATA_SUFFIX, META_SUFFIX):
         if path.startswith(SSTABLE_PREFIX) and path.endswith(suffix):
             return path[len(SSTABLE_PREFIX):-len(suffix)]

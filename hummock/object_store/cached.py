@@ -1,7 +1,7 @@
-"""DiskCachedObjectStore: an object store whose files' bytes are read from a disk near by where they are there.
+"""DiskCachedObjectStore: an object store with a read cache of its files on local disk.
 
-Reads are widened to the cache's aligned windows; neighbours that are missing are fetched by one request, each by
-one thread at a time. All else goes to the store as it is.
+Reads are widened to the cache's aligned windows; adjacent missing windows are fetched by one request, each by one
+thread at a time. Everything else is passed through to the store.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hummock.object_store.base import (
 )
 from hummock.object_store.disk_cache import WINDOW_BYTES, DiskCache
 
-Window = tuple[bytes, bool]         # its bytes, and whether the object ends with it
+Window = tuple[bytes, bool]         # bytes, and whether the object ends with this window
 Windows = list[Window]
 Parts = list[bytes]
-Flight = Future[Windows]            # of a few neighbours
+Flight = Future[Windows]            # of adjacent windows
 
 
 class DiskCachedObjectStore(ObjectStore):
-    """`store`, whose `.data` and `.meta` objects are immutable, behind `cache`. Closing it closes neither."""
+    """Caches the immutable `.data` and `.meta` objects of `store` in `cache`. Closing it closes neither."""
 
     def __init__(self, store: ObjectStore, cache: DiskCache):
         self._store, self._cache = store, cache
@@ -87,7 +87,7 @@ class DiskCachedObjectStore(ObjectStore):
         return data
 
     def _windows(self, path: str, first: int, end: int) -> Windows:
-        """The windows [first, end), fewer where the object ends before."""
+        """The windows [first, end), fewer if the object ends before."""
         found: dict[int, Window | None] = {window: self._cache.get(path, window) for window in range(first, end)}
         window = first
         while window < end:
@@ -95,7 +95,7 @@ class DiskCachedObjectStore(ObjectStore):
             if here is None:
                 stop = next((other for other in range(window + 1, end) if found[other] is not None), end)
                 fetched = self._fetched(path, window, stop)
-                if not fetched:                         # the object ends before it
+                if not fetched:                         # behind the end of the object
                     break
                 found.update(enumerate(fetched, window))
                 window, here = window + len(fetched), fetched[-1]
@@ -106,7 +106,7 @@ class DiskCachedObjectStore(ObjectStore):
         return [here for _, here in sorted(found.items()) if here is not None]
 
     def _fetched(self, path: str, first: int, end: int) -> Windows:
-        """The windows [first, end), by a read of this thread, or by the one that is under way."""
+        """The windows [first, end), by a read of this thread or one already in progress."""
         with self._lock:
             other, offset = self._flights.get((path, first), (None, 0))
             if other is None:
@@ -129,7 +129,7 @@ class DiskCachedObjectStore(ObjectStore):
         return mine.result()
 
     def _keep(self, path: str, first: int, data: bytes, *, is_whole: bool = False) -> Windows:
-        """Puts bytes that begin with window `first` into the cache, parted; a short window ends the object."""
+        """Splits bytes from window `first` on into windows and caches them; a short window ends the object."""
         view, windows = memoryview(data), Windows()
         for start in range(0, len(data), WINDOW_BYTES):
             part = view[start:start + WINDOW_BYTES]

@@ -1,6 +1,6 @@
-"""Whether a store keeps the one promise that a log in it stands on: of two creators of a path one fails.
+"""Checks that a store supports conditional puts, on which a log in it relies: of two creators of a path one fails.
 
-A store's own word does not do: some servers take the condition and ignore it.
+This is tested, since some servers accept the condition and ignore it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ PROBE_PREFIX = "probe/"
 
 
 def require_exclusive_creation(store: ObjectStore, random_bytes: RandomBytes = os.urandom) -> None:
-    """Creates an object twice, and removes it. Raises `ObjectStoreRefused` where the second creation succeeds too.
+    """Creates an object twice, and removes it. Raises `ObjectStoreRefused` if the second creation succeeds too.
 
-    A process that dies here leaves one small object below `PROBE_PREFIX`.
+    A crash during the check leaves one small object below `PROBE_PREFIX`.
     """
     if not store.creates_exclusively:
         raise ObjectStoreRefused(store.url, "this service has no create-if-absent: keep the meta store elsewhere")

@@ -1,10 +1,9 @@
 """DiskCache: aligned windows of immutable objects, kept in two files of a directory up to a budget of bytes.
 
-`windows` holds them in slots of one size, `index` one record for each slot: whose window stands there, how long it
-is and its checksum. Neither is ever synced: a record that does not fit its own checksum, or a window that does not
-fit its record, is not there. So a crash, another program or a bad disk cost reads of the store and nothing else; a
-disk that fails is a cache that misses. What was not used for longest goes first, after a restart what was written
-first.
+`windows` holds them in slots of one size, `index` one record per slot: the window's identity, length and checksum.
+Neither is ever synced: a record that does not match its own checksum, or a window that does not match its record,
+counts as absent. So a crash, another program or a bad disk only cause cache misses. Eviction is LRU; after a restart
+the initial order is that of writing.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from hummock.object_store.base import is_sstable_name, sstable_name_of
 from hummock.options import KIB
 
 WINDOW_BYTES = 128 * KIB
-RECORD = struct.Struct("<16sIIQBxxxII")      # name, window, bytes, order of writing, flags, checksum of bytes, own
+RECORD = struct.Struct("<16sIIQBxxxII")      # name, window, bytes, order of writing, flags, their crc, its own crc
 CHECKED_BYTES = RECORD.size - 4
 IS_META, IS_LAST = 1, 2
-WindowKey = tuple[bytes, bool, int]             # of a window: the file's name, whether of its meta, number
+WindowKey = tuple[bytes, bool, int]             # file name, whether of its `.meta`, window number
 
 
 @dataclass(slots=True)
 class Slot:
-    """What a record says."""
+    """A decoded record."""
 
     number: int
     size: int
@@ -43,19 +42,19 @@ class Slot:
 
 @dataclass(slots=True)
 class DiskCacheCounts:
-    """Of windows, since the cache was opened."""
+    """Counts of windows since the cache was opened."""
 
     hits: int = 0
     misses: int = 0
     evictions: int = 0
-    damaged: int = 0                        # that were not what had been written, or could not be read
+    damaged: int = 0                        # corrupt or unreadable
 
 
 class DiskCache:
-    """Windows of the objects of the store at `url`. Thread safe; of one process at a time.
+    """Windows of the objects of the store at `url`. Thread safe; used by one process at a time.
 
-    Raises `DiskCacheInUse` where another one has the directory, `InvalidOption` where there can be none. What a
-    directory kept of another store is given up.
+    Raises `DiskCacheInUse` if another process uses the directory, `InvalidOption` if it is unusable. Contents cached
+    from another store are discarded.
     """
 
     def __init__(self, directory: str, capacity_bytes: int, url: str):
@@ -85,7 +84,7 @@ class DiskCache:
         return len(self._found) * (WINDOW_BYTES + RECORD.size)
 
     def get(self, path: str, window: int) -> tuple[bytes, bool] | None:
-        """The window of the object, and whether the object ends with it; None: it is not here."""
+        """The window of the object, and whether the object ends with it; None: not cached."""
         window_key = _window_key(path, window)
         with self._lock:
             slot = self._found.get(window_key)
@@ -103,19 +102,19 @@ class DiskCache:
                 self.counts.hits += 1
                 return data, slot.is_last
             self.counts.misses += 1
-            if self._found.get(window_key) is slot:          # else its slot was given to another window meanwhile
+            if self._found.get(window_key) is slot:          # else the slot was reused meanwhile
                 self.counts.damaged += 1
                 self._forget(window_key)
         return None
 
     def put(self, path: str, window: int, data: memoryview, is_last: bool) -> None:
-        """Keeps the window, in the window_key of the one that was not used for longest."""
+        """Caches the window in the slot of the least recently used one."""
         window_key, checksum = _window_key(path, window), crc32c_of(data)
         with self._lock:
             if self._is_closed or window_key in self._found:
                 return
             if not self._free:
-                if not self._found:                     # other threads write all the slots there are
+                if not self._found:                     # other threads are writing all slots
                     return
                 self._remove(next(iter(self._found)))
                 self.counts.evictions += 1
@@ -134,7 +133,7 @@ class DiskCache:
                 self._free.append(slot.number)
 
     def forget(self, path: str) -> bool:
-        """Drops what is here of the object; whether anything was."""
+        """Drops all windows of the object; whether there were any."""
         name, is_meta, _ = _window_key(path, 0)
         with self._lock:
             window_keys = [window_key for window_key in self._by_name.get(name, ()) if window_key[1] == is_meta]
@@ -143,7 +142,7 @@ class DiskCache:
         return bool(window_keys)
 
     def retain(self, names: Iterable[str]) -> None:
-        """Drops all windows of other files than these."""
+        """Drops all windows of other files."""
         kept = {bytes.fromhex(name) for name in names if is_sstable_name(name)}
         with self._lock:
             for name in self._by_name.keys() - kept:
@@ -151,11 +150,11 @@ class DiskCache:
                     self._forget(window_key)
 
     def close(self) -> None:
-        """What is kept stays for the next one to open the directory. Idempotent."""
+        """Releases the directory; its contents remain for the next opening. Idempotent."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                fcntl.flock(self._owner, fcntl.LOCK_UN)         # a write under way harms nobody: it is checked
+                fcntl.flock(self._owner, fcntl.LOCK_UN)         # a write in progress is harmless: windows are checked
                 self._found.clear()
                 self._by_name.clear()
 
@@ -165,7 +164,7 @@ class DiskCache:
                 os.close(getattr(self, name))
 
     def _take_over(self, url: bytes) -> None:
-        """Reads the index that an earlier process left; its owner file names the store."""
+        """Loads the index of an earlier process; empties it if its owner file names another store."""
         owner = f"{WINDOW_BYTES} ".encode() + url
         if os.pread(self._owner, len(owner) + 1, 0) != owner:
             os.ftruncate(self._index, 0)
@@ -189,7 +188,7 @@ class DiskCache:
         self._by_name.setdefault(window_key[0], set()).add(window_key)
 
     def _forget(self, window_key: WindowKey) -> None:
-        """For good: a restart does not find it either. REQUIRES the lock."""
+        """Drops the window from memory and from the index on disk. REQUIRES the lock."""
         with suppress(OSError):
             os.pwrite(self._index, bytes(RECORD.size), self._found[window_key].number * RECORD.size)
         self._remove(window_key)
@@ -219,7 +218,7 @@ def _record(window_key: WindowKey, slot: Slot, order: int) -> bytes:
 
 
 def _read(content: bytes, number: int) -> tuple[int, WindowKey, int, int, bool, int] | None:
-    """What record `number` says, order first; None where none stands."""
+    """The decoded record `number`, order of writing first; None if there is none."""
     record = content[number * RECORD.size:(number + 1) * RECORD.size]
     name, window, size, order, flags, checksum, own = RECORD.unpack(record)
     if size > WINDOW_BYTES or order == 0 or own != crc32c_of(record[:CHECKED_BYTES]):

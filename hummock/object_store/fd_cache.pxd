@@ -1,4 +1,4 @@
-"""CachedFd: an object that is a file here, kept open, read without the GIL."""
+"""CachedFd: an open local file of an object, read without the GIL."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 @cython.final
 cdef class FileReads:
-    """What was read through open files and not yet taken into account."""
+    """Counts reads through open files since the last `take`."""
     cdef int64_t calls
     cdef int64_t bytes
 
@@ -14,28 +14,28 @@ cdef class FileReads:
 @cython.final
 cdef class CachedFd:
     cdef readonly str path
-    cdef readonly FileReads reads       # of the store's, shared by its files
+    cdef readonly FileReads reads       # shared by all files of the store
     cdef int descriptor                 # -1: closed
     cdef int users                      # between `enter` and `leave`; guarded by the GIL, as the next two
-    cdef bint is_closing                # closed as soon as nobody is inside
-    cdef bint was_used                  # since it last stood at the old end of its table
+    cdef bint is_closing                # close when `users` drops to 0
+    cdef bint was_used                  # since it last reached the old end of its table
 
-    cdef bint enter(self) noexcept              # False: it was closed, ask the store for another one
+    cdef bint enter(self) noexcept              # False: closed, get another one from the store
     cdef void leave(self) noexcept
     cdef void shut(self) noexcept
     cdef void count(self, Py_ssize_t size) noexcept nogil
     cdef Py_ssize_t read(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil
-    # bytes that were read, fewer where the object ends; -1: failed. REQUIRES `enter`; from several threads at once
+    # returns bytes read, fewer at the end of the object; -1: failed. REQUIRES `enter`; several threads may call it
     cdef Py_ssize_t read_now(self, uint8_t* target, Py_ssize_t size, uint64_t start) noexcept nogil
-    # the same if it need not wait for the disk, else -1 or fewer bytes than there are
+    # `read` from the page cache only: -1 or fewer bytes if it would block on the disk
     cdef void expect(self, uint64_t start, uint64_t size) noexcept nogil
-    # these bytes will be read soon: the disk may begin
+    # announces a read of these bytes to the kernel's readahead
 
 
 cdef class FdCache:
-    """The table of them. All methods under the GIL."""
+    """The table of CachedFds. All methods REQUIRE the GIL."""
     cdef readonly int limit
     cdef readonly FileReads reads
-    cdef dict files                     # path -> CachedFd, from the oldest on
+    cdef dict files                     # path -> CachedFd, oldest first
 
     cdef make_room(self)

@@ -1,10 +1,9 @@
-"""FdCache: the descriptors of objects that are files here, for compiled rooms that read them without the GIL.
+"""FdCache: descriptors of objects in local files, for compiled code that reads them without the GIL.
 
-An object is written once, so a descriptor shows the same bytes for ever, whatever becomes of the name; a file that was
-cut gives fewer bytes than its index says. Whoever reads less than it wants, or bytes that fail their checksum, asks
-the store by `get` again, which says what is wrong. A reader is inside a file between `enter` and `leave`, under the
-GIL; a file that leaves the table is closed when nobody is inside. A forked child has descriptors of its own, and
-reads name their position, so nothing is shared but the bytes.
+Objects are immutable, so a descriptor reads the same bytes even after its name is deleted; reads of a truncated file
+are short. After a short read or a checksum mismatch the caller falls back to the store's `get`, which reports the
+error. A reader calls `enter` and `leave` under the GIL; a file evicted from the table is closed when it has no readers.
+A forked child has its own descriptors, and reads are positional, so nothing but the bytes is shared.
 """
 
 import resource
@@ -42,15 +41,15 @@ cdef extern from * nogil:
     int64_t exchange "__atomic_exchange_n"(int64_t* counter, int64_t value, int order) noexcept
     int __ATOMIC_RELAXED
 
-FILES_LIMIT = 1_024                     # open at a time
-FILES_SHARE = 4                         # and at most one in so many of the process's descriptors
+FILES_LIMIT = 1_024                     # open files
+FILES_SHARE = 4                         # and at most one in four of the process's descriptors
 
 
 @cython.final
 cdef class FileReads:
 
     def take(self) -> tuple[int, int]:
-        """Calls and bytes since the last time."""
+        """Calls and bytes since the last call."""
         return exchange(&self.calls, 0, __ATOMIC_RELAXED), exchange(&self.bytes, 0, __ATOMIC_RELAXED)
 
 
@@ -111,14 +110,14 @@ cdef class CachedFd:
         return not self.is_closing
 
     def close(self) -> None:
-        """Closes it, now or when the last reader has left."""
+        """Closes the file, now or after its last reader leaves."""
         if not self.is_closing:
             self.is_closing = True
             if self.users == 0:
                 self.shut()
 
     def read_at(self, uint64_t start, Py_ssize_t size) -> bytes | None:
-        """The bytes as far as they exist; None: they cannot be read, or it was closed."""
+        """The bytes as far as they exist; None: read error, or the file was closed."""
         cdef bytearray out = bytearray(size)
         cdef uint8_t* target = out
         cdef Py_ssize_t got
@@ -133,7 +132,7 @@ cdef class CachedFd:
 
 
 cdef class FdCache:
-    """At most `limit` files by path; which goes when another comes is decided by second chances."""
+    """At most `limit` files by path; eviction is second chance (CLOCK)."""
 
     def __cinit__(self, int limit=0):
         self.limit = limit if limit > 0 else files_limit()
@@ -143,7 +142,7 @@ cdef class FdCache:
         return self.files.get(path)
 
     def open(self, str path not None, bytes file not None) -> CachedFd | None:
-        """The open file of the object `path`, which stands at `file`; None: it cannot be opened."""
+        """The CachedFd of the object `path`, which is the file `file`; None: it cannot be opened."""
         cdef CachedFd found = CachedFd(path, self.reads), other
         cdef const char* name = file
         with nogil:
@@ -169,14 +168,14 @@ cdef class FdCache:
                 oldest.close()
 
     def forget(self, paths) -> None:
-        """Closes the files of these objects: they are deleted, or others take their place."""
+        """Closes the files of these objects, which are deleted or replaced."""
         for path in paths:
             found = self.files.pop(path, None)
             if found is not None:
                 found.close()
 
     def close(self) -> None:
-        """Closes all; more may be opened afterwards."""
+        """Closes all files; others may be opened afterwards."""
         self.forget(list(self.files))
 
     def __len__(self) -> int:
@@ -184,7 +183,7 @@ cdef class FdCache:
 
 
 def files_limit() -> int:
-    """How many descriptors this process may spend here."""
+    """How many descriptors of this process the cache may use."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return FILES_LIMIT

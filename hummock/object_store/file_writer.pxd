@@ -1,4 +1,4 @@
-"""FileWriter: a file that is filled, synced and published without the GIL."""
+"""FileWriter: writes, syncs and publishes a file without the GIL."""
 
 cimport cython
 from libc.stdint cimport uint8_t
@@ -6,27 +6,27 @@ from libc.stdint cimport uint8_t
 
 @cython.final
 cdef class FileWriter:
-    cdef bytes temporary                # where it is filled
+    cdef bytes temporary                # path until published
     cdef const char* path               # the same; owner: `temporary`
     cdef int descriptor                 # -1: not open
-    cdef Py_ssize_t size                # bytes taken
-    cdef Py_ssize_t appended            # of them by `append`, not yet accounted for
+    cdef Py_ssize_t size                # bytes written
+    cdef Py_ssize_t appended            # of them by `append` since the last `take_appended`
     cdef bint is_durable
-    cdef bint has_failed                # the file may be longer than what was taken
+    cdef bint has_failed                # the file may be longer than `size`
     cdef bint is_direct
     cdef bint may_be_direct
-    cdef bint is_synced                 # or closed, which is all that one that is not durable needs
-    cdef int sync_failure               # stands: a kernel may have dropped the pages and call another try a success
+    cdef bint is_synced                 # or closed, if it need not be durable
+    cdef int sync_failure               # permanent: a kernel may drop the pages and report a second fsync as a success
     cdef bint is_published
 
     cdef int append(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
-    # 0 and all of it is taken, or an errno and nothing is. REQUIRES that the file was not finished
+    # appends all and returns 0, or appends nothing and returns an errno. REQUIRES that the file is not finished
     cdef int open(self) noexcept nogil
     cdef int take(self, const uint8_t* data, Py_ssize_t size) noexcept nogil
     cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil
     cdef bint set_direct(self, bint wanted) noexcept nogil
     cdef void sync_ahead(self) noexcept nogil
-    # REQUIRES that all of it was taken: `finish` then need not wait, and says what failed here
+    # syncs early, so that `finish` need not wait; `finish` reports a failure. REQUIRES that all data was written
     cdef int sync(self) noexcept nogil
     cdef int close(self) noexcept nogil
     cdef int publish(self, const char* target, bint if_absent) noexcept nogil

@@ -1,8 +1,7 @@
-"""FileWriter: a file that is filled, synced and published without the GIL.
+"""FileWriter: writes, syncs and publishes a file without the GIL.
 
-Beside a busy Python thread each call of the operating system that gives the GIL up costs a switch interval to get it
-back; here whatever has to be done is done in one stretch. Every call goes through a table, so that a test may stand
-between this and the disk.
+Beside a busy Python thread, each system call that releases the GIL waits a switch interval to reacquire it; here all
+steps run under one release. Every system call goes through a table, so that tests can inject faults.
 """
 
 from libc.errno cimport EINTR, EINVAL, EIO, errno
@@ -50,16 +49,16 @@ cdef extern from * nogil:
     int fcntl(int descriptor, int command)
 
 cdef Py_ssize_t PAGE_BYTES = 4096
-cdef Py_ssize_t DIRECT_BYTES = 1 << 20          # at least so much passes the page cache by
+cdef Py_ssize_t DIRECT_BYTES = 1 << 20          # writes of at least this size bypass the page cache
 
 STEPS = WRITE, SYNC, PUBLISH, SYNC_DIRECTORY = "write", "sync", "publish", "sync of the directory"
 
 
 cdef class FileWriter:
-    """The file at `temporary`, made by the first write. Every step of its end is done once, however often it is tried.
+    """The file at `temporary`, created by the first write. Each step of `finish` takes effect once, despite retries.
 
-    Used by one thread at a time. Large pieces pass the page cache by where the file system lets them. One that is not
-    durable is never synced and leaves all to the page cache.
+    Used by one thread at a time. Large writes bypass the page cache if the file system allows it. A file that need not
+    be durable is never synced and written through the page cache.
     """
 
     def __cinit__(self, bytes temporary not None, bint is_durable):
@@ -78,7 +77,7 @@ cdef class FileWriter:
         return self.is_published
 
     def write(self, const uint8_t[::1] data) -> int:
-        """0 and all of `data` is taken, or an errno and nothing is. REQUIRES that the file was not finished."""
+        """Appends all of `data` and returns 0, or nothing and returns an errno. REQUIRES that it is not finished."""
         cdef int failure
         cdef Py_ssize_t size = data.shape[0]
         cdef const uint8_t* start = &data[0] if size > 0 else NULL
@@ -89,7 +88,7 @@ cdef class FileWriter:
     def finish(self, bytes target, bytes directory, bint if_absent, const uint8_t[::1] data=None) -> tuple | None:
         """Writes `data`, syncs, publishes as `target`, removes the temporary name, syncs `directory`.
 
-        None, or the step that failed and its errno; the next call goes on there, without `data` if that was taken.
+        Returns None, or the failed step and its errno; the next call resumes there, without `data` if it was written.
         """
         cdef Py_ssize_t size = 0 if data is None else data.shape[0]
         cdef const uint8_t* start = &data[0] if size > 0 else NULL
@@ -108,18 +107,18 @@ cdef class FileWriter:
         return None if failure == 0 else (STEPS[step], failure)
 
     def take_appended(self) -> int:
-        """Bytes that `append` took since the last call."""
+        """Bytes written by `append` since the last call."""
         taken, self.appended = self.appended, 0
         return taken
 
     def note_published(self) -> None:
-        """The target is this file already, from a call whose answer was lost."""
+        """Notes that the target is this file already, published by a call that reported an error."""
         self.is_published = True
         with nogil:
             calls.unlink(self.path)
 
     def discard(self) -> None:
-        """Removes what is left of it; a leftover is removed by a later opening."""
+        """Removes the temporary file; if that fails, a later opening of the store does."""
         with nogil:
             self.release()
             if not self.is_published:
@@ -156,7 +155,7 @@ cdef class FileWriter:
         return 0
 
     cdef Py_ssize_t write_some(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t position) noexcept nogil:
-        """Writes the beginning of `data`; whole pages of a large piece directly, unless that is refused."""
+        """Writes the beginning of `data`; whole pages of a large write by direct I/O, unless that is refused."""
         cdef Py_ssize_t done
         cdef bint is_large = (
             size >= DIRECT_BYTES and position % PAGE_BYTES == 0 and <uintptr_t>data % PAGE_BYTES == 0)
@@ -166,12 +165,12 @@ cdef class FileWriter:
         else:
             done = calls.pwrite(self.descriptor, data, <size_t>(size // PAGE_BYTES * PAGE_BYTES), position)
             if done < 0 and errno == EINVAL:
-                self.may_be_direct = False      # the disk wants another alignment
+                self.may_be_direct = False      # the disk requires another alignment
                 return 0
         return 0 if done < 0 and errno == EINTR else done
 
     cdef bint set_direct(self, bint wanted) noexcept nogil:
-        """Whether writes are direct, or not, as wanted; some file systems refuse."""
+        """Turns direct I/O on or off; False if the file system refuses."""
         cdef int flags
         if wanted != self.is_direct:
             flags = fcntl(self.descriptor, F_GETFL)
@@ -196,7 +195,7 @@ cdef class FileWriter:
         return failure
 
     cdef int close(self) noexcept nogil:
-        """A network file system may say only here that it took nothing."""
+        """Closes the descriptor; a network file system may report write errors only here."""
         cdef int closed = calls.close(self.descriptor)
         self.descriptor = -1
         return 0 if closed == 0 or errno == EINTR else errno
@@ -216,7 +215,7 @@ cdef class FileWriter:
 
     cdef void release(self) noexcept nogil:
         if self.descriptor >= 0:
-            calls.close(self.descriptor)        # it is gone either way, and what matters was synced
+            calls.close(self.descriptor)        # closed even on error, and durable data was synced
         self.descriptor = -1
 
 
@@ -242,7 +241,7 @@ cdef int sync_directory(const char* path) noexcept nogil:
 
 
 def call_slots() -> dict:
-    """Where the address of each call stands, by its name."""
+    """Address of the table entry of each call, by name."""
     return {
         "open": <uintptr_t>&calls.open, "close": <uintptr_t>&calls.close, "pwrite": <uintptr_t>&calls.pwrite,
         "fsync": <uintptr_t>&calls.fsync, "ftruncate": <uintptr_t>&calls.ftruncate,

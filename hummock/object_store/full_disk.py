@@ -1,4 +1,4 @@
-"""What the system says of a disk that has no room."""
+"""Recognizes errors of a full disk."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether there was no space, or no quota."""
+    """Whether space or quota is exhausted."""
     return error.errno in NUMBERS
 
 
 def describe(error: OSError) -> str:
-    """By name and in words: `ENOSPC: No space left on device`."""
+    """Name and text, e.g. `ENOSPC: No space left on device`."""
     return f"{errno.errorcode.get(error.errno or 0, 'OSError')}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""One HTTP request and its whole answer within a time: nothing is repeated and no redirect is followed."""
+"""Single HTTP requests with a total timeout: no retries, no redirects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hummock.epoch import monotonic_seconds
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import Buffer
 
-PART_BYTES = 1 << 18       # sent, or received, between two looks at the clock
-CONNECTIONS = 64            # kept open for reuse; more are opened when needed
+PART_BYTES = 1 << 18       # sent or received between two checks of the deadline
+CONNECTIONS = 64            # kept open for reuse; more are opened on demand
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body` is empty where the caller's memory took it; `size` counts its bytes in either case."""
+    """`body` is empty if it was received into the caller's memory; `size` is its size in either case."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,8 +28,8 @@ class Answer:
 class HttpClient:
     """Connections to one or more hosts, kept for reuse; thread safe, and of one process.
 
-    A try fails when it cannot connect within `connect_seconds`, when nothing moves for `idle_seconds`, or when it
-    takes longer than it was given, at most by one such idle time.
+    An attempt fails if it cannot connect within `connect_seconds`, if no bytes move for `idle_seconds`, or if it
+    exceeds its timeout, which may be overrun by at most one idle time.
     """
 
     def __init__(self, connect_seconds: float, idle_seconds: float, certificates: str | None = None):
@@ -44,9 +44,9 @@ class HttpClient:
 
     def request(self, method: str, url: str, headers: Mapping[str, str], *, path: str, seconds: float,
                 body: Buffer | None = None, into: memoryview | None = None) -> Answer:
-        """The answer, whatever its status; a successful one's body goes `into` memory if that is given.
+        """The answer, whatever its status; the body of a successful one is received `into` memory if that is given.
 
-        Raises `ObjectStoreError` of `path` for anything that is no whole answer.
+        Raises `ObjectStoreError` of `path` unless a complete answer is received.
         """
         until = monotonic_seconds() + seconds
         timeout = self._urllib3.Timeout(connect=min(self._connect_seconds, seconds),
@@ -93,7 +93,7 @@ class HttpClient:
             self._look_at_the_clock(response, path, until)
 
     def _receive_into(self, response: Any, path: str, until: float, memory: memoryview) -> int:
-        size, source = 0, response._fp          # its own readinto makes a copy
+        size, source = 0, response._fp          # response.readinto copies
         while size < len(memory) and (taken := source.readinto1(memory[size:])):
             size += taken
             self._look_at_the_clock(response, path, until)
@@ -109,13 +109,13 @@ class HttpClient:
 
 
 def _pool_class(kind: Any) -> Any:
-    """A pool of connections whose answers have whole heads."""
+    """A connection pool that rejects answers with truncated headers."""
     connection = type("WholeHeadConnection", (kind.ConnectionCls,), {"response_class": _WholeHeadResponse})
     return type("WholeHeadPool", (kind,), {"ConnectionCls": connection})
 
 
 class _WholeHeadResponse(http.client.HTTPResponse):
-    """An answer whose head is whole: the standard library takes a connection's end for the end of the headers."""
+    """An answer with complete headers: the standard library takes a connection's end for the end of the headers."""
 
     def begin(self) -> None:
         stream: Any = self.fp
@@ -127,7 +127,7 @@ class _WholeHeadResponse(http.client.HTTPResponse):
                 self.fp = stream
 
     def readinto1(self, memory: Any) -> int:
-        """What one receive gives of a body of known length; 0 at its end."""
+        """Receives once, of a body of known length; 0 at its end."""
         stream: Any = self.fp
         if stream is None or not self.length:
             return 0
@@ -139,7 +139,7 @@ class _WholeHeadResponse(http.client.HTTPResponse):
 
 
 class _Lines:
-    """Lines of a stream; raises where one is cut off."""
+    """Lines of a stream; raises if one is truncated."""
 
     def __init__(self, stream: Any):
         self._stream = stream
@@ -155,7 +155,7 @@ class _Lines:
 
 
 def _pieces(body: Buffer, path: str, until: float) -> Any:
-    """`body` in pieces that are small enough for one timeout; a socket's timeout bounds a whole send."""
+    """`body` in chunks small enough for one timeout, since a socket's timeout bounds a whole send."""
     view = memoryview(body).cast("B")
     return view if len(view) <= PART_BYTES else _timed_pieces(view, path, until)
 

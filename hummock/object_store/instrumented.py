@@ -1,9 +1,9 @@
-"""The one place that retries: an object store with patience, limits and figures.
+"""InstrumentedObjectStore: retries, deadlines and metrics around an object store. The only module that retries.
 
-A call is tried again after any `ObjectStoreError` that may pass (not after "does not exist", "exists already",
-a wrong path or a refusal), at most `attempts` times and not beyond `deadline_ms`, which each try is told of. Waits
-are a random share of a doubling delay, so that many clients do not return together. Corruption is never tried
-again. An object that is streamed is retried call by call of its writer, which knows what it has done already.
+A call is retried after any transient `ObjectStoreError` (not after "does not exist", "exists already", an invalid path
+or a refusal), at most `attempts` times and until `deadline_ms`; each attempt gets the remaining time as its timeout.
+Delays double with full jitter, so that many clients do not return together. Corruption is never retried. A streamed
+object is retried per call of its writer, which knows what it has done already.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
 LISTED_AT_ONCE = 1_000
-FULL_DISK_SECONDS = 0.4     # a full disk is waited for that long: others may be about to remove what they replaced
+FULL_DISK_SECONDS = 0.4     # wait on a full disk: other processes may be about to remove replaced files
 FINAL = (ObjectNotFound, ObjectExists, InvalidPath, ObjectStoreRefused, UploadLost, DeadlineExceeded)
 OPERATIONS = ("put", "create", "write", "close", "get", "head", "list", "delete")
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """What retries wait by: the seconds that pass, how to wait them, and chance."""
+    """Clock, sleep and randomness of retries."""
 
     rng: random.Random
     monotonic: Callable[[], float] = monotonic_seconds
@@ -49,12 +49,12 @@ class Pacing:
 
 
 class InstrumentedObjectStore(ObjectStore):
-    """`store`, retried and counted. Closing it closes `store`."""
+    """`store` with retries and metrics. Closing it closes `store`."""
 
     def __init__(self, store: ObjectStore, metrics: Metrics, retry: RetryOptions, pacing: Pacing):
         self._store, self._metrics, self._retry, self._pacing = store, metrics, retry, pacing
         self._closed = False
-        self._file_reads: FileReads | None = None       # of the store's open files, once there was one
+        self._file_reads: FileReads | None = None       # of the store's open files, set with the first
         self._read = metrics.object_store_bytes.labels("read")
         self._written = metrics.object_store_bytes.labels("written")
         self._seconds = {operation: metrics.object_store_seconds.labels(operation)
@@ -75,7 +75,7 @@ class InstrumentedObjectStore(ObjectStore):
             try:
                 store.put(path, data, if_absent=if_absent)
             except ObjectExists:
-                # An earlier try may have succeeded and only its answer been lost: then the bytes are ours.
+                # An earlier attempt may have succeeded and lost its answer: then the bytes are ours.
                 if tries == 1 or store.get(path) != bytes(memoryview(data)):
                     raise
 
@@ -101,7 +101,7 @@ class InstrumentedObjectStore(ObjectStore):
         return done
 
     def open_file(self, path: str) -> CachedFd | None:
-        """What is read through it is counted when somebody looks; what it cannot read is tried again by `get`."""
+        """Reads through the file are counted when metrics are collected; callers retry failed reads by `get`."""
         if self._closed:
             raise StoreClosed(f"object store {self.url}")
         file = self._store.open_file(path)
@@ -119,7 +119,7 @@ class InstrumentedObjectStore(ObjectStore):
         return self.call("head", path, lambda left: self._store.within(left).head(path))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectMeta]:
-        """As the store lists; a listing that fails in its middle is taken up after the last path seen."""
+        """The store's listing; one that fails midway is resumed after the last path returned."""
         page = _Pages(self._store, prefix, after)
         while found := self.call("list", prefix, page.next):
             yield from found
@@ -136,7 +136,7 @@ class InstrumentedObjectStore(ObjectStore):
             self._store.close()
 
     def call(self, operation: str, path: str, once: Callable[[float], Result]) -> Result:
-        """`once(seconds left)`, as often and as long as the options let it."""
+        """Calls `once(seconds left)` with retries as the options allow."""
         if self._closed:
             raise StoreClosed(f"object store {self.url}")
         pacing, retry = self._pacing, self._retry
@@ -166,7 +166,7 @@ class InstrumentedObjectStore(ObjectStore):
 
 
 class _RetriedWriter(ObjectWriter):
-    """`writer`, whose calls its store repeats; each may take as long as one call of the store."""
+    """Retries the calls of `writer`; each has the deadline of one call of the store."""
 
     def __init__(self, store: InstrumentedObjectStore, path: str, writer: ObjectWriter):
         self._store, self._path, self._writer = store, path, writer
@@ -194,7 +194,7 @@ class _RetriedWriter(ObjectWriter):
 
 
 class _Pages:
-    """A listing in pages; after a failure the next page begins behind the last path that was handed out."""
+    """A listing in pages; after a failure the next page begins behind the last path returned."""
 
     def __init__(self, store: ObjectStore, prefix: str, after: str):
         self._store, self._prefix, self._last = store, prefix, after

@@ -1,10 +1,10 @@
 """Objects as files below one directory, durable against process death and power loss.
 
-A writer fills a temporary file, syncs it, publishes it under its name in one step and syncs the directory:
-`rename` where it may replace, `link` where it must not. A process killed in between leaves only a file under
-`.temporary/`, which no listing shows and a later opening removes. Large pieces pass the page cache by where the
-file system lets them: a fresh page of it costs more than the write, and most files are read much later or never.
-A scratch object is published without a sync, and stays in the page cache: removed soon, it never reaches the disk.
+A writer fills a temporary file, syncs it, publishes it atomically and syncs the directory: `rename` if it may replace,
+`link` if it must not. A process killed in between leaves only a file under `.temporary/`, which listings omit and a
+later opening removes. Large writes bypass the page cache if the file system allows it: allocating a page costs more
+than the write, and most files are read much later or never. A scratch object is published without a sync and stays in
+the page cache: if removed soon, it never reaches the disk.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from hummock.object_store.file_writer import PUBLISH, SYNC, WRITE, FileWriter
 from hummock.object_store.full_disk import describe, is_disk_full
 
 TEMPORARY = ".temporary"
-TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no living put
+TEMPORARY_KEPT_MS = 24 * 3600 * 1000    # older leftovers belong to no live put
 KNOWN_FILES_LIMIT = 8_192
 KNOWN_DIRECTORIES_LIMIT = 4096
 
 
 class LocalObjectStore(ObjectStore):
-    """Every object is a regular file inside `root`; links that lead out of it are refused."""
+    """Every object is a regular file inside `root`; symbolic links out of it are rejected."""
 
     def __init__(self, root: str | os.PathLike[str], random_bytes: RandomBytes = os.urandom):
         self._root = Path(root).absolute()
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
-        self._files: dict[str, str] = {}    # where paths in them are
+        self._files: dict[str, str] = {}    # path -> file on disk, in known directories
         self._open = FdCache()
         self._known: set[str] = set()       # directories inside root that exist and are synced
         with self.typed(str(self._root)):
@@ -67,7 +67,7 @@ class LocalObjectStore(ObjectStore):
 
     @contextmanager
     def typed(self, path: str) -> Iterator[None]:
-        """Turns what the operating system says of an object into the store's errors."""
+        """Converts the operating system's errors to the store's."""
         try:
             yield
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
@@ -87,7 +87,7 @@ class LocalObjectStore(ObjectStore):
             except BaseException:
                 writer.abort()
                 raise
-        except UploadLost as error:             # of one object in one call: it may be written again
+        except UploadLost as error:             # a whole object in one call: it can be retried
             if isinstance(error.__cause__, DiskFull):
                 raise error.__cause__ from None
             raise ObjectStoreError(path, error.reason) from error
@@ -158,7 +158,7 @@ class LocalObjectStore(ObjectStore):
         self._open.close()
 
     def _file(self, path: str) -> str:
-        """Where `path` is on disk; remembered where its directory is known, since readers ask again and again."""
+        """Where `path` is on disk; memoized if its directory is known, since readers call it often."""
         file = str(self.locate(path))
         with self._lock:
             if path.rpartition("/")[0] in self._known:
@@ -168,7 +168,7 @@ class LocalObjectStore(ObjectStore):
         return file
 
     def locate(self, path: str, *, create: bool = False) -> Path:
-        """Where `path` is on disk. Raises `InvalidPath` if its directory lies outside the root."""
+        """Where `path` is on disk. Raises `InvalidPath` if its directory is outside the root."""
         directory, _, name = check_path(path).rpartition("/")
         if path.split("/", 1)[0] == TEMPORARY:
             raise InvalidPath(path, f"{TEMPORARY} is the store's own")
@@ -187,7 +187,7 @@ class LocalObjectStore(ObjectStore):
         return parent / name
 
     def forget_directories(self) -> None:
-        """What was known of directories may be wrong: they are looked at, and made, again."""
+        """Forgets which directories exist, so that they are checked and created again."""
         with self._lock:
             self._known.clear()
             self._files.clear()
@@ -199,7 +199,7 @@ class LocalObjectStore(ObjectStore):
                 entries = list(os.scandir(directory))
             except FileNotFoundError:
                 return
-        # A directory sorts as its name and the slash that follows: "a-b" stands before "a/b".
+        # A directory sorts with the slash that follows its name: "a-b" is before "a/b".
         named = sorted((inside + entry.name + "/" * entry.is_dir(follow_symlinks=False), entry)
                        for entry in entries if not (inside == "" and entry.name == TEMPORARY))
         for path, entry in named:
@@ -213,7 +213,7 @@ class LocalObjectStore(ObjectStore):
     def _remove_leftovers(self) -> None:
         probe = self._temporary / self._random_bytes(16).hex()
         probe.touch()
-        now_ns = probe.stat().st_mtime_ns       # the file system's clock: what the others were stamped by
+        now_ns = probe.stat().st_mtime_ns       # by the file system's clock, as the other files' times
         probe.unlink()
         for leftover in self._temporary.iterdir():
             with suppress(FileNotFoundError):
@@ -222,10 +222,9 @@ class LocalObjectStore(ObjectStore):
 
 
 class _LocalWriter(ObjectWriter):
-    """A temporary file that `close` syncs if it is to be durable, publishes under its name and removes, each step done
-    once.
+    """A temporary file that `close` syncs if it must be durable, publishes under its name and removes, each step once.
 
-    A file that could not be synced is lost: a kernel may have dropped the pages and call a second fsync a success.
+    A file that could not be synced is lost: a kernel may drop the pages and report a second fsync as a success.
     """
 
     file: FileWriter
@@ -243,7 +242,7 @@ class _LocalWriter(ObjectWriter):
             self._refuse(WRITE, failure)
 
     def close(self, data: Buffer = b"") -> None:
-        """Ends the object with `data`."""
+        """Appends `data` and publishes the object."""
         if self._has_ended:
             if self.file.was_published:
                 return
@@ -260,7 +259,7 @@ class _LocalWriter(ObjectWriter):
             self.file.discard()
 
     def _refuse(self, step: str, number: int) -> None:
-        """Raises what a failed step means, or returns where it has happened all the same."""
+        """Raises the error of a failed step, or returns if it took effect nevertheless."""
         try:
             with self._store.typed(self._path):
                 raise OSError(number, os.strerror(number))
@@ -271,14 +270,14 @@ class _LocalWriter(ObjectWriter):
             if step == PUBLISH and number == errno.EEXIST:
                 self._recognise(error)
                 return
-            if step == PUBLISH and isinstance(error, ObjectNotFound):   # its directory was removed under us
+            if step == PUBLISH and isinstance(error, ObjectNotFound):   # its directory was removed meanwhile
                 self._store.forget_directories()
-                self._target = self._store.locate(self._path, create=True)      # for the next try
+                self._target = self._store.locate(self._path, create=True)      # for the next attempt
                 raise ObjectStoreError(self._path, f"its directory is missing: {error.reason}") from error
             raise
 
     def _recognise(self, error: ObjectStoreError) -> None:
-        """A network file system may have linked and lost its answer: then both names are one file."""
+        """Recognizes a link whose answer a network file system lost: both names are then one file."""
         with self._store.typed(self._path):
             is_ours = self._temporary.samefile(self._target)
         if not is_ours:
@@ -288,7 +287,7 @@ class _LocalWriter(ObjectWriter):
 
 
 def _read(descriptor: int, byte_range: range) -> bytes:
-    """The bytes of `byte_range` as far as the file goes; one read unless the kernel splits it."""
+    """The bytes in `byte_range` up to the end of the file; one read unless the kernel splits it."""
     data = os.pread(descriptor, len(byte_range), byte_range.start)
     while 0 < len(data) < len(byte_range):
         more = os.pread(descriptor, len(byte_range) - len(data), byte_range.start + len(data))
@@ -299,7 +298,7 @@ def _read(descriptor: int, byte_range: range) -> bytes:
 
 
 def _make_directory(path: Path) -> None:
-    """Creates `path` and what is missing above it, each name synced into its parent."""
+    """Creates `path` and its missing parents, each name synced into its parent."""
     if path.is_dir():
         return
     _make_directory(path.parent)

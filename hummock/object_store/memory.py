@@ -1,4 +1,4 @@
-"""Objects in a dict: gone with the process. The store of tests, and of `memory://`."""
+"""Objects in a dict, not persistent: for tests and `memory://`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hummock.object_store.base import Buffer, ObjectMeta, ObjectStore, check_pat
 
 
 class MemoryObjectStore(ObjectStore):
-    """Each object is one immutable `bytes`; a listing is the picture of the moment it began."""
+    """Each object is one immutable `bytes`; a listing is a snapshot taken when it begins."""
 
     def __init__(self, clock: Clock = wall_clock_ms):
         self._clock = clock

@@ -1,11 +1,11 @@
 """Objects in Google Cloud Storage, Alibaba OSS, Azure Blob Storage and HDFS, through the OpenDAL binding.
 
 `gs://bucket/prefix`, `oss://bucket/prefix?endpoint=...`, `azblob://container/prefix?endpoint=...` and
-`hdfs://host:port/prefix`. Secrets come from where each service's own tools look.
+`hdfs://host:port/prefix`. Credentials come from where each service's own tools look for them.
 
-HDFS cannot create exclusively here: a creation only looks first whether the path is taken, which is enough for names
-that nobody else mints, not for a log (`creates_exclusively` is false). Its objects are written aside and renamed, since
-a file that grows can be seen.
+HDFS has no exclusive creation here: a creation only checks first whether the path is taken, which suffices for unique
+names but not for a log (`creates_exclusively` is false). Its objects are written to a temporary path and renamed, since
+a growing file is visible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hummock.object_store.url import Address
 from hummock.options import RetryOptions
 
 Result = TypeVar("Result")
-TEMPORARY = ".temporary"            # below the root, of services where a file is seen while it is written
+TEMPORARY = ".temporary"            # below the root, for services where a file is visible while it is written
 # By scheme: OpenDAL's service, its option for the host, and which options it takes.
 SERVICES = {
     "gs": ("gcs", "bucket", ("endpoint", "allow_anonymous", "disable_vm_metadata", "disable_config_load")),
@@ -34,7 +34,7 @@ REQUIRED = {"oss": ("endpoint",)}
 
 
 def open_opendal(address: Address, retry: RetryOptions) -> OpendalObjectStore:
-    """The store at `address`, whose scheme is one of `SERVICES`. Raises `InvalidOption` for what cannot be opened."""
+    """The store at `address`, whose scheme is one of `SERVICES`. Raises `InvalidOption` if it cannot be opened."""
     service, host_option, known = SERVICES[address.scheme]
     address.check_options(known, REQUIRED.get(address.scheme, ()))
     settings = {**address.options, "root": "/" + address.prefix, host_option: address.host}
@@ -49,7 +49,7 @@ def open_opendal(address: Address, retry: RetryOptions) -> OpendalObjectStore:
 
 
 class OpendalObjectStore(ObjectStore):
-    """Objects of one OpenDAL `service`. Its runtime does not survive a fork: a forked process is refused."""
+    """Objects of one OpenDAL `service`. Its runtime does not survive a fork: use in a forked process raises."""
 
     def __init__(self, url: str, service: str, settings: dict[str, str], retry: RetryOptions, *,
                  layers: Sequence[Any] = (), random_bytes: RandomBytes = os.urandom, clock: Clock = wall_clock_ms):
@@ -69,7 +69,7 @@ class OpendalObjectStore(ObjectStore):
             operator = operator.layer(layer)
         self._operator, can = operator, operator.capability()
         self.creates_exclusively = bool(can.write_with_if_not_exists)
-        self._is_flat = bool(can.list_with_recursive)               # keys, not directories
+        self._is_flat = bool(can.list_with_recursive)               # lists keys, not directories
         self._is_staged = not self.creates_exclusively and bool(can.rename)
         self._can_type = bool(can.write_with_content_type)
 
@@ -161,7 +161,7 @@ class OpendalObjectStore(ObjectStore):
                 yield entry
 
     def _meta(self, path: str, found: Any) -> ObjectMeta:
-        """An object of unknown age counts as new: nobody may take it for garbage."""
+        """An object of unknown age counts as new, so that it is never taken for garbage."""
         modified = found.last_modified
         modified_ms = self._clock() if modified is None else int(modified.timestamp() * 1000)
         return ObjectMeta(path, found.content_length, modified_ms)
@@ -186,7 +186,7 @@ class OpendalObjectStore(ObjectStore):
             raise
         except ObjectStoreError:
             if not self._is_flat:
-                self.head(path)         # says so where a directory was read
+                self.head(path)         # raises if `path` is a directory
             raise
 
     def _try(self, path: str, call: Callable[[], Result], *, is_write: bool = False) -> Result:
@@ -200,7 +200,7 @@ class OpendalObjectStore(ObjectStore):
         except errors.RangeNotSatisfied as error:
             raise _OutOfRange(path, _reason(error)) from error
         except (errors.NotFound, errors.IsADirectory, errors.NotADirectory) as error:
-            kind = ObjectStoreRefused if is_write else ObjectNotFound       # what a write misses is the bucket
+            kind = ObjectStoreRefused if is_write else ObjectNotFound       # on a write the bucket is missing
             raise kind(path, _reason(error)) from error
         except (errors.PermissionDenied, errors.ConfigInvalid, errors.Unsupported) as error:
             raise ObjectStoreRefused(path, _reason(error)) from error
@@ -209,9 +209,9 @@ class OpendalObjectStore(ObjectStore):
 
 
 class _OutOfRange(ObjectStoreError):
-    """A range goes beyond the end of its object."""
+    """A range extends beyond the end of its object."""
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what OpenDAL says: the others are a backtrace."""
+    """The first line of OpenDAL's message: the others are a backtrace."""
     return str(error).split("\n", 1)[0]

@@ -1,9 +1,9 @@
-"""Objects in a bucket of S3 or of any store that speaks its language: `s3://bucket/prefix?endpoint=...&region=...`.
+"""Objects in a bucket of S3 or of an S3-compatible store: `s3://bucket/prefix?endpoint=...&region=...`.
 
-A creation is a PUT with `If-None-Match: *`. Each attempt writes a random token beside the object, so that an answer
-"exists already" to a request that was repeated on its way is known for its own, and taken for done if size and
-content are what was sent: a lesser store may have kept the beginning of a request that broke off. Objects that outgrow
-one part are streamed as multipart uploads, which nobody sees until they are completed.
+A creation is a PUT with `If-None-Match: *`. Each attempt stores a random token in the object's metadata: if a request
+repeated on its way is answered "exists already", the token shows that the object is its own, and the creation counts
+as done if size and content match, since a deficient store may have kept the beginning of an interrupted request.
+Objects larger than one part are streamed as multipart uploads, which are invisible until completed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from hummock.object_store.url import Address
 from hummock.options import MIB, RetryOptions
 
 OPTIONS = ("endpoint", "region", "path_style")
-PART_BYTES = 16 * MIB           # a store takes 10,000 parts, the last of any size, the others of 5 MiB at least
-KEYS_AT_ONCE = 1000             # most keys of one listing or deletion
-TOKEN = "hummock-attempt"       # name of an object's user metadata
+PART_BYTES = 16 * MIB           # a store accepts 10,000 parts of at least 5 MiB, the last one of any size
+KEYS_AT_ONCE = 1000             # most keys per listing or deletion
+TOKEN = "hummock-attempt"       # name of the user metadata that holds the token
 STALE_UPLOAD_MS = 24 * 3600 * 1000
 
 
@@ -69,7 +69,7 @@ class S3ObjectStore(ObjectStore):
         answer = self.client.get(key, path, self._seconds, byte_range)
         if answer.status == 416:
             return b""
-        if answer.status == 200:                # it knows no ranges and sent everything
+        if answer.status == 200:                # the store ignores ranges and sent everything
             return answer.body[byte_range.start:byte_range.stop]
         _check_sent_range(path, answer, byte_range)
         return answer.body
@@ -102,7 +102,7 @@ class S3ObjectStore(ObjectStore):
                 if path <= last:
                     raise ObjectStoreRefused(prefix, f"it lists {path!r} after {last!r}: not in the order of keys")
                 last = path
-                if not path.endswith("/"):      # a directory that some tool drew
+                if not path.endswith("/"):      # else a directory marker of some tool
                     yield ObjectMeta(path, found["Size"], int(found["LastModified"].timestamp() * 1000))
             if not page.get("IsTruncated"):
                 return
@@ -126,7 +126,7 @@ class S3ObjectStore(ObjectStore):
         return limited
 
     def remove_leftovers(self, now_ms: int, kept_ms: int = STALE_UPLOAD_MS) -> int:
-        """Gives up the uploads below the prefix that were begun `kept_ms` ago and never ended; how many."""
+        """Aborts unfinished uploads below the prefix begun at least `kept_ms` ago; returns how many."""
         root = self._address.prefix
         page = self.client.call("list_multipart_uploads", "", self._seconds, Prefix=root)
         stale = [found for found in page.get("Uploads", ()) if now_ms - found["Initiated"].timestamp() * 1000 > kept_ms]
@@ -146,8 +146,8 @@ class S3ObjectStore(ObjectStore):
         return self._random_bytes(16).hex()
 
     def put_with_token(self, path: str, data: Buffer, if_absent: bool, token: str, seconds: float) -> None:
-        """Raises `ObjectExists` where another wrote the object, and `ObjectStoreError` where the store holds a part of
-        what it was sent, also after it was sent again."""
+        """Raises `ObjectExists` if another writer created the object, and `ObjectStoreError` if the store holds only a
+        part of what was sent, even after sending it again."""
         body, call = memoryview(data).cast("B"), self.client.call
         settings = {"Key": self.key(path), "Body": body, "Metadata": {TOKEN: token}}
         try:
@@ -156,14 +156,14 @@ class S3ObjectStore(ObjectStore):
             found = self.written_with(token, path, seconds)
             if found is None:
                 raise
-            if not self._holds(found, path, body):      # it is nobody else's, so nobody else's is replaced
+            if not self._holds(found, path, body):      # the object is our own, so it may be replaced
                 call("put_object", path, seconds, **settings, IfMatch=found["ETag"])
                 again = self.written_with(token, path, seconds)
                 if again is None or not self._holds(again, path, body):
                     raise ObjectStoreError(path, f"{body.nbytes} bytes were sent, and other ones are stored") from None
 
     def written_with(self, token: str, path: str, seconds: float) -> dict | None:
-        """What the store says of the object, if it was written with the token."""
+        """The HEAD response of the object if it was written with the token."""
         limited = self.within(seconds)
         try:
             found = limited._head(path)     # type: ignore[attr-defined]
@@ -181,22 +181,22 @@ class S3ObjectStore(ObjectStore):
         try:
             return self.client.call("head_object", path, self._seconds, Key=self.key(path))
         except ObjectNotFound:
-            self.client.call("list_objects_v2", path, self._seconds, MaxKeys=1)     # a HEAD tells not what is missing
+            self.client.call("list_objects_v2", path, self._seconds, MaxKeys=1)     # HEAD has no error code in a body
             raise
 
 
 class _S3Writer(ObjectWriter):
-    """One part in memory at a time. `_parts` are those that the store has; nothing is visible before completion."""
+    """Holds one part in memory. `_parts` are those uploaded; nothing is visible before completion."""
 
     def __init__(self, store: S3ObjectStore, path: str, if_absent: bool, seconds: float):
         self._store, self._path, self._if_absent = store, path, if_absent
         self.seconds = seconds
         self._token = store.mint_token()
-        self._memory = memoryview(b"")          # of one part, made by the first write, used again for every part
+        self._memory = memoryview(b"")          # of one part, allocated by the first write, reused for every part
         self._filled = 0
         self._upload: str | None = None
         self._parts: list[dict] = []
-        self._sizes: dict[int, int] = {}        # of parts, by their numbers
+        self._sizes: dict[int, int] = {}        # part number -> size
         self._has_ended = self._is_closed = False
 
     def write(self, data: Buffer) -> None:
@@ -241,7 +241,7 @@ class _S3Writer(ObjectWriter):
             return
         self._end()
         if self._upload is not None:
-            with suppress(ObjectStoreError):        # `remove_leftovers` finds it later
+            with suppress(ObjectStoreError):        # `remove_leftovers` aborts it later
                 self._call("abort_multipart_upload", UploadId=self._upload)
 
     def _end(self) -> None:
@@ -253,7 +253,7 @@ class _S3Writer(ObjectWriter):
             self._call("complete_multipart_upload", UploadId=self._upload,
                        MultipartUpload={"Parts": self._parts}, **condition)
         except (ObjectExists, UploadLost) as error:
-            # An earlier request may have completed it: then the upload is gone and the object is there, and ours.
+            # An earlier request may have completed it: then the upload is gone, and the object exists and is ours.
             found = self._store.written_with(self._token, self._path, self._left)
             if found is None:
                 raise
@@ -262,7 +262,7 @@ class _S3Writer(ObjectWriter):
                 raise UploadLost(self._path, f"size and ETag {sent} were sent, {stored} is stored") from error
 
     def _put_part(self, number: int, body: memoryview) -> dict:
-        """Sends a part; sent again under its number it replaces itself."""
+        """Uploads a part; idempotent, as a part number is overwritten."""
         if self._upload is None:
             self._upload = self._call("create_multipart_upload", Metadata={TOKEN: self._token})["UploadId"]
         answer = self._call("upload_part", UploadId=self._upload, PartNumber=number, Body=body)
@@ -287,7 +287,7 @@ class _S3Writer(ObjectWriter):
 
 
 def _joined_etag(parts: Sequence[dict]) -> str:
-    """The ETag of an object of these parts: the MD5 of their MD5s, and how many there are; "" if theirs are none."""
+    """The ETag of an object of these parts: the MD5 of their MD5s, and their number; "" if their ETags are not MD5s."""
     try:
         digests = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in parts)
     except ValueError:
@@ -296,7 +296,7 @@ def _joined_etag(parts: Sequence[dict]) -> str:
 
 
 def _check_sent_range(path: str, answer: Answer, asked: range) -> None:
-    """Raises `ObjectStoreError` unless the answer holds the bytes `asked` for, as far as the object goes."""
+    """Raises `ObjectStoreError` unless the answer holds the range `asked`, up to the end of the object."""
     sent = answer.headers.get("Content-Range", "")
     try:
         span, _, total = sent.removeprefix("bytes ").partition("/")

@@ -1,8 +1,8 @@
-"""Signed requests to an S3-compatible store, each made once, every error typed.
+"""Signed requests to an S3-compatible store, without retries, with typed errors.
 
-boto3 signs, spells and reads the requests; they travel by `HttpClient`, because only there a try can be given its
-own time. GETs skip boto3: one signature of an object serves all its ranges for half an hour, which is a third of the
-CPU time of a signature for each.
+boto3 signs and encodes requests and decodes responses; `HttpClient` sends them, because it supports a timeout per
+attempt. GETs bypass boto3: one signature of an object serves all its ranges for half an hour, which takes a third of
+the CPU time of a signature per request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hummock.options import RetryOptions
 SIGNED_SECONDS = 3600
 REUSED_SECONDS = SIGNED_SECONDS // 2
 SIGNATURES_LIMIT = 4096
-# What may pass although its status says that the request itself was wrong.
+# Transient errors although their status blames the request.
 PASSING = {"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch",
            "InvalidDigest", "ExpiredToken", "RequestTimeTooSkewed", "OperationAborted", "ConditionalRequestConflict",
            "SlowDown", "Throttling", "RequestLimitExceeded", "InternalError", "ServiceUnavailable"}
@@ -40,19 +40,19 @@ MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 
 
 class S3Client:
-    """Makes requests to one bucket. A fork gets connections of its own: a socket shared by two is a mess."""
+    """Sends requests to one bucket. A forked process gets its own connections: processes must not share a socket."""
 
     def __init__(self, address: Address, retry: RetryOptions, metrics: Metrics):
         self.bucket = address.host
         self._address, self._retry, self._metrics = address, retry, metrics
         self._lock = threading.Lock()
-        self._trying = threading.local()        # seconds, path of this thread's call
+        self._trying = threading.local()        # timeout and path of this thread's call
         self._signatures: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._pid = 0
         self._open()
 
     def call(self, operation: str, path: str, seconds: float, **parameters: Any) -> dict[str, Any]:
-        """boto3's `operation` on the bucket. Raises errors of `path`."""
+        """Performs boto3's `operation` on the bucket. Raises errors of `path`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if self._pid != os.getpid():
@@ -75,7 +75,7 @@ class S3Client:
         headers = {} if byte_range is None else {"Range": f"bytes={byte_range.start}-{byte_range.stop - 1}"}
         url, is_old = self._signed(key, path)
         answer = self._exchange("GetObject", "GET", url, headers, path=path, seconds=seconds, into=into)
-        if answer.status == 403 and is_old:     # the credentials that signed it may have been replaced meanwhile
+        if answer.status == 403 and is_old:     # the credentials used for signing may have been replaced meanwhile
             self._forget(key)
             url, _ = self._signed(key, path)
             answer = self._exchange("GetObject", "GET", url, headers, path=path, seconds=seconds, into=into)
@@ -102,7 +102,7 @@ class S3Client:
             style = "path" if self._address.flag("path_style", default="endpoint" in options) else "virtual"
             config = Config(
                 signature_version="s3v4", retries={"total_max_attempts": 1, "mode": "standard"},
-                parameter_validation=False,     # it knows no memoryview; paths are checked by ours
+                parameter_validation=False,     # it rejects memoryview; `check_path` validates paths
                 request_checksum_calculation="when_required", response_checksum_validation="when_required",
                 s3={"addressing_style": style})
             try:
@@ -118,7 +118,7 @@ class S3Client:
             self._pid = os.getpid()
 
     def _send(self, request: Any, event_name: str, **_: Any) -> Any:
-        """boto3's request by our connections; what is returned here it takes for the answer."""
+        """Sends boto3's request through HttpClient; boto3 uses the return value as the response."""
         from botocore.awsrequest import AWSResponse
 
         headers = {name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -139,7 +139,7 @@ class S3Client:
         return answer
 
     def _signed(self, key: str, path: str) -> tuple[str, bool]:
-        """A URL whose signature is good for a while, and whether it was made for an earlier call."""
+        """A URL with a signature valid for a while, and whether it was created by an earlier call."""
         from botocore.exceptions import BotoCoreError
 
         now = monotonic_seconds()
@@ -165,7 +165,7 @@ class S3Client:
 
 
 class _Body:
-    """Bytes that are here already, as boto3 reads an answer."""
+    """A received body with the interface that boto3 reads a response by."""
 
     def __init__(self, data: bytes):
         self._data = data
@@ -175,7 +175,7 @@ class _Body:
 
 
 def typed_error(path: str, status: int, code: str, message: str) -> ObjectStoreError:
-    """What an answer other than success means. An unknown refusal is final: asking again would not change it."""
+    """The error for an answer other than success. An unknown refusal is final: a retry would not change it."""
     reason = f"{status} {code}: {message}".rstrip(": ")
     if code in LOST:
         return UploadLost(path, reason)
@@ -186,12 +186,12 @@ def typed_error(path: str, status: int, code: str, message: str) -> ObjectStoreE
     if status == 404 and code in ("", "404", "NoSuchKey", "Not Found"):
         return ObjectNotFound(path)
     if status == 400 and code in ("", "400"):
-        return ObjectStoreError(path, reason)           # not the store's own words: something on the way
+        return ObjectStoreError(path, reason)           # not from the store but from a proxy on the way
     return ObjectStoreRefused(path, reason)
 
 
 def _typed_client_error(path: str, error: Exception) -> ObjectStoreError:
-    """What boto3 says without an answer of the store: no credentials, or an answer that it cannot read."""
+    """The error for a failure within boto3: no credentials, or a response that it cannot decode."""
     from botocore.exceptions import NoCredentialsError, PartialCredentialsError
 
     final = isinstance(error, NoCredentialsError | PartialCredentialsError)

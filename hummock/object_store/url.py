@@ -1,7 +1,7 @@
-"""The URL of a store taken apart: `scheme://host/prefix?option=value`, without any secret.
+"""Parses the URL of a store: `scheme://host/prefix?option=value`, without secrets.
 
-A URL is written into messages, meta rows and task specs, so one that carries a user or a password is refused:
-credentials come from where each service's own tools look for them.
+URLs appear in messages, meta rows and task specs, so one that contains a user or a password is rejected: credentials
+come from where each service's own tools look for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HIDDEN = "a URL with credentials"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`prefix` is "" or ends with a slash; `url` is what was given."""
+    """`prefix` is "" or ends with a slash; `url` is the URL as given."""
 
     url: str
     scheme: str
@@ -34,7 +34,7 @@ class Address:
                 raise InvalidOption(f"{self.scheme}://...?{name}", "", "given")
 
     def flag(self, name: str, default: bool) -> bool:
-        """An option that is `true` or `false`."""
+        """The value of an option that is `true` or `false`."""
         value = self.options.get(name, "true" if default else "false")
         if value not in ("true", "false"):
             raise InvalidOption(name, value, "true or false")
@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Raises `InvalidOption` for what is no URL of a store, has credentials in it, or a part that leads elsewhere."""
+    """Raises `InvalidOption` if `url` is no URL of a store, contains credentials, `.` or `..`, or repeats an option."""
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))

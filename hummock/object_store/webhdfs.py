@@ -1,8 +1,9 @@
-"""Objects in HDFS through its REST face: `webhdfs://host:port/prefix?user_name=...&tls=true`.
+"""Objects in HDFS through its REST API: `webhdfs://host:port/prefix?user_name=...&tls=true`.
 
-https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html. A file that grows can be seen, so an
-object is written below `.temporary/` and renamed. HDFS refuses to rename onto what is there: that is create-if-absent.
-OpenDAL's service is not used: its listing never answers, and what it writes is seen before it is whole.
+https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html. A growing file is visible, so an
+object is written below `.temporary/` and renamed. HDFS refuses to rename onto an existing file: that is
+create-if-absent. OpenDAL's service is not used: its listing never returns, and its writes are visible before they are
+complete.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PASSING = {"StandbyException", "RetriableException", "SafeModeException", "IOExc
 
 
 class WebHdfsObjectStore(ObjectStore):
-    """Files below the prefix of `address`, each published whole by one rename."""
+    """Files below the prefix of `address`, each published by one rename."""
 
     def __init__(self, address: Address, retry: RetryOptions, metrics: Metrics, *,
                  random_bytes: RandomBytes = os.urandom):
@@ -106,7 +107,7 @@ class WebHdfsObjectStore(ObjectStore):
             raise ObjectExists(path)
 
     def _walk(self, directory: str, prefix: str) -> Iterator[ObjectMeta]:
-        """A directory sorts as its name and the slash that follows: "a-b" stands before "a/b"."""
+        """Files in ascending order of path. A directory sorts with the slash that follows it: "a-b" is before "a/b"."""
         try:
             found = self._call("LISTSTATUS", prefix, directory)["FileStatuses"]["FileStatus"]
         except ObjectNotFound:
@@ -125,13 +126,13 @@ class WebHdfsObjectStore(ObjectStore):
             raise InvalidPath(path, f"{TEMPORARY} is the store's own")
 
     def _call(self, operation: str, path: str, file: str, **query: str) -> dict[str, Any]:
-        """The answer of the name node to `operation` on `file`. Raises errors of `path`."""
+        """The name node's answer to `operation` on `file`. Raises errors of `path`."""
         answer = self._exchange(operation, METHODS.get(operation, "GET"), self._url(operation, file, query), path)
         _raise_for(path, answer)
         return _json(path, answer.body)
 
     def _located(self, operation: str, path: str, file: str, **query: str) -> str:
-        """Where the bytes of `file` are to be sent or fetched: the name node names a data node."""
+        """The URL to send or fetch the bytes of `file`: the name node redirects to a data node."""
         url = self._url(operation, file, {**query, "noredirect": "true"})
         answer = self._exchange(operation, METHODS.get(operation, "GET"), url, path)
         if answer.status == 307:
@@ -167,7 +168,7 @@ def _json(path: str, body: bytes) -> dict[str, Any]:
 
 
 def _raise_for(path: str, answer: Answer) -> None:
-    """Raises what an answer other than success means."""
+    """Raises the error for an answer other than success."""
     if answer.status < 300:
         return
     try:

@@ -1,7 +1,7 @@
-"""The one way in which entries become files: an iterator is drained into a builder without the GIL.
+"""The merge loop: moves all entries of an iterator into a builder without the GIL. The only writer of files.
 
-merge, retain, cut, build and compress are chained calls in C; a flush and a compaction differ only in the
-iterator they give and in what it retains. The GIL is taken where a file ends and the builder is not served.
+Merge, retention, splitting, building and compression are chained calls in C; a flush and a compaction differ only in
+their iterator and in what it retains. The GIL is acquired at the end of a file unless the builder is served.
 """
 
 from libc.stdint cimport uint64_t
@@ -16,12 +16,12 @@ cdef enum:
 
 
 def run_pipeline(HummockIterator source not None, MultiSstableBuilder builder not None, take, flush=None) -> int:
-    """Adds every entry of `source`, which walks forward, to `builder`; returns how many.
+    """Adds every entry of `source`, a forward iterator, to `builder`; returns how many.
 
     `take(output)` is called with each SstableOutput as soon as it is finished, in key order: on the thread that serves
-    the builder, else on this one, before the next file is begun. What it waits for, the merge waits for in the end.
-    With `flush` (0..65535) every entry is stored under that spill offset of its pure epoch: REQUIRES that
-    `source` has at most one operation on a key in a pure epoch.
+    the builder, else on this one, before the next file is begun. If it blocks, the merge eventually blocks too. With
+    `flush` (0..65535) every entry is stored under that spill offset of its pure epoch; this REQUIRES that `source` has
+    at most one operation per key and pure epoch.
     """
     cdef uint64_t cleared = 0 if flush is None else SPILL_MASK, offset = 0 if flush is None else flush
     cdef Entry entries[PULL_ENTRIES]

@@ -1,11 +1,11 @@
-"""RetentionIterator: drops the versions of a key that no reader can ask for any more.
+"""RetentionIterator: drops the versions of a key that no reader can see any more.
 
-Of each user key stay every version above the watermark and the newest one at or below it; if that one is a
-tombstone, and nothing outside the merged runs can hold the key, it goes too. Of several operations on a key
-within one pure epoch only the newest stays, since a read sees epochs whole. Versions that were expired at the
-watermark go (older ones of the key are expired as well, wherever they are), and so do all versions of a key
-that a table's key watermark had passed by then. Keys of dropped tables go; a table is dropped only if it is
-named so. What the task says of a table is looked up once for each of its vnodes.
+Of each user key it keeps every version above the watermark and the newest one at or below it; if that one is a
+tombstone, and nothing outside the merged runs can hold the key, it is dropped too. Of several operations on a key
+within one pure epoch only the newest is kept, since a read sees whole epochs. Versions that were expired at the
+watermark are dropped (older ones of the key are expired as well, wherever they are), and so are all versions of a key
+that a table's key watermark had passed by then. All keys of dropped tables are dropped; only tables in
+`dropped_tables` count as dropped. The rules of a table are looked up once per vnode.
 """
 
 cimport cython
@@ -25,19 +25,19 @@ cdef inline uint64_t hash_of(const Entry* entry) noexcept nogil:
 
 @cython.final
 cdef class RetentionIterator(HummockIterator):
-    """Invariant: while `valid`, the entry stays; entries come in the child's order.
+    """Invariant: while `valid`, the current entry is retained; entries keep the child's order.
 
     `tables`: TableRules by table id.
     """
-    cdef HummockIterator child          # forward, every version of a key together
-    cdef uint64_t watermark             # pure epoch that every reader is at or above
-    cdef bint drop_tombstones           # no run outside the child can hold a key of it
-    cdef RowRules rules                 # what readers at the watermark no longer see
+    cdef HummockIterator child          # forward, with all versions of each key
+    cdef uint64_t watermark             # pure epoch; every reader is at or above it
+    cdef bint drop_tombstones           # no run outside the child can hold any of its keys
+    cdef RowRules rules                 # evaluated for readers at the watermark
     cdef uint32_t* dropped              # table ids, ascending; owned
     cdef Py_ssize_t dropped_count
-    cdef readonly uint64_t dropped_rows # entries passed over so far
+    cdef readonly uint64_t dropped_rows # entries dropped so far
     cdef readonly uint64_t dropped_hash # their content hash
-    cdef Entry last                     # the newest entry that was judged; its key is in `key` between two moves
+    cdef Entry last                     # the last entry examined; its key is in `key` between two moves
     cdef bint has_last
     cdef bint is_pulled                 # `pull` was called
     cdef uint8_t* key                   # owned
@@ -45,8 +45,8 @@ cdef class RetentionIterator(HummockIterator):
     cdef uint64_t table_vnode           # table id and vnode of that key, 48 bits; all ones before the first
     cdef VnodeRule rule                 # of that key's vnode
     cdef bint is_table_dropped
-    cdef bint is_below                  # a version at or below the watermark was seen of that key
-    cdef bint is_dropped                # the table of that key is dropped, or no reader looks there any more
+    cdef bint is_below                  # a version of that key at or below the watermark was examined
+    cdef bint is_dropped                # all versions of that key: its table is dropped or a watermark has passed it
 
     def __cinit__(self, HummockIterator child not None, uint64_t watermark=0, bint drop_tombstones=False,
                   dropped_tables=(), tables=None):
@@ -75,7 +75,7 @@ cdef class RetentionIterator(HummockIterator):
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
-        """REQUIRES `epoch` to be newer than any of `user_key`: what stays depends on all versions of a key."""
+        """REQUIRES `epoch` newer than any of `user_key`: retention depends on all versions of a key."""
         self.has_last, self.table_vnode, self.is_pulled = False, NOWHERE, False
         self.child.seek(user_key, epoch)
         self.child.pulled = 0
@@ -106,7 +106,7 @@ cdef class RetentionIterator(HummockIterator):
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         cdef Py_ssize_t count, kept, at
         cdef uint64_t dropped
-        if not self.is_pulled:              # the first one was judged already
+        if not self.is_pulled:              # the first one was examined already
             self.is_pulled = True
             return HummockIterator.pull(self, out, most)
         if self.pulled > 0:
@@ -165,7 +165,7 @@ cdef class RetentionIterator(HummockIterator):
         return 0
 
     cdef void enter_vnode(self, uint64_t table_vnode) noexcept nogil:
-        """Looks up what is said of the table and the vnode that keys have from here on."""
+        """Looks up the rules of the table and vnode of the next keys."""
         cdef Py_ssize_t low = 0, high = self.dropped_count, middle
         cdef uint32_t table_id = <uint32_t>(table_vnode >> 16)
         self.table_vnode, self.rule = table_vnode, self.rules.rule_of(table_vnode, self.watermark)

@@ -1,7 +1,7 @@
-"""Entries in order become one sorted run of durable files: how a flush of the shared buffer leaves, and a bulk load.
+"""Writes entries in order as one sorted run of durable files, for a flush of the shared buffer and for bulk loads.
 
-Files are built on the caller's thread, without the GIL, and leave in pieces meanwhile; building waits while as many
-bytes as there is room for are on their way.
+Files are built on the caller's thread, without the GIL, and uploaded in parts meanwhile; building blocks while
+`room_bytes` are in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hummock.sstable.builder import SstableOutput
 from hummock.sstable.filter.policy import filter_policy
 from hummock.sstable.multi_builder import MultiSstableBuilder
 
-PUT_THREADS = 4  # files that leave at the same time, while the next one is built
+PUT_THREADS = 4  # files uploaded concurrently while the next one is built
 
 
 def write_run(
@@ -36,11 +36,11 @@ def write_run(
     flush: int | None = None,
     before_each: Callable[[], None] = lambda: None,
 ) -> list[SstableOutput]:
-    """The files, ascending and disjoint, durable and without their data; those of an error are left to vacuum.
+    """Returns the files, ascending, disjoint and durable, without their data; after an error vacuum deletes them.
 
-    `size_bytes`: of keys and values, about. `tables`: the rules by table id, whose prefixes are filtered too. No file
-    holds keys of both sides of one of `borders`, (table id, vnode) pairs. `flush`: as in `run_pipeline`. What
-    `before_each` raises, before a file's end leaves, ends it.
+    `size_bytes`: of keys and values, about. `tables`: the rules by table id, whose prefixes enter the filters. No file
+    spans one of `borders`, (table id, vnode) pairs. `flush`: as in `run_pipeline`. `before_each` is called before the
+    end of each file is uploaded; an exception from it aborts the write.
     """
     policy = filter_policy(options.filter_policy, options.filter_bits_per_key)
     prefixes = {table_id: rules.prefix for table_id, rules in tables.items() if rules.prefix}
@@ -51,7 +51,7 @@ def write_run(
         queue.finish(output)
 
     data_bytes = min(PART_BYTES, size_bytes + 4 * options.block_bytes)
-    is_large = size_bytes > options.sstable_bytes        # perhaps several files
+    is_large = size_bytes > options.sstable_bytes        # several files are possible
     builder = MultiSstableBuilder(
         options, policy, mint_name, prefixes, borders, data_bytes, queue.file, is_served=is_large)
     try:

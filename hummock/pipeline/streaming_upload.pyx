@@ -1,8 +1,8 @@
 """UploadQueue: uploads files to the object store in parts, while the rest of each file is still being built.
 
-The parts of a file are written one after the other, by any free serving thread. The building thread enqueues them
-without the GIL, and waits while as many bytes as memory allows are in flight. Where the object is a file of this
-machine its parts are written without the GIL too.
+The parts of a file are written in order, by any free serving thread. The building thread enqueues them without the
+GIL, and blocks while as many bytes as memory allows are in flight. Parts of a local file are written without the GIL
+too.
 """
 
 cimport cython
@@ -22,7 +22,7 @@ from hummock.sstable.builder cimport PartSink
 from hummock.errors import without_frames
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 
-PART_BYTES = 2 << 20       # of a file, that leave together: one huge page, and the last one is soon written
+PART_BYTES = 2 << 20       # of one part: one huge page, and the last part is soon written
 
 cdef struct UploadPart:
     uint8_t* data                       # pooled
@@ -35,23 +35,23 @@ cdef class UploadQueue
 
 @cython.final
 cdef class UploadingFile(PartSink):
-    """Guarded by the queue's lock, except for the fields of the serving thread."""
+    """Guarded by the queue's lock, except for the fields used by the serving thread only."""
     cdef UploadQueue queue
     cdef readonly str name
-    cdef object output                  # SstableOutput less its data, once the file is built
-    cdef object writer                  # ObjectWriter; the serving thread's
-    cdef FileWriter file                # of `writer`, or None; the serving thread's
-    cdef bint has_file                  # the same, readable without the GIL
-    cdef bint has_refused               # it did not take the first of what waits; the serving thread's
-    cdef UploadPart* first              # waiting, oldest first
+    cdef object output                  # SstableOutput without its data, once the file is built
+    cdef object writer                  # ObjectWriter; serving thread only
+    cdef FileWriter file                # of `writer`, or None; serving thread only
+    cdef bint has_file                  # whether `file` is set, readable without the GIL
+    cdef bint has_refused               # `file` failed to append the first queued part; serving thread only
+    cdef UploadPart* first              # queued parts, oldest first
     cdef UploadPart* last
     cdef void* following                # UploadingFile, begun after this one
-    cdef bint is_begun                  # it is in the queue
+    cdef bint is_begun                  # in the queue
     cdef bint is_served
-    cdef bint is_whole                  # no more parts will come
-    cdef bint is_synced                 # by the serving thread, before it is built
-    cdef bint is_built                  # nor anything else: `output` is there
-    cdef bint is_done                   # both objects are durable, or it was given up
+    cdef bint is_whole                  # no more parts follow, except those of `finish`
+    cdef bint is_synced                 # by the serving thread, before the file is built
+    cdef bint is_built                  # complete: `output` is set
+    cdef bint is_done                   # both objects are durable, or the file was aborted
 
     def __cinit__(self, UploadQueue queue not None, str name not None):
         self.queue, self.name = queue, name
@@ -75,16 +75,16 @@ cdef class UploadingFile(PartSink):
 
 @cython.final
 cdef class UploadQueue:
-    """The files of one attempt, of which about `room_bytes` may be on their way. One thread builds, several serve."""
+    """The files of one attempt, about `room_bytes` of which may be in flight. One thread builds, several serve."""
     cdef object store                   # ObjectStore
-    cdef dict files                     # by name, in the order of their beginning
+    cdef dict files                     # by name, in order of creation
     cdef void* first                    # UploadingFile, the oldest that is not done; borrowed from `files`
-    cdef void* last                     # and the newest that was begun
-    cdef Py_ssize_t room                # bytes that may be on their way
-    cdef Py_ssize_t leaving             # bytes that are
+    cdef void* last                     # the newest that was begun
+    cdef Py_ssize_t room                # limit of bytes in flight
+    cdef Py_ssize_t leaving             # bytes in flight
     cdef bint has_ended                 # no more files will begin
     cdef bint has_failed
-    cdef object error                   # what failed first
+    cdef object error                   # the first one
     cdef pthread_mutex_t lock
     cdef pthread_cond_t changed
 
@@ -98,7 +98,7 @@ cdef class UploadQueue:
         pthread_mutex_destroy(&self.lock)
 
     def file(self, str name not None) -> UploadingFile:
-        """A new file, which counts once its builder begins; files begin in the order in which they were made."""
+        """A new file, queued once its builder begins; files begin in order of creation."""
         cdef UploadingFile file = UploadingFile(self, name)
         self.files[name] = file
         return file
@@ -114,14 +114,14 @@ cdef class UploadQueue:
         pthread_mutex_unlock(&self.lock)
 
     cdef void end_data(self, UploadingFile file) noexcept nogil:
-        """No more parts come: a file of this machine is synced while the rest of the object is made."""
+        """Marks the data as complete: a local file is synced while `finish` builds the meta."""
         pthread_mutex_lock(&self.lock)
         file.is_whole = True
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
 
     def finish(self, output) -> None:
-        """The file of that name ends with what is left of its data. Raises what a serving thread met with."""
+        """Ends the file of that name with the rest of its data. Raises the error of a serving thread, if any."""
         cdef UploadingFile file = self.files[output.name]
         cdef ByteBuffer rest = output.data
         cdef uint8_t* data = rest.data
@@ -138,7 +138,7 @@ cdef class UploadQueue:
             pthread_mutex_unlock(&self.lock)
 
     def wait(self) -> list:
-        """No more files begin: the outputs of all, less their data, once they are durable. Raises as `finish` does."""
+        """Ends the queue and waits; the outputs of all files, without their data, all durable. Raises as `finish`."""
         with nogil:
             pthread_mutex_lock(&self.lock)
             self.has_ended = True
@@ -151,7 +151,7 @@ cdef class UploadQueue:
         return [(<UploadingFile>file).output for file in self.files.values() if (<UploadingFile>file).is_begun]
 
     def stop(self, error=None) -> None:
-        """Ends the serving threads, and whoever builds with `error`; the first call's error stands."""
+        """Ends the serving threads, and makes the building thread raise `error`; the first call's error is kept."""
         pthread_mutex_lock(&self.lock)
         if not self.has_failed:
             self.error = error
@@ -160,7 +160,7 @@ cdef class UploadQueue:
         pthread_mutex_unlock(&self.lock)
 
     def close(self) -> None:
-        """Gives up the files that did not get to their end. REQUIRES: nobody serves any more."""
+        """Aborts unfinished files. REQUIRES that no thread serves any more."""
         cdef UploadingFile file
         for file in self.files.values():
             writer, file.writer, file.file = file.writer, None, None
@@ -171,7 +171,7 @@ cdef class UploadQueue:
         self.files.clear()
 
     def serve(self) -> None:
-        """Writes what leaves until all has left or somebody has failed; for one thread of several."""
+        """Writes queued parts until all files are done or a thread has failed; for one thread of several."""
         cdef UploadingFile file
         cdef void* claimed
         while True:
@@ -184,7 +184,7 @@ cdef class UploadQueue:
                 self.write_parts(file)
                 if self.is_at_end(file):
                     self.end(file)
-            except BaseException as error:          # it is the builder's to raise
+            except BaseException as error:          # raised by the building thread
                 self.stop(without_frames(error).with_traceback(None))
             self.release(file)
 
@@ -278,7 +278,7 @@ cdef class UploadQueue:
         return part
 
     cdef bint append_parts(self, UploadingFile file) noexcept nogil:
-        """Writes all that waits to the file; False where the GIL is needed: at its end, or for a part that failed."""
+        """Appends all queued parts to the file; False if the GIL is needed: at its end, or for a part that failed."""
         cdef UploadPart* part
         while True:
             part = self.shift(file)
@@ -311,8 +311,8 @@ cdef class UploadQueue:
         pthread_mutex_unlock(&self.lock)
 
     cdef int write_parts(self, UploadingFile file) except -1:
-        """Writes what waits; what a file refused, and what goes elsewhere, by the writer, which tries again and names
-        what fails.
+        """Writes queued parts; a part that `file` refused, or of an object elsewhere, through the writer, which retries
+        and reports errors.
         """
         cdef UploadPart* part
         if file.writer is None and file.first != NULL:
@@ -336,7 +336,7 @@ cdef class UploadQueue:
                 self.let_go(part)
 
     cdef int end(self, UploadingFile file) except -1:
-        """Both objects become durable, the data first."""
+        """Makes both objects durable, the data first."""
         file.writer.close()
         file.writer, file.has_file = None, False
         self.store.put(sstable_meta_path(file.name), file.output.meta, if_absent=True)

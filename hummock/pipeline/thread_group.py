@@ -1,5 +1,5 @@
-"""ThreadGroup: threads that work for one attempt. Nothing waits for a thread to start: that can take several turns of
-the GIL.
+"""ThreadGroup: the threads of one attempt. `start` does not wait until the thread runs, which can take several GIL
+switch intervals.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from hummock.base.posix import name_thread
 
 
 class ThreadGroup:
-    """For one thread that starts and joins. What is given to it raises nothing.
+    """Used by one thread, which starts and joins. The work must not raise.
 
-    The system knows the threads as `name` and a number; `threading` does not know them.
+    The operating system shows the threads as `name` and a number; they are unknown to `threading`.
     """
 
     def __init__(self, name: str = "hummock") -> None:
         self._name, self._started = name, 0
         self._lock = threading.Lock()
         self._working = 0
-        self._ended = threading.Lock()      # held while somebody works
+        self._ended = threading.Lock()      # held while any thread works
 
     def start(self, work: Callable[[], object]) -> None:
-        """`work()` on a thread of its own."""
+        """Calls `work()` on a new thread."""
         with self._lock:
             if self._working == 0:
                 self._ended.acquire()
@@ -37,7 +37,7 @@ class ThreadGroup:
             raise
 
     def join(self) -> None:
-        """All that was started has ended."""
+        """Blocks until all started work has ended."""
         with self._ended:
             pass
 

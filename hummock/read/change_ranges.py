@@ -11,7 +11,7 @@ from hummock.version import HummockVersion
 
 
 def ruled_tables(version: HummockVersion, start: bytes, end: bytes | None) -> list[tuple[int, TableRules]]:
-    """The tables whose rules may hide rows of [start, end), ascending by id; without dropped ones, which have no rows."""
+    """The tables whose rules may hide rows of [start, end), ascending by id; dropped ones have no rows to hide."""
     found = []
     for table_id, rules in sorted(version.tables.items()):
         table = KeyRange.table(table_id)

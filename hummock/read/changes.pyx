@@ -2,9 +2,9 @@
 
 Only what is newer than the earlier epoch is read: batches, files and, within them, blocks. For each key the newest
 entry between the epochs decides; spans of entries are skipped or copied as a whole. The previous values are looked up
-in batches, for the changed keys alone: by point reads, or by a parallel scan where the keys are dense. Where a
-watermark moved between the epochs, the keys that it passed are read in full; rows that expired in between are found in
-the files of that age.
+in batches, for the changed keys alone: by point reads, or by one scan where the keys are dense. Where a watermark moved
+between the epochs, the keys that it passed are read in full; rows that expired in between are found in the files of
+that age.
 """
 
 from libc.stdint cimport uint64_t
@@ -30,12 +30,12 @@ from hummock.read.change_ranges import parts_between, ruled_tables
 from hummock.read.multi_get import read_many
 from hummock.state_store import ChangeBatch
 
-cdef Py_ssize_t DENSE_SHARE = 16        # a parallel scan pays off from one requested key in so many rows
+cdef Py_ssize_t DENSE_SHARE = 16        # one scan beats point reads if more than one in so many rows is requested
 
 
 cdef class ChangeWalk:
-    """Finds each key of [start, end) once, ascending, if `source` holds an entry of it in (since, until], or one that the
-    tables' rules hide from only one of the two readers.
+    """Finds each key of [start, end) once, ascending, if `source` holds an entry of it in (since, until], or one that
+    the tables' rules hide from only one of the two readers.
     """
     cdef HummockIterator source         # forward, over every entry of (since, until] at least
     cdef uint64_t since                 # the earlier reader sees entries up to this epoch
@@ -122,7 +122,7 @@ cdef class ChangeWalk:
         return rows
 
     cdef bint is_unchanged(self, Span* span) noexcept nogil:
-        """Whether the rules treat all rows alike at both epochs; clips the span to the rows for which that is certain."""
+        """Whether the rules treat all rows alike at both epochs; clips the span to rows for which that is certain."""
         cdef Slice limit
         self.rules.hides_at(&self.before, self.source.user_key, self.source.epoch, self.since)
         self.rules.hides_at(&self.after, self.source.user_key, self.source.epoch, self.until)
@@ -262,7 +262,7 @@ cdef class ChangeReader:
         return newest > self.since or (self.first_expiring <= newest and info.oldest_epoch < self.end_expiring)
 
     cdef int find_changes(self, BinaryColumn keys, BinaryColumn new) except -1:
-        """Adds the changes of these keys to `found`; splits the keys in halves where the previous values are too large."""
+        """Adds the changes of these keys to `found`; splits the keys in halves where the old values are too large."""
         cdef Py_ssize_t half = keys.rows >> 1
         try:
             if self.end_expiring > 0:       # a newer version of an expired key may be in a file that is not read

@@ -33,24 +33,24 @@ from hummock.errors import Corruption
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are prefetched together
-    NEEDS_IO = -2            # a result of `row_of`, as NOT_HERE is
+    NEEDS_IO = -2               # a result of `row_of`, as NOT_HERE is
 
 
-cdef struct RunFile:           # of a run; pointers are borrowed
+cdef struct RunFile:            # of a run; pointers are borrowed
     void* run                   # SortedRun
     void* reader                # SstableReader; NULL: no file of the run may hold the key
-    PredictedRow predicted            # valid if `is_expected`
+    PredictedRow predicted      # valid if `is_expected`
     bint is_expected            # the hit bias predicts that the file holds the key
 
 
 cdef struct Answer:
     Slice value                 # data NULL: absent or deleted
     uint64_t epoch
-    uint64_t newest                     # entries with a greater epoch are not seen
+    uint64_t newest             # entries with a greater epoch are not seen
     bint is_admitted            # the missing block is to be cached
 
 
-cdef PartialBlock scratch = PartialBlock()        # of the current read, which does not release the GIL
+cdef PartialBlock scratch = PartialBlock()      # of the current read, which does not release the GIL
 
 
 def read_one(ReadView view not None, bytes key not None, epoch):
@@ -216,7 +216,7 @@ cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* an
             answer.value = (<Block>slot.value).value_at(row)
             answer.epoch = (<Block>slot.value).epoch_at(row)
     elif row == slot.rows:
-        return NEEDS_IO              # the key may begin the next block
+        return NEEDS_IO                 # the key may begin the next block
     elif row >= 0:
         answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
     return row
@@ -234,7 +234,7 @@ cdef Py_ssize_t row_beside_cache(
         if answer.is_admitted or scratch.read(reader.file, opened.index, block, False) == NOT_READ:
             return NEEDS_IO
     except (Corruption, MemoryError):
-        return NEEDS_IO                  # the slow path reports the error
+        return NEEDS_IO                 # the slow path reports the error
     row = scratch.row_of(key, answer.newest)
     if row == scratch.block.rows:
         return NEEDS_IO
@@ -259,7 +259,7 @@ cdef Py_ssize_t search(void* block, double share, Slice key, uint64_t newest) no
     head = head_of(key.data + prefix, key.size - prefix)
     row = row_near(heads, rows, head, row)
     if row == rows:
-        return NEEDS_IO              # the key may begin the next block
+        return NEEDS_IO                 # the key may begin the next block
     if heads[row] != head:
         return NOT_HERE
     if (<Block>block).is_version_of(row, key, newest, 8):

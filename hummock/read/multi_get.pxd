@@ -28,12 +28,12 @@ cdef class PointReader:
     cdef Probe* probes                  # borrowed from the caller
     cdef Py_ssize_t count               # started so far
     cdef uint64_t newest                # entries with a greater epoch are not seen
-    cdef UncachedGets cold                # probes whose blocks are not to be cached; None before the first
+    cdef UncachedGets cold              # probes whose blocks are not to be cached; None before the first
     cdef list pins                      # opened files and fetched blocks that probes point into
     cdef PyObject** held                # cached blocks that probes point into; owned references in an owned array
     cdef Py_ssize_t held_count
     cdef Py_ssize_t held_capacity
-    cdef bint is_borrowing              # some blocks are only borrowed from the cache: call `hold` before releasing the GIL
+    cdef bint is_borrowing              # some blocks are borrowed from the cache: `hold` before releasing the GIL
 
     cdef void begin(self, Probe* probes) noexcept nogil                     # which the caller keeps until the last call
     cdef int start(self, Slice key) noexcept nogil                          # starts the next of them

@@ -33,7 +33,7 @@ cdef Py_ssize_t SPARE_ROWS = 8              # beyond a run's share of a range's 
 
 
 cdef class RangeCollector:
-    """At most `limit` rows for each range, in the order of the ranges. `source` reads a range that encloses them all."""
+    """At most `limit` rows for each range, in the order of the ranges. `source` reads a range that encloses all."""
     cdef UserIterator source
     cdef BatchCollector collector
     cdef BinaryColumn starts            # or prefixes, see `by_prefix`

@@ -27,7 +27,7 @@ cdef class SortedRun:
     cdef uint64_t* first_heads          # ... and of each smallest key; in the same allocation
     cdef Slice prefix                   # common prefix of all keys of the run
     cdef readonly Py_ssize_t count
-    cdef int found                      # 0..SURE: hit bias, a saturating counter of recent hits and misses; under the GIL
+    cdef int found                      # 0..SURE: hit bias, a saturating counter of recent hits; under the GIL
     cdef uint64_t min_epoch             # of all entries, spill offset included
 
     cdef Py_ssize_t file_among(self, Slice user_key, Py_ssize_t low, Py_ssize_t high) noexcept nogil
@@ -38,4 +38,4 @@ cdef class SortedRun:
     # sets among[row * stride] for each prefix that a file may hold a key under, by its filter if it contains prefixes
     cdef tuple overlapping(self, bytes start, bytes end, uint64_t newest)
     # the infos of the files that may hold a version up to `newest` of a key of [start, end)
-    cdef void* reader_of(self, Slice user_key) noexcept nogil       # reader of the only file that may hold the key, or NULL
+    cdef void* reader_of(self, Slice user_key) noexcept nogil       # of the only file that may hold the key, or NULL

@@ -22,8 +22,8 @@ cdef class UncachedGets:
 
     cdef int take(self, Probe* probe) except -1             # queues it for `run`
     cdef int run(self, uint64_t newest) except -1
-    # Searches the blocks of all queued probes: each becomes DONE, or advances, or stays NEEDS_BLOCK where its block is to
-    # be cached, is not in a local file, or is corrupt.
+    # Searches the blocks of all queued probes: each becomes DONE, or advances, or stays NEEDS_BLOCK where its block is
+    # to be cached, is not in a local file, or is corrupt.
     cdef Py_ssize_t part(self, Py_ssize_t first, Py_ssize_t end) except -1
     cdef int run_file(self, Py_ssize_t first, Py_ssize_t end, uint64_t newest, PartialBlock scratch) except -1
     cdef int answer(self, PartialBlock scratch, Py_ssize_t first, Py_ssize_t end, uint64_t newest) except -1 nogil

@@ -29,8 +29,8 @@ cdef extern from "Python.h":
 cdef class ReadView:
     """`local` are SharedBufferBatches and SortedRuns, newest first; `runs` the SortedRuns of `version`.
 
-    State that is equal in `previous`, an older view, is shared with it. Reads of a `committed_only` view are at or below
-    the version's committed epoch.
+    State that equals that of `previous`, an older view, is shared with it. Reads of a `committed_only` view are at or
+    below the version's committed epoch.
     """
 
     def __cinit__(self, version, tuple local not None, tuple runs not None, hold=None, ReadView previous=None,

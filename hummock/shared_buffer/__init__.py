@@ -1,1 +1,1 @@
-"""Batches that are not yet in files: readable at once, then merged and uploaded."""
+"""Writes that are in no version yet: batches, which are readable at once, and their flush into files."""

@@ -1,7 +1,7 @@
-"""SharedBufferBatch: the rows of one `ingest_batch`, as they came, under one epoch.
+"""SharedBufferBatch: the rows of one `ingest_batch`, unchanged, under one epoch.
 
-The rows stay in the memory in which they arrived: sorted columns need no tree on top. Immutable, and read
-from any thread without the GIL by whoever holds a reference.
+The rows stay in the memory in which they arrived: sorted columns need no tree on top. Immutable; any thread that holds
+a reference may read it without the GIL.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ cdef extern from * nogil:
     void prefetch_ahead "hummock_prefetch_ahead"(const void* address) noexcept
 
 cdef Py_ssize_t LINE_BYTES = 64
-cdef Py_ssize_t FIRST_STRIDE = 4        # rows around a guess that are looked at first
+cdef Py_ssize_t FIRST_STRIDE = 4        # rows around a guess that are examined first
 cdef Py_ssize_t MIN_PROBES = 64         # a filter costs about as much as
 cdef Py_ssize_t PROBES_SHARE = 16       # a search for each 16th row
 FILTER_BITS = 10                        # per key
@@ -106,7 +106,7 @@ cdef class SharedBufferBatch:
             return 0 if order < 0 else self.rows.keys.rows
         head = head_of(user_key.data + self.shared, user_key.size - self.shared)
         low = high = self.row_near(head)
-        while high < self.rows.keys.rows and self.head_at(high) == head:    # keys that only whole ones tell apart
+        while high < self.rows.keys.rows and self.head_at(high) == head:    # equal prefixes: compare whole keys
             high = min(high + stride, self.rows.keys.rows)
             stride *= 2
         while low < high:
@@ -147,7 +147,7 @@ cdef class SharedBufferBatch:
 
 
 cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out) noexcept nogil:
-    """The rows of `batch` from `row` on as a span; False where one of them may be a delete."""
+    """The rows of `batch` from `row` on as a span; False if one of them may be a delete."""
     if batch.has_deletes:
         return False
     out.prefix.data, out.prefix.size = batch.rows.keys.data, 0
@@ -174,7 +174,7 @@ cdef void columns_of(SharedBufferBatch batch, Py_ssize_t row, Columns* out) noex
 
 
 cdef class SharedBufferBatchIterator(HummockIterator):
-    """Walks one batch; holds it."""
+    """Iterates over one batch; holds a reference to it."""
 
     def __init__(self, SharedBufferBatch batch not None, int direction=FORWARD):
         self.batch, self.direction, self.row = batch, <Direction>direction, -1
@@ -214,7 +214,7 @@ cdef class SharedBufferBatchIterator(HummockIterator):
             self.user_key = self.batch.rows.keys.at(self.row)
             self.epoch = self.batch.epoch
             self.value = self.batch.value_at(self.row)
-            # a merge of many batches comes back here after many rows of others: too late for the hardware
+            # a merge of many batches returns here after many rows of others, which defeats the hardware prefetcher
             prefetch_ahead(self.user_key.data + self.user_key.size + LINE_BYTES)
             prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + LINE_BYTES)
             prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + 2 * LINE_BYTES)
@@ -222,9 +222,9 @@ cdef class SharedBufferBatchIterator(HummockIterator):
 
 
 cdef class SharedBufferChainIterator(HummockIterator):
-    """Walks batches without a common key range, one after the other, forward; holds them.
+    """Iterates forward over batches with disjoint key ranges, one after the other; holds references to them.
 
-    ValueError where they overlap or do not ascend.
+    Raises ValueError where they overlap or are not ascending.
     """
 
     def __cinit__(self, batches):

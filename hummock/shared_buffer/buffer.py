@@ -1,10 +1,10 @@
-"""SharedBuffer: what was written here and is not yet in a version.
+"""SharedBuffer: what was written in this process and is not yet in a version.
 
-A batch waits until it is cut, with its neighbours, into an upload task; the task's rows give way to a staged run
-of SSTs once they are durable, and the run to the version that holds it. Sources stand in the order of time: later
-epochs first, and within one epoch what came later first, so that the later write wins. An epoch may be uploaded
-in several flushes, when writes outrun the uploads; the rows of a flush are stored under its number as spill
-offset. A task stays as it was cut until it succeeds: its place among the flushes before and after it is fixed.
+A batch waits until it is cut, with its neighbours, into an upload task; once the task is durable, a staged run of SSTs
+replaces its batches, and later the version that holds the run replaces that. Sources are ordered by age: later epochs
+first, and within one epoch later arrivals first, so that the later write wins. An epoch may be uploaded in several
+flushes, when writes outrun the uploads; the rows of a flush are stored with its number as spill offset. A task is never
+changed until it succeeds: its position among earlier and later flushes is fixed.
 
 The buffer has no lock of its own: every method REQUIRES its owner's.
 """
@@ -28,7 +28,7 @@ class UploadTask:
 
     batches: tuple[SharedBufferBatch, ...]
     flush: int
-    handed_to: Epoch | None = None  # the sync whose result names its files
+    handed_to: Epoch | None = None  # the sync whose result contains its files
     is_running: bool = False
 
     @property
@@ -51,7 +51,7 @@ class StagedRun:
     sstables: tuple[SstableInfo, ...]
     max_epoch: Epoch  # pure
     min_epoch: Epoch  # pure
-    handed_to: Epoch | None  # the sync whose result named the files; None before the first
+    handed_to: Epoch | None  # the sync whose result contained the files; None before the first
 
 
 Source: TypeAlias = "SharedBufferBatch | StagedRun"
@@ -62,14 +62,14 @@ class SharedBuffer:
 
     def __init__(self, limit_bytes: int, sealed_epoch: Epoch):
         self.limit_bytes = limit_bytes
-        self.waiting_bytes = 0  # of batches that are not durable and will be
-        self.uncut_bytes = 0  # of those in no task
-        self.local_bytes = 0  # of batches that are never uploaded; they have a limit of their own, as large
+        self.waiting_bytes = 0  # of batches that are to be uploaded and are not durable yet
+        self.uncut_bytes = 0  # the part of it that is in no task
+        self.local_bytes = 0  # of batches that are never uploaded; limited separately, by the same amount
         self.sealed_epoch = sealed_epoch
         self._sources: list[Source] = []
-        self._tasks: list[UploadTask] = []  # not finished, in the order in which they were cut
-        self._cut: set[int] = set()  # ids of their batches
-        self._flushes: dict[Epoch, int] = {}  # of each epoch, cut so far
+        self._tasks: list[UploadTask] = []  # unfinished, in the order of cutting
+        self._cut: set[int] = set()  # ids of the batches in them
+        self._flushes: dict[Epoch, int] = {}  # number of flushes cut, by epoch
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -98,10 +98,10 @@ class SharedBuffer:
             raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self.sealed_epoch}")
 
     def add(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> None:
-        """Takes a batch of at least one row. `InvalidEpoch` after 65,536 flushes of an epoch."""
+        """Adds a batch of at least one row. `InvalidEpoch` after 65,536 flushes of an epoch."""
         self.check_open(epoch)
         batch = SharedBufferBatch(rows, with_spill(epoch, self._flushes.get(epoch, 0)), is_local)
-        if is_local:  # no key is written both ways, so it may stand below its epoch, where it parts no task
+        if is_local:  # no key is written both ways, so it may be ordered below its epoch, where it splits no task
             self._sources.insert(bisect_left(self._sources, (-epoch, True), key=_age_and_place), batch)
             self.local_bytes += batch.size_bytes
         else:
@@ -110,7 +110,7 @@ class SharedBuffer:
             self.uncut_bytes += batch.size_bytes
 
     def seal(self, epoch: Epoch) -> None:
-        """No more writes at or below `epoch`. Raises `InvalidEpoch` below what is sealed already."""
+        """Ends writes at or below `epoch`. Raises `InvalidEpoch` below the sealed epoch."""
         if check_pure(epoch) < self.sealed_epoch:
             raise InvalidEpoch(epoch, f"{self.sealed_epoch} is sealed already")
         self.sealed_epoch = epoch
@@ -118,9 +118,10 @@ class SharedBuffer:
     # -- uploads -------------------------------------------------------------------------------------------
 
     def cut_through(self, epoch: Epoch) -> None:
-        """Cuts tasks so that all at or below `epoch` is in one; what no sync was given yet is `epoch`'s to hand out.
+        """Cuts tasks so that everything at or below `epoch` is in one; results not yet assigned to a sync are assigned
+        to `epoch`.
 
-        Neighbours become one task, whatever their epochs: one run for all, unless an earlier flush parts them.
+        Neighbours of any epochs become one task: one run for all, unless an earlier flush lies between them.
         """
         groups: list[list[SharedBufferBatch]] = [[]]
         for source in self._sources:
@@ -150,7 +151,7 @@ class SharedBuffer:
             self._cut_task([batch for batch in uncut if pure_epoch(batch.epoch) == oldest])
 
     def start(self, epoch: Epoch | None = None) -> UploadTask | None:
-        """The oldest task that nobody runs, of those that reach down to `epoch`; it is running from here on."""
+        """The oldest task that is not running, of those that reach down to `epoch`; marks it as running."""
         for task in self._tasks:
             if not task.is_running and (epoch is None or task.min_epoch <= epoch):
                 task.is_running = True
@@ -158,34 +159,34 @@ class SharedBuffer:
         return None
 
     def is_startable(self, epoch: Epoch) -> bool:
-        """Whether `start` would give a task."""
+        """Whether `start` would return a task."""
         return any(not task.is_running and task.min_epoch <= epoch for task in self._tasks)
 
     def is_pending(self, epoch: Epoch) -> bool:
-        """Whether something at or below `epoch` that is in a task is not durable yet."""
+        """Whether a task with data at or below `epoch` is not durable yet."""
         return any(task.min_epoch <= epoch for task in self._tasks)
 
     def fail(self, task: UploadTask) -> None:
-        """The task waits to be started again."""
+        """Returns the task to the queue."""
         task.is_running = False
 
     def finish(self, task: UploadTask, sstables: tuple[SstableInfo, ...]) -> None:
-        """The task's batches give way to the run that they became."""
+        """Replaces the task's batches by the run that they became."""
         self._tasks.remove(task)
         done = {id(batch) for batch in task.batches}
         position = next((at for at, source in enumerate(self._sources) if id(source) in done), None)
         left = [source for source in self._sources if id(source) not in done]
-        if sstables and position is not None:  # else a version went past them meanwhile
+        if sstables and position is not None:  # otherwise a version has superseded them meanwhile
             left.insert(position, StagedRun(sstables, task.max_epoch, task.min_epoch, task.handed_to))
         self._replace(left)
 
     def hand_out(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
-        """The files of all runs that a sync at `epoch` was given; newest run first."""
+        """The files of all runs assigned to a sync at `epoch`; newest run first."""
         given = (source for source in self._sources if isinstance(source, StagedRun) and source.handed_to == epoch)
         return tuple(info for run in given for info in run.sstables)
 
     def take_back(self, epoch: Epoch) -> None:
-        """A sync at `epoch` failed: what it was given belongs to the next one."""
+        """Unassigns the results of a failed sync at `epoch`; the next sync gets them."""
         for task in self._tasks:
             if task.handed_to == epoch:
                 task.handed_to = None
@@ -194,9 +195,10 @@ class SharedBuffer:
     # -- versions ------------------------------------------------------------------------------------------
 
     def staged_through(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
-        """The files of all runs at or below `epoch`, handed out or not; newest run first.
+        """The files of all runs at or below `epoch`, assigned to a sync or not; newest run first.
 
-        Raises `InvalidEpoch` where an epoch at or below shares a run with a later one: they are committed together.
+        Raises `InvalidEpoch` where an epoch at or below shares a run with a later one: they can only be committed
+        together.
         """
         staged = [source for source in self._sources if isinstance(source, StagedRun)]
         for run in staged:
@@ -205,7 +207,7 @@ class SharedBuffer:
         return tuple(info for run in staged if run.max_epoch <= epoch for info in run.sstables)
 
     def drop_through(self, epoch: Epoch) -> tuple[SstableInfo, ...]:
-        """A version holds everything at or below `epoch`; the files of the staged runs that go."""
+        """Drops everything at or below `epoch`, which a version holds; returns the files of the dropped staged runs."""
         gone = [source for source in self._sources if isinstance(source, StagedRun) and source.max_epoch <= epoch]
         names = tuple(info for run in gone for info in run.sstables)
         left = [source for source in self._sources if _pure(source) > epoch]
@@ -217,7 +219,7 @@ class SharedBuffer:
         return names
 
     def clear(self, committed_epoch: Epoch) -> None:
-        """Forgets everything; writes above `committed_epoch` are welcome again. REQUIRES that no task runs."""
+        """Drops everything; accepts writes above `committed_epoch` again. REQUIRES that no task runs."""
         self._tasks, self._flushes = [], {}
         self._replace([])
         self.sealed_epoch = committed_epoch
@@ -251,10 +253,10 @@ def _pure(source: Source) -> Epoch:
 
 
 def _age(source: Source) -> int:
-    """Ascending where sources are newest first."""
+    """Sort key, ascending from newest to oldest."""
     return -_pure(source)
 
 
 def _age_and_place(source: Source) -> tuple[int, bool]:
-    """As `_age`; within an epoch what is local stands below all else."""
+    """As `_age`; within an epoch local batches are ordered below all others."""
     return -_pure(source), isinstance(source, SharedBufferBatch) and source.is_local

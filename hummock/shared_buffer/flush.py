@@ -1,8 +1,8 @@
-"""Flusher: batches of the shared buffer become one sorted run of durable SSTs.
+"""Flusher: merges batches of the shared buffer into one sorted run of durable SSTs.
 
-All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors
-wrote; of several operations on a key within one pure epoch only the newest is written. Building waits while its share
-of `upload_bytes` is on its way.
+All batches of a task are merged at once, so that a checkpoint gives a few large files however many executors wrote; of
+several operations on a key within one pure epoch only the newest is written. Building pauses while its share of
+`upload_bytes` is being uploaded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hummock.sstable.store import SstableStore
 
 
 class UploadCancelled(Exception):
-    """The upload ended between two files because nobody wants it any more."""
+    """The upload was stopped between two files because it is no longer needed."""
 
 
 class Flusher:
-    """Writes files under names from `mint_name`, each new; `give_up` is told names that stand for nothing.
+    """Writes files under unique names from `mint_name`; `give_up` receives names that will not be used.
 
     Thread safe.
     """
@@ -48,9 +48,9 @@ class Flusher:
     def upload(
         self, task: UploadTask, tables: Tables = NO_RULES, is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[SstableReader]:
-        """Readers of the run's files, ascending and disjoint, durable. After an error some may be orphans.
+        """Readers of the run's files, ascending, disjoint and durable. After an error some may be orphans.
 
-        `tables`: the version's rules by table id, whose prefixes are filtered too. Raises UploadCancelled.
+        `tables`: the version's rules by table id, whose prefixes are added to filters. Raises UploadCancelled.
         """
         minted: list[str] = []
         try:
@@ -63,7 +63,7 @@ class Flusher:
 
     def _build(self, task: UploadTask, tables: Tables, minted: list[str],
                is_cancelled: Callable[[], bool]) -> list[SstableOutput]:
-        """The files, durable and without their data. All names go to `minted`."""
+        """The files, durable, without their data. Appends every name to `minted`."""
         def mint() -> str:
             minted.append(self._mint_name())
             return minted[-1]
@@ -77,22 +77,22 @@ class Flusher:
             room_bytes=self._room_bytes, tables=tables, flush=task.flush, before_each=check)
 
     def _let_go(self, names: list[str]) -> None:
-        """Tells that they stand for nothing; where that fails too their registration runs out."""
+        """Reports the names as unused; if that fails, their registration expires."""
         if names:
             with suppress(HummockError):
                 self._give_up(names)
 
 
 def _rows_of(task: UploadTask) -> HummockIterator:
-    """The task's entries in order, of each key and pure epoch the newest."""
+    """The task's entries in order, only the newest for each key and pure epoch."""
     chains = [SharedBufferChainIterator(chain) for chain in chains_of(task.batches)]
     return MergeIterator(chains) if len(chains) == 1 else RetentionIterator(MergeIterator(chains))
 
 
 def chains_of(batches: Sequence[SharedBufferBatch]) -> list[tuple[SharedBufferBatch, ...]]:
-    """`batches`, newest first, parted into tuples for SharedBufferChainIterator, newest first.
+    """Groups `batches`, newest first, into tuples for SharedBufferChainIterator, newest first.
 
-    Only neighbours come into one chain, so that where two chains hold a key the first holds the newer write.
+    Only neighbours are chained, so that where two chains hold a key the first holds the newer write.
     """
     chains: list[tuple[SharedBufferBatch, ...]] = []
     starts: list[bytes] = []

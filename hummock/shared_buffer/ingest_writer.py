@@ -1,4 +1,4 @@
-"""Sorted rows become the files of a load: what a task of a bulk load, wherever it runs, ends in."""
+"""Writes sorted rows as the files of a load: the last step of a bulk-load task, wherever it runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def write_load(
     borders: Iterable[tuple[int, int]] = (),
     before_each: Callable[[], None] = lambda: None,
 ) -> tuple[SstableInfo, ...]:
-    """Durable files of `rows`: ascending user keys, each once, under the placeholder epoch.
+    """Writes `rows` (ascending user keys, each once, under the placeholder epoch) to durable files.
 
-    `size_bytes`: of keys and values, about. `mint_name` gives names of a prefix that is registered. `tables`,
-    `borders` and `before_each` as in `write_run`. After an error what was written is left to vacuum.
+    `size_bytes`: approximate size of keys and values. `mint_name` returns names with a registered prefix. `tables`,
+    `borders` and `before_each` as in `write_run`. After an error the files are left to vacuum.
     """
     outputs = write_run(rows, size_bytes, store, options, mint_name, name="load", tables=tables, borders=borders,
                         before_each=before_each, room_bytes=options.upload_bytes // options.uploads_in_flight)
@@ -38,6 +38,6 @@ def write_load(
 
 
 def rows_of_batches(batches: Sequence[WriteBatch]) -> HummockIterator:
-    """The rows of ascending, disjoint batches as `write_load` takes them."""
+    """The rows of ascending, disjoint batches, as input of `write_load`."""
     return MergeIterator([SharedBufferChainIterator(
         tuple(SharedBufferBatch(batch, PLACEHOLDER) for batch in batches if len(batch)))])

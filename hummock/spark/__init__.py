@@ -1,7 +1,7 @@
-"""Work that outgrows one machine, on Spark: sessions, jobs of specs, the check of executors, what a task has at hand.
+"""Work that outgrows one machine, on Spark: sessions, jobs of specs, the check of executors, the environment of a task.
 
-Spark places, retries and counts tasks; rows do not pass through it unless a job says so. pyspark is imported when a
-session is asked for: without it, and without Java, everything else works.
+Spark schedules, retries and counts tasks; rows do not pass through it unless a job requires it. pyspark is imported
+when a session is requested: without it, and without Java, everything else works.
 """
 
 from hummock.spark.executor_check import check_executors

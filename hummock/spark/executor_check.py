@@ -1,4 +1,6 @@
-"""The check at the start: executors have this very package, compiled, and reach the store as the driver does."""
+"""The check at the start of a job: executors have exactly this package, compiled, and reach the store as the driver
+does.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ SETTING = f"set spark.executorEnv.{NICENESS}, or let the environment of executor
 
 
 def check_executors(spark: SparkSession, url: str) -> int:
-    """How many executors answered that all is well with them and with the store at `url`.
+    """Number of executors that reported success, of themselves and of access to the store at `url`.
 
-    Every slot that is free is asked, twice on average; an executor that comes later is found out by its first task.
-    Raises `ExecutorUnfit` naming the machine, the reason and the remedy.
+    Every free slot is checked, twice on average; an executor that is added later is checked by its first task. Raises
+    `ExecutorUnfit` naming the machine, the reason and the remedy.
     """
     asked = 2 * slots(spark)
     paths = [_probe_path()]
@@ -46,8 +48,8 @@ def check_executors(spark: SparkSession, url: str) -> int:
 
 
 def probe(url: str, driver_path: str) -> dict[str, Any]:
-    """In a task: what this worker has and can do."""
-    import hummock.sstable.builder  # noqa: F401   a compiled room: its import is the check
+    """Runs in a Spark task: what this worker has and can do."""
+    import hummock.sstable.builder  # noqa: F401   a compiled module: its import is the check
 
     path = _probe_path()
     found = {"version": installed_version(), "setting": "", "store": "", "path": path}
@@ -71,7 +73,7 @@ def _probe_path() -> str:
 
 
 def _put(store: ObjectStore, path: str, data: bytes) -> None:
-    """Without a sync where the store can: beside others that wait for theirs."""
+    """Puts without a sync if the store can: others' puts may be waiting for theirs."""
     with store.create_scratch(path) as writer:
         writer.write(data)
 
@@ -89,7 +91,7 @@ def _judge(answer: dict[str, Any]) -> None:
 
 
 def _asking(url: str, driver_path: str) -> Any:
-    """A function that travels whole, so that an executor without this package can say so."""
+    """A function that is pickled by value, so that an executor without this package can report that."""
 
     def ask(batches: Iterable[Any]) -> Iterator[Any]:
         import json

@@ -1,7 +1,7 @@
-"""Jobs: a Spark action under a name, which can be watched and cancelled; and the job that does one spec a task.
+"""Jobs: a named Spark action, which can be watched and cancelled; and the job that runs one spec per task.
 
-A spec and an answer are bytes of a versioned record. What travels to executors names a function of the installed
-package and carries no code, so a task does what the package there does; that it is the same one is checked.
+A spec and an answer are bytes of a versioned record. Executors receive the name of a function of the installed package
+and no code, so a task runs the code that is installed there; that it is the same version is checked.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 ANSWERS = "place long, answer binary, error string"
-RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # the last line of a traceback of Python
+RAISED = re.compile(r"(?!org\.|java\.|py4j\.)[\w.]*[A-Z]\w*: .")     # last line of a Python traceback
 Result = TypeVar("Result")
-OnProgress = Callable[[int, int], None]     # tasks that are done, of how many
+OnProgress = Callable[[int, int], None]     # tasks finished, and their total
 
 
 def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: str,
               is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> list[bytes]:
-    """The answers to `specs`, in their order, each by a task of its own.
+    """The answers to `specs`, in their order, each computed by a task of its own.
 
     `work`, "module:function", takes a spec and returns its answer. It may be called several times for one spec, also
-    at once: only what is returned here counts. What it raises ends the job, after retries where it may pass.
-    Raises `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
+    concurrently: only what is returned here counts. An exception from it ends the job, after retries if it may be
+    transient. Raises `SparkJobFailed`, `SparkJobCancelled`, or `ExecutorUnfit` where executors have another package.
     """
     if not specs:
         return []
@@ -55,7 +55,7 @@ def run_specs(spark: SparkSession, specs: Sequence[bytes], work: str, *, name: s
 
 def do_specs(version: str, work: str, specs: Sequence[bytes],
              batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: the answers to the specs whose places come in."""
+    """Runs in a Spark task: the answers to the specs whose indexes are in `batches`."""
     for batch in batches:
         for place in batch.column(0).to_pylist():
             answer, error = do_spec(version, work, specs[place])
@@ -65,9 +65,9 @@ def do_specs(version: str, work: str, specs: Sequence[bytes],
 
 def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
             is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> Result:
-    """What `action`, which acts on frames of `spark`, returns; Spark's UI describes its jobs and stages by `name`.
+    """The result of `action`, which works on frames of `spark`; Spark's UI describes its jobs and stages by `name`.
 
-    It runs on a thread of its own; both callbacks are called here, every so often. Whatever ends the wait ends the job.
+    It runs on a thread of its own; both callbacks are called here, periodically. Any exception here ends the job.
     Raises `SparkJobFailed`, `SparkJobCancelled` or `ExecutorUnfit`.
     """
     from pyspark import InheritableThread
@@ -88,7 +88,7 @@ def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
         finally:
             ended.set()
 
-    thread = InheritableThread(target=run, session=spark)       # pools and properties of the caller's count
+    thread = InheritableThread(target=run, session=spark)       # inherits the caller's pools and properties
     thread.start()
     was_cancelled = False
     try:
@@ -97,7 +97,7 @@ def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
                 on_progress(*job.progress())
             if was_cancelled or (is_cancelled is not None and is_cancelled()):
                 was_cancelled = True
-                job.cancel()            # each time: a job that is still being planned is not found yet
+                job.cancel()            # repeated: a job that is still being planned is not found yet
     finally:
         while not ended.wait(POLL_SECONDS):
             job.cancel()
@@ -110,7 +110,7 @@ def run_job(spark: SparkSession, action: Callable[[], Result], *, name: str,
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as it is known by now; never below 1."""
+    """Number of tasks that run at once, as far as known; at least 1."""
     if _is_connect(spark):
         cores, executors = (int(spark.conf.get(f"spark.executor.{key}", "1") or 1) for key in ("cores", "instances"))
         return max(1, cores * executors)
@@ -118,7 +118,7 @@ def slots(spark: SparkSession) -> int:
 
 
 class _Job:
-    """All that Spark does for the thread that is inside."""
+    """All Spark jobs of the thread inside the block."""
 
     def __init__(self, spark: SparkSession, name: str):
         self._spark, self._name = spark, name
@@ -142,7 +142,7 @@ class _Job:
             self._spark.sparkContext.cancelJobGroup(self._group)
 
     def progress(self) -> tuple[int, int]:
-        """Tasks that are done, of how many are known by now; of Connect nothing is known."""
+        """Tasks finished, and the total known so far; unknown with Spark Connect."""
         if _is_connect(self._spark):
             return 0, 0
         tracker = self._spark.sparkContext.statusTracker()
@@ -157,7 +157,7 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def _translated(error: Exception, name: str) -> Exception:
-    """The error of ours for one of Spark's."""
+    """Our error for one of Spark's."""
     text = str(error)
     for module in ("hummock", "relational", "stream", "pyarrow"):
         if f"No module named '{module}" in text:
@@ -168,7 +168,7 @@ def _translated(error: Exception, name: str) -> Exception:
 
 
 def _cause_in(text: str) -> str:
-    """The line of an error from Spark that tells most: the last that names an exception of Python, else the first."""
+    """The most informative line of a Spark error: the last that names a Python exception, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if RAISED.match(line)]
     return named[-1] if named else next(iter(lines), "unknown")

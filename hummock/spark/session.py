@@ -1,4 +1,4 @@
-"""Sessions that our jobs run well in, and what is asked of one that a user brings."""
+"""Sessions configured for our jobs, and requirements on sessions that a user brings."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from hummock.spark.worker import NICENESS, NICENESS_WANTED, is_niceness
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SUBMITTED = "submitted"         # in place of a master: what spark-submit was told
-HEAP = "1g"                     # of the driver and of an executor: rows are in the memory of Python workers
-TASK_MEMORY_MB = 512            # of a Python worker, one for each core
-LEAST_WORKER_BYTES = 384 << 20  # with which a worker imports what it needs and does a task
-HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters whose workers run on this machine
+SUBMITTED = "submitted"         # instead of a master: use spark-submit's
+HEAP = "1g"                     # of driver and executor: rows are in the memory of Python workers
+TASK_MEMORY_MB = 512            # of a Python worker; there is one per core
+LEAST_WORKER_BYTES = 384 << 20  # least memory in which a worker can import its modules and run a task
+HERE = re.compile(r"local(-cluster)?(\[.*\])?")     # masters with workers on this machine
 PYTHON = "PYSPARK_PYTHON"
-QUICK_JVM = "-XX:TieredStopAtLevel=1"   # of one that passes no rows: its compilers took a tenth of all CPU, else
+QUICK_JVM = "-XX:TieredStopAtLevel=1"   # for a JVM that passes no rows: otherwise its compilers took a tenth of all CPU
 UNIT_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 SETTINGS = {
-    "spark.python.unix.domain.socket.enabled": "true",      # halves what a Python task costs
+    "spark.python.unix.domain.socket.enabled": "true",      # halves the cost of a Python task
     "spark.python.worker.reuse": "true",
-    "spark.sql.adaptive.enabled": "false",                  # partitions are planned by bytes already
+    "spark.sql.adaptive.enabled": "false",                  # partitions are already planned by bytes
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     "spark.scheduler.mode": "FAIR",
     "spark.task.maxFailures": "4",
-    "spark.task.reaper.enabled": "true",                    # a cancelled task that does not end is seen to
+    "spark.task.reaper.enabled": "true",                    # kills cancelled tasks that do not end
     "spark.task.reaper.killTimeout": "120s",
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.75",
@@ -49,11 +49,11 @@ SETTINGS = {
 
 def spark_settings(master: str, *, archive: str | None = None, cores: int | None = None,
                    carries_rows: bool = True) -> dict[str, str]:
-    """The settings under which our jobs run well on `master`.
+    """The settings for our jobs on `master`.
 
-    `archive`: a packed environment with this package and its Python, as `venv-pack` makes it, which executors unpack;
-    None: they have it installed. `cores`: of an executor, where the master lets one choose. `carries_rows`: whether
-    rows pass through Spark; those of a backfill or a compaction do not.
+    `archive`: a packed environment with this package and its Python, as created by `venv-pack`, which executors unpack;
+    None: they have it installed. `cores`: of an executor, if the master allows a choice. `carries_rows`: whether rows
+    pass through Spark; those of a backfill or a compaction do not.
     """
     settings = dict(SETTINGS)
     if not carries_rows and HERE.fullmatch(master):
@@ -72,12 +72,12 @@ def spark_settings(master: str, *, archive: str | None = None, cores: int | None
 
 def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, str] | None = None,
                   carries_rows: bool = True) -> SparkSession:
-    """A new session on `master`; `settings` stand above `spark_settings(master, carries_rows=carries_rows)`.
+    """A new session on `master`; `settings` override `spark_settings(master, carries_rows=carries_rows)`.
 
-    As "submitted" it is on what spark-submit was told, whose settings stand above ours too.
+    "submitted" uses spark-submit's configuration, whose settings override ours too.
 
-    Raises `SparkMissing` where pyspark or Java is not there, and `InvalidOption` where this process has a session
-    already or a setting does not do.
+    Raises `SparkMissing` if pyspark or Java is missing, and `InvalidOption` if this process has a session already or a
+    setting is invalid.
     """
     require_spark(master)
     from pyspark import SparkConf
@@ -102,7 +102,7 @@ def spark_session(master: str, *, name: str = "hummock", settings: Mapping[str, 
 
 
 def require_spark(master: str = "") -> None:
-    """Raises `SparkMissing`, saying what to install, unless a session on `master` can be asked for."""
+    """Raises `SparkMissing`, naming what to install, unless a session on `master` is possible."""
     for module in ("pyspark", "pandas"):
         if importlib.util.find_spec(module) is None:
             raise SparkMissing(module, "pip install 'hummock[spark]'")
@@ -111,7 +111,7 @@ def require_spark(master: str = "") -> None:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raises `InvalidOption` with the setting's name where our jobs would fail in `spark`."""
+    """Raises `InvalidOption` with the setting's name if our jobs would fail in `spark`."""
     if int(spark.version.split(".")[0]) < 4:
         raise InvalidOption("pyspark", spark.version, "4 or later")
     for name, (does, wanted) in ASKED.items():
@@ -121,13 +121,13 @@ def check_session(spark: SparkSession) -> None:
 
 
 def with_retries(master: str, failures: str) -> str:
-    """`master`, which retries tasks too where it is threads of the driver: those take no setting for that."""
+    """`master`, with task retries also where tasks are threads of the driver, for which there is no setting."""
     threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return f"local[{threads[1] or 1},{failures}]" if threads else master
 
 
 def size_of(text: str, unit: str = "m") -> int:
-    """Bytes of a size as Spark writes it: 512m, 1g, and a bare number in `unit`s."""
+    """Bytes of a size in Spark's notation: 512m, 1g, and a bare number in `unit`s."""
     found = re.fullmatch(r"\s*(\d+)\s*([bkmgt]?)b?\s*", text.lower())
     if found is None:
         raise InvalidOption("size", text, "a number with b, k, m, g or t behind it")
@@ -149,7 +149,7 @@ def _java() -> str | None:
 
 @contextmanager
 def _python_named(python: str | None) -> Iterator[None]:
-    """A session made inside has its workers run `python`; nothing is changed where the environment names another."""
+    """Sessions created inside have their workers run `python`, unless the environment names another."""
     if python is None or PYTHON in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""In a task: the store at a URL, opened once for each worker process, and what bounds the task.
+"""The environment of a Spark task: the store at a URL, opened once per worker process, and the limits of the task.
 
 Credentials are those of the worker's environment, as everywhere. No task calls the meta store.
 """
@@ -24,15 +24,15 @@ from hummock.object_store.base import ObjectStore
 SHIPPING = ("install the driver's wheel of this package in the executors' image, or pack an environment with it "
             "(venv-pack) and set spark.archives, as spark_settings(master, archive=...) does")
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
-NICENESS = "HUMMOCK_TASK_NICENESS"      # in an executor's environment: how much its tasks give way to other processes
+NICENESS = "HUMMOCK_TASK_NICENESS"      # in an executor's environment: nice value of its tasks
 TASK_NICENESS = 10
 NICENESS_WANTED = "a whole number from 0 to 19"
-MAPPED_BYTES = 8 << 20      # a task's buffers below come and go with every chunk: a fifth of its time, if as new pages
-MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # elsewhere, or later
+MAPPED_BYTES = 8 << 20      # smaller buffers are reused: fresh pages per chunk cost a fifth of a task's time
+MAY_PASS = (ObjectStoreError, OSError, MemoryError)     # may succeed elsewhere or later
 
 
 def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | None]:
-    """The answer to a spec, or the error that no retry helps against. Raises what may pass, for Spark to try again."""
+    """The answer to a spec, or the error that no retry fixes. Raises transient errors, for Spark to retry."""
     try:
         begin_task(version)
         return work_of(work)(spec), None
@@ -43,9 +43,8 @@ def do_spec(version: str, work: str, spec: bytes) -> tuple[bytes | None, str | N
 
 
 def begin_task(version: str) -> None:
-    """Sets what a process of ours sets, gives way to who serves on the same machine, and leaves what is imported out
-    of the collection that Spark's workers make after each task. Raises `ExecutorUnfit` where the driver has another
-    version than is here.
+    """Applies our process settings and the niceness, and excludes what is imported from the garbage collection that
+    Spark's workers run after each task. Raises `ExecutorUnfit` if the driver has another version.
     """
     if version != installed_version():
         found = f"it has version {installed_version()} of this package, the driver {version}"
@@ -57,7 +56,7 @@ def begin_task(version: str) -> None:
 
 
 def task_niceness() -> int:
-    """What the environment says. Raises `InvalidOption`."""
+    """The value in the environment. Raises `InvalidOption`."""
     text = os.environ.get(NICENESS, str(TASK_NICENESS))
     if not is_niceness(text):
         raise InvalidOption(NICENESS, text, NICENESS_WANTED)
@@ -69,7 +68,7 @@ def is_niceness(text: str) -> bool:
 
 
 def give_way(niceness: int) -> None:
-    """This thread, and those that it starts, have `niceness` from here on, or more."""
+    """Gives this thread, and those that it starts, at least `niceness`."""
     if os.getpriority(os.PRIO_PROCESS, 0) < niceness:
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
@@ -81,7 +80,7 @@ def work_of(name: str) -> Callable[[bytes], bytes]:
 
 
 def shared_url(url: str) -> str:
-    """`url` itself. Raises `InvalidOption` where it names no store that other processes reach."""
+    """`url` itself. Raises `InvalidOption` if other processes cannot reach that store."""
     if url.startswith("memory:"):
         raise InvalidOption("url", url, "a store that executors reach: file:// of a shared directory, s3://, ...")
     return url
@@ -94,20 +93,21 @@ def task_store(url: str) -> ObjectStore:
 
 
 def task_memory(wanted_bytes: int) -> int:
-    """As much of `wanted_bytes` as the worker's limit on its address space leaves: at most half of that."""
+    """`wanted_bytes`, or less: at most half of the worker's limit on its address space."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return wanted_bytes if limit == resource.RLIM_INFINITY else min(wanted_bytes, limit // 2)
 
 
 def local_directory() -> str | None:
-    """Where files of a task's own go: below a directory that Spark removes when the executor ends, as a worker that is
-    killed removes nothing; None where Spark names none: the machine's usual place."""
+    """Directory for a task's temporary files: below one that Spark removes when the executor ends, since a killed
+    worker removes nothing; None if Spark names none: the system default.
+    """
     named = [each for each in os.environ.get(LOCAL_DIRECTORIES, "").split(",") if each and Path(each).is_dir()]
     return named[os.getpid() % len(named)] if named else None
 
 
 def deadline(limit_ms: int) -> Callable[[], bool]:
-    """Whether `limit_ms` milliseconds are over, counted from now on."""
+    """Returns a function: whether `limit_ms` milliseconds have passed since this call."""
     ends = monotonic_seconds() + limit_ms / 1000
     return lambda: monotonic_seconds() >= ends
 
@@ -116,7 +116,7 @@ _settled_modules = 0
 
 
 def _settle() -> None:
-    """What modules made stays, and is looked at by no later collection: 45 ms after each task, else."""
+    """Freezes the objects of imported modules, so that later collections skip them: saves 45 ms after each task."""
     global _settled_modules
     if len(sys.modules) > _settled_modules:
         _settled_modules = len(sys.modules)

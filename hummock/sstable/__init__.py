@@ -1,1 +1,1 @@
-"""The file of the store, written and read: blocks, index, filter, caches. See FORMAT.md."""
+"""Sorted string tables: writing and reading blocks, index and filter, and caching them. See FORMAT.md."""

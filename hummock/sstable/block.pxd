@@ -1,6 +1,6 @@
-"""Blocks as they are read: `Block` is decoded, checked and immutable; its columns are pointers into one buffer.
+"""Reading blocks: a `Block` is decoded, checked and immutable; its columns are pointers into one buffer.
 
-The bytes are specified in FORMAT.md and on top of block_layout.pxd; block_builder writes them.
+The format is specified in FORMAT.md and at the top of block_format.pxd; block_builder writes it.
 """
 
 cimport cython
@@ -14,57 +14,57 @@ from hummock.sstable.cache.block_cache cimport NEAR_BYTES, CacheSlot
 
 @cython.final
 cdef class Block:
-    # what a point search reads stands first, in as few cache lines as can be; where suffixes or values are of one
-    # length it reads no offsets, where the prefix is short and one epoch stands for all it reads them here
+    # What a point search reads comes first, in as few cache lines as possible. Where all suffixes or values have one
+    # length it reads no offsets; a short prefix and an epoch common to all rows it reads from this object.
     cdef readonly Py_ssize_t rows
-    cdef uint64_t* heads                    # `heads_room` once head_of each suffix stands there; NULL before
+    cdef uint64_t* heads                    # `heads_room` once it holds the key prefix of each suffix; NULL before
     cdef uint32_t each_suffix               # bytes of every suffix; 0: they differ
     cdef uint32_t each_value
-    cdef Slice prefix                       # bytes that every user key of this block begins with
-    cdef uint8_t near_prefix[NEAR_BYTES]    # where `prefix` points unless it is longer
+    cdef Slice prefix                       # common to all user keys of this block
+    cdef uint8_t near_prefix[NEAR_BYTES]    # holds `prefix` unless it is longer
     cdef const uint8_t* values
     cdef const uint8_t* tombstones          # bitmap of rows, bit set = delete; NULL: none in this block
-    cdef uint64_t max_epoch                 # of the epochs here
+    cdef uint64_t max_epoch
     cdef bint one_epoch
     cdef uint32_t longest_suffix            # bytes
     cdef const uint8_t* suffixes            # user keys less `prefix`; 8 readable bytes follow the last
     cdef const uint32_t* suffix_offsets     # rows + 1 positions in `suffixes`
     cdef const uint32_t* value_offsets      # rows + 1 positions in `values`
     cdef const uint64_t* epochs             # rows of them, or one when `one_epoch`
-    cdef float suffix_bytes                 # of a row, on average
+    cdef float suffix_bytes                 # per row, on average
     cdef float value_bytes
-    cdef bint unique_keys                   # no user key stands here twice
+    cdef bint unique_keys                   # no user key occurs twice
     cdef uint64_t min_epoch
-    cdef uint64_t epoch_under               # what `epochs` points to when one stands for all
+    cdef uint64_t epoch_under               # target of `epochs` when a global epoch overrides those of the entries
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef uint64_t* heads_room               # filled on the first point search
-    cdef uint8_t* memory                    # of a slab; everything above points into it
-    cdef Py_ssize_t memory_bytes            # what `memory` was taken with
+    cdef uint8_t* memory                    # from a slab; everything above points into it
+    cdef Py_ssize_t memory_bytes            # allocated size of `memory`
     cdef readonly str object_name           # of the file, for errors
 
     cdef Py_ssize_t lower_bound(self, Slice user_key, uint64_t epoch) noexcept nogil
     # row of the first entry at or after (user_key, epoch) in full key order; `rows` when there is none
 
-    cdef const uint64_t* ready_heads(self) noexcept nogil   # `heads`, made now if need be; safe from several threads
+    cdef const uint64_t* ready_heads(self) noexcept nogil   # `heads`, computed on first use; safe from several threads
 
     cdef int load(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,
     ) except -1 nogil
-    # replaces the contents, of about as many rows as `rows` says, by the stored bytes of block `index`. REQUIRES that
-    # nobody else holds this block: for scans that walk many blocks through one object. Corruption when anything is
-    # wrong; then it has no rows
+    # decodes the stored bytes of block `index` into this object; `rows` is a hint of their number. For scans that
+    # decode many blocks into one object. REQUIRES the only reference to this block. Corruption if any check fails;
+    # the block then has no rows
 
     cdef int stand_under(self, uint64_t epoch, Py_ssize_t index) except -1 nogil
-    # lets `epoch` stand for that of every entry of this block, `index` of its file. Corruption where a key stands
-    # here twice. REQUIRES that nobody else holds this block
+    # overrides the epoch of every entry of this block, `index` of its file. Corruption if a key occurs twice.
+    # REQUIRES the only reference to this block
 
     cdef int check_stored(
         self, const uint8_t* data, Py_ssize_t size, int codec, Py_ssize_t raw_size, uint32_t checksum,
         Py_ssize_t index,
     ) except -1 nogil
     cdef int parse(self, Py_ssize_t raw_size, Py_ssize_t index, bint for_spans) except -1 nogil
-    # makes the columns of the payload in `memory`; unless it is `for_spans`, without the offsets of equal lengths
+    # sets the columns from the payload in `memory`; unless `for_spans`, columns of equal lengths get no offsets
     cdef int make_room(self, Py_ssize_t wanted, Py_ssize_t used) except -1 nogil
     cdef int corrupt(
         self, Py_ssize_t index, const char* where, Py_ssize_t expected, Py_ssize_t got) except -1 with gil
@@ -73,7 +73,8 @@ cdef class Block:
         self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
     cdef void drop(self) noexcept nogil
     cdef void take_memory(self, Block other) noexcept nogil
-    # to load the next block into, of as many rows. REQUIRES that this one is empty and nobody else holds either
+    # moves the memory and `rows` of `other` here, for the next `load`. REQUIRES that this block is empty and that
+    # neither has other references
 
     cdef void show_in(self, CacheSlot* slot) noexcept nogil
 
@@ -88,7 +89,7 @@ cdef class Block:
         return out
 
     cdef inline Slice key_at(self, Py_ssize_t row, uint8_t* key) noexcept nogil:
-        """The user key of a row: a suffix where it is all of it, else put together in `key`, which was begun."""
+        """The user key of a row: the suffix if the prefix is empty, else assembled in `key`. REQUIRES `begin_key`."""
         cdef Slice out = self.suffix_at(row)
         if self.prefix.size > 0:
             memcpy(key + self.prefix.size, out.data, <size_t>out.size)
@@ -96,13 +97,13 @@ cdef class Block:
         return out
 
     cdef int begin_key(self, uint8_t** key, Py_ssize_t* capacity) except -1 nogil
-    # puts `prefix` there, with room for any suffix behind it; `key` is malloc's and moves where it is too small
+    # copies `prefix` to `key`, with capacity for any suffix behind it; `key` is from malloc and is reallocated to grow
 
     cdef void prefetch_row(self, Py_ssize_t row) noexcept nogil
-    # of what a search for the row reads, and of its value; `row` may be a guess up to `rows`
+    # prefetches what a search for the row reads, and its value; `row` may be a guess up to `rows`
     cdef bint is_version_of(self, Py_ssize_t row, Slice user_key, uint64_t epoch, Py_ssize_t known) noexcept nogil
-    # whether the row is a version of the key that readers at `epoch` see. REQUIRES that the key begins with
-    # `prefix`, and that the first `known` bytes behind it, padded with zeros, agree with the suffix
+    # whether the row is a version of the key visible at `epoch`. REQUIRES that the key begins with `prefix`, and that
+    # the first `known` bytes behind it, padded with zeros, equal those of the suffix
 
     cdef inline uint64_t epoch_at(self, Py_ssize_t row) noexcept nogil:
         return self.max_epoch if self.one_epoch else self.epochs[row]
@@ -122,9 +123,9 @@ cdef class Block:
 
 
 cdef Py_ssize_t room_of(Py_ssize_t raw_size, Py_ssize_t rows) noexcept nogil
-# bytes that a block needs for a payload, the offsets of its rows and their heads; `parse` moves nothing that has them
+# bytes for a payload, the offsets of its rows and their key prefixes; with this capacity `parse` does not reallocate
 
 
 cdef uint64_t block_hash(Block block, Py_ssize_t first, Py_ssize_t end, uint8_t* key) noexcept nogil
-# the content hash of rows [first, end), under the epochs that the block has for a reader. REQUIRES that the block's
-# prefix is at `key`, and room for its longest suffix behind
+# the content hash of rows [first, end), under the epochs that readers see. REQUIRES the block's prefix at `key`, with
+# capacity for its longest suffix behind it

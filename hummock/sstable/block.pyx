@@ -1,6 +1,6 @@
-"""Blocks as they are read: decoded, checked, immutable, searched by full key.
+"""Reading blocks: decoded, checked, immutable, searched by full key.
 
-The bytes are specified on top of block_layout.pxd and, with an example, in FORMAT.md.
+The format is specified at the top of block_format.pxd and, with an example, in FORMAT.md.
 """
 
 
@@ -39,7 +39,7 @@ cdef int expand_lengths(
     const uint8_t* lengths, int width, Py_ssize_t rows, uint32_t length, uint32_t total,
     uint32_t* offsets, uint32_t* longest,
 ) noexcept nogil:
-    """Lengths to rows + 1 offsets; 0 when the lengths do not add up to `total`."""
+    """Converts lengths to rows + 1 offsets; 0 when the lengths do not add up to `total`."""
     cdef Py_ssize_t row
     cdef uint64_t at = 0
     cdef uint32_t one, most = 0
@@ -60,20 +60,20 @@ cdef int expand_lengths(
             one = get_u32(lengths + 4 * row)
         most = one if one > most else most
         at += one
-        offsets[row + 1] = <uint32_t>at     # wraps only where `at` passes `total`, which is refused below
+        offsets[row + 1] = <uint32_t>at     # wraps only if `at` exceeds `total`, which is rejected below
     longest[0] = most
     return at == total
 
 
 cdef inline bint are_equal(int width, Py_ssize_t rows, uint32_t length, uint32_t total) noexcept nogil:
-    """Whether the column's rows have one length that is not 0, so that their entries need no offsets."""
+    """Whether all entries of a column have one nonzero length, so that they need no offsets."""
     return width == 0 and length > 0 and <uint64_t>length * <uint64_t>rows == total
 
 
 cdef class Block:
     """A decoded block: immutable once decoded, safe to search from several threads.
 
-    Every length in it was checked against the payload before use, and the stored bytes against the checksum.
+    Every length is checked against the payload before use, and the stored bytes against the checksum.
     """
 
     def __cinit__(self, str object_name=""):
@@ -175,7 +175,7 @@ cdef class Block:
         cdef uint32_t* offsets
         cdef uint32_t longest_value = 0
         cdef Py_ssize_t row
-        # every row differs from the one before by its suffix or its epoch, so there are no more rows than bytes
+        # each row differs from the previous one in suffix or epoch, so there are no more rows than bytes
         if rows == 0 or rows > raw_size or flags & ~KNOWN_FLAGS or reserved or get_u32(at + 28) != 0:
             self.corrupt(index, "header", 0, rows)
         if suffix_width not in (0, 1, 2, 4) or value_width not in (0, 1, 2, 4):
@@ -265,7 +265,7 @@ cdef class Block:
         cdef Py_ssize_t row
         if heads != NULL:
             return heads
-        for row in range(self.rows):            # threads that are here together write the same
+        for row in range(self.rows):            # concurrent threads write the same values
             suffix = self.suffix_at(row)
             self.heads_room[row] = head_of_suffix(suffix)
         __atomic_store_n(&self.heads, self.heads_room, __ATOMIC_RELEASE)
@@ -278,7 +278,7 @@ cdef class Block:
         lines.count = 0
         row = row if row < self.rows else self.rows - 1
         value = self.values + (row * self.each_value if self.each_value else <Py_ssize_t>(self.value_bytes * row))
-        enqueue(&lines, heads + row)          # of no heads yet: nothing is read, wherever it points
+        enqueue(&lines, heads + row)            # `heads` may be NULL: a prefetch never faults
         enqueue_value(&lines, value, self.value_bytes)
         if self.each_value == 0:
             enqueue(&lines, self.value_offsets + row)
@@ -323,7 +323,7 @@ cdef class Block:
             count -= half
         low = (base - heads) + (base[0] < head)
         high = low
-        while high < self.rows and heads[high] == head:     # equal heads say nothing: few, then compared whole
+        while high < self.rows and heads[high] == head:     # rows of an equal key prefix are compared whole
             high += 1
             if high - low == 16:
                 high = self.rows
@@ -333,7 +333,7 @@ cdef class Block:
     cdef Py_ssize_t search_rows(
         self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high
     ) noexcept nogil:
-        """The first row of [low, high) at or after the target; `high` when all of them are before it."""
+        """The first row of [low, high) at or after the target; `high` if all are before it."""
         cdef Py_ssize_t middle
         cdef int order
         while low < high:
@@ -351,7 +351,7 @@ cdef class Block:
         raise Corruption(self.object_name, f"block {index}, {where.decode()}", expected, got)
 
     def find(self, bytes user_key, uint64_t epoch) -> int:
-        """The row of the first entry at or after (user_key, epoch); `rows` when there is none."""
+        """The row of the first entry at or after (user_key, epoch); `rows` if there is none."""
         cdef Slice target
         target = slice_of(user_key)
         return self.lower_bound(target, epoch)

@@ -1,4 +1,4 @@
-"""Blocks in the making: entries in, the payload of block_layout.pxd out. One writer, no GIL."""
+"""BlockBuilder: encodes entries into a payload as specified in block_format.pxd. One writer, no GIL."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
@@ -10,16 +10,16 @@ from hummock.iterator.base cimport copy_key
 from hummock.sstable.block_format cimport HAS_TOMBSTONES, HEADER_BYTES, ONE_EPOCH, UNIQUE_KEYS, width_of
 
 cdef enum:
-    ROW_BYTES = 17              # of a builder's arrays, per row
+    ROW_BYTES = 17              # per row in a builder's arrays
     FIRST_ROWS = 1024
     FIRST_BYTES = 128 << 10
 
 
 cdef class BlockBuilder:
-    """Collects the entries of one block and lays them out.
+    """Collects the entries of one block and encodes them.
 
-    Keys, sizes and epochs grow in arrays of their own; values are written behind free headroom, into which
-    the other columns are laid at the end, so that values are copied once.
+    Keys, sizes and epochs grow in separate arrays; values are written behind free headroom, which receives the other
+    columns at the end, so that values are copied once.
     """
 
     def __cinit__(self):
@@ -73,7 +73,7 @@ cdef class BlockBuilder:
         return 0
 
     cdef int grow_rows(self) except -1 nogil:
-        """One pooled buffer holds the four arrays: epochs, key sizes, value sizes, delete marks."""
+        """Grows the pooled buffer of the four arrays: epochs, key sizes, value sizes, tombstone flags."""
         cdef Py_ssize_t rows = self.rows, wanted = self.rows_capacity * 2 if self.rows_capacity > 0 else FIRST_ROWS
         cdef uint8_t* grown = pool_take(ROW_BYTES * wanted)
         if grown == NULL:
@@ -101,7 +101,7 @@ cdef class BlockBuilder:
         return 0
 
     cdef int grow_values(self, Py_ssize_t wanted, Py_ssize_t headroom) except -1 nogil:
-        """Room for `wanted` bytes of values behind `headroom` free ones; both may only grow."""
+        """Grows to `wanted` bytes of values behind `headroom` free bytes; neither shrinks."""
         cdef Py_ssize_t capacity
         cdef uint8_t* grown
         if headroom < FIRST_BYTES >> 3:
@@ -180,7 +180,7 @@ cdef class BlockBuilder:
             key += self.key_sizes[row]
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:
-        """Adds one entry; `value` None deletes. REQUIRES a full key after all before it."""
+        """Adds one entry; `value` None is a tombstone. REQUIRES a full key after all previous ones."""
         cdef Slice key, payload
         cdef bytes held = value if value is not None else b""
         key = slice_of(user_key)
@@ -189,7 +189,7 @@ cdef class BlockBuilder:
         self.add(key, epoch, payload)
 
     def finish(self) -> bytes:
-        """The payload of the entries so far, uncompressed; the builder is empty again. ValueError without any."""
+        """The uncompressed payload of the entries so far; clears the builder. ValueError if there are none."""
         cdef Slice payload
         if self.rows == 0:
             raise ValueError("a block has at least one entry")
@@ -209,7 +209,7 @@ cdef uint8_t* put_bitmap(uint8_t* at, const uint8_t* marks, Py_ssize_t rows) noe
 cdef uint8_t* put_lengths(
     uint8_t* at, const uint32_t* sizes, Py_ssize_t rows, uint32_t less, int width
 ) noexcept nogil:
-    """Writes `sizes` less `less` with `width` bytes each."""
+    """Writes `sizes` minus `less`, `width` bytes each."""
     cdef Py_ssize_t row
     cdef uint16_t length
     if width == 1:

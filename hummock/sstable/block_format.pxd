@@ -6,13 +6,13 @@ Payload of a block before compression (little endian; specified with an example 
     u32 value length | u32 suffixes size | u32 values size | u32 0                    32 bytes
     epochs              u64 x rows, or one u64 (flag ONE_EPOCH)
     tombstones          bitmap of rows, bit set = delete (flag HAS_TOMBSTONES)
-    suffix lengths      u8, u16 or u32 x rows by the width; none for width 0: all are `suffix length`
+    suffix lengths      u8, u16 or u32 x rows by the width; none for width 0: each is `suffix length`
     value lengths       the same with `value length`; a tombstone's is 0
     prefix              bytes that every user key of the block begins with
-    suffixes, values    the rest of each user key, and the values, one after the other
+    suffixes, values    the rest of each user key, concatenated, then the values, concatenated
 
-A block lies in `.data` as its payload packed by a codec, or as it is; codec, sizes and crc32c of the stored
-bytes stand in the index in `.meta`. Columns instead of interleaved entries: a scan copies whole columns.
+`.data` holds the payload of a block compressed by a codec, or verbatim; the index in `.meta` holds codec, sizes and
+the crc32c of the stored bytes. Columns instead of interleaved entries: a scan copies whole columns.
 """
 
 from libc.stdint cimport uint32_t
@@ -23,11 +23,11 @@ cdef enum:
     HAS_TOMBSTONES = 2
     UNIQUE_KEYS = 4
     KNOWN_FLAGS = 7
-    MAX_RAW_BYTES = 1 << 29         # no payload is larger: one entry more than the largest block target
+    MAX_RAW_BYTES = 1 << 29         # of a payload: the largest block target and one entry more
 
 
 cdef inline int width_of(uint32_t shortest, uint32_t longest) noexcept nogil:
-    """Bytes that store a length of a column whose lengths lie in [shortest, longest]; 0 when all are equal."""
+    """Bytes per stored length of a column whose lengths are in [shortest, longest]; 0 when all are equal."""
     if shortest == longest:
         return 0
     return 1 if longest < 1 << 8 else (2 if longest < 1 << 16 else 4)

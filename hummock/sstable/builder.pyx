@@ -1,7 +1,7 @@
-"""SstableBuilder: full keys in order in, one file out.
+"""SstableBuilder: builds one file from entries in full key order.
 
-Blocks are packed and checksummed as they fill, and key hashes collected in a C array, so that `finish` has only
-the filter and the index left to do. Adding runs without the GIL; one writer.
+Blocks are compressed and checksummed as they fill, and key hashes are collected in a C array, so that `finish` only
+builds the filter and the index. `add` runs without the GIL; one writer.
 """
 
 from dataclasses import replace
@@ -31,15 +31,15 @@ from hummock.sstable.index import SstableIndex
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import MOST_SAMPLES, SAMPLE_KEY_BYTES, SplitSample, digest_of, encode_meta
 
-cdef Py_ssize_t PAGE_BYTES = 4096        # files are written fastest by whole ones
+cdef Py_ssize_t PAGE_BYTES = 4096        # whole pages are written fastest
 
 
 class SstableOutput(NamedTuple):
     """A finished file. `data` and `meta` support the buffer protocol; their memory is not copied."""
 
     name: str
-    data: object        # what `<name>.data` holds, behind the pieces that have left
-    meta: object        # what `<name>.meta` holds
+    data: object        # contents of `<name>.data` behind the parts already sent
+    meta: object        # contents of `<name>.meta`
     info: SstableInfo
 
 
@@ -59,10 +59,10 @@ cdef class PartSink:
 cdef class SstableBuilder:
     """Builds one file from entries in full key order.
 
-    `prefix_rules` gives, for a table id, the rule of the leading bytes of its user keys that are put into the
-    filter too, so that a scan by that prefix can pass the file by; the file records the rules it was built under.
-    `begin` takes room for `data_bytes` of `.data`: growing to it would touch fresh memory, or copy. With a `sink`
-    pieces of nearly `data_bytes`, whole pages, leave to it as they fill, and the file ends with what `finish` has.
+    `prefix_rules` maps a table id to the rule for the prefixes of its user keys that also enter the filter, so that a
+    scan by that prefix can skip the file; the file records the rules it was built with. `begin` allocates
+    `data_bytes` for `.data`: growing to it would touch fresh memory, or copy. With a `sink`, parts of nearly
+    `data_bytes`, whole pages, are sent as they fill, and `finish` returns the rest of the file.
     """
 
     def __init__(self, options, policy: FilterPolicy, str name, dict prefix_rules=None, Py_ssize_t data_bytes=0,
@@ -123,11 +123,11 @@ cdef class SstableBuilder:
         if self.last_low != entry.low:
             return -1 if self.last_low < entry.low else 1
         if entry.user_key.size <= 16 and entry.user_key.size == self.block.last_key_size:
-            return 0                    # the numbers said it all
+            return 0                    # the 16-byte key prefixes hold the whole keys
         return compare_bytes(self.block.last_key(), entry.user_key)
 
     cdef int enter_table(self, uint32_t table_id) except -1 nogil:
-        """A block never spans two tables; the first of a table's entries looks its rule up."""
+        """Ends the block, since no block spans two tables, and looks up the table's rule."""
         if self.block.rows > 0:
             self.cut_block()
         self.table_id = table_id
@@ -142,7 +142,7 @@ cdef class SstableBuilder:
         return NULL
 
     cdef int note_rules(self) except -1:
-        """The rules as they are looked up without the GIL."""
+        """Copies the rules to a C array, for lookups without the GIL."""
         self.prefixes = [(table_id, key_prefix(rule)) for table_id, rule in self.prefix_rules.items() if rule]
         self.rules = <TableRule*>calloc(<size_t>len(self.prefixes) + 1, sizeof(TableRule))
         if self.rules == NULL:
@@ -154,7 +154,7 @@ cdef class SstableBuilder:
         return 0
 
     cdef int start_key(self, Slice user_key) except -1 nogil:
-        """Collects the hashes of a user key that was not seen before."""
+        """Collects the hashes of a new user key."""
         cdef uint64_t hash = hash64(user_key.data, user_key.size)
         cdef Py_ssize_t prefix_bytes
         self.key_hash = hash
@@ -173,13 +173,13 @@ cdef class SstableBuilder:
         return 0
 
     cdef int maybe_cut(self, Py_ssize_t used, Py_ssize_t entry_bytes) except -1 nogil:
-        """Closes the block if the next entry would pass its target, else says when to ask again."""
+        """Ends the block if the next entry would exceed its target size, else sets when to check again."""
         cdef Py_ssize_t room = self.block_bytes - self.block.raw_bytes() - entry_bytes
         if self.block.rows > 0 and room < 0:
             self.cut_block()
             self.check_at = self.block_bytes >> 1
         else:
-            # the columns beside keys and values grow too, so the way to the target is halved each time
+            # other columns than keys and values grow too, so each check halves the remaining distance
             self.check_at = used + (room >> 1)
         return 0
 
@@ -194,7 +194,7 @@ cdef class SstableBuilder:
         target = self.data.data + self.data.size
         if codec != CODEC_NONE:
             written = compress(codec, payload.data, payload.size, target, payload.size - (payload.size >> 3))
-        if written < 0:                 # not worth it: stored as it is
+        if written < 0:                 # saves less than an eighth: stored uncompressed
             codec, written = CODEC_NONE, payload.size
             memcpy(target, payload.data, <size_t>payload.size)
         first.data, first.size = self.block.keys, self.block.first_key_size
@@ -225,7 +225,7 @@ cdef class SstableBuilder:
         return 0
 
     cdef int send_piece(self) except -1 nogil:
-        """The whole pages packed so far leave; pooled memory takes their place."""
+        """Sends the whole pages encoded so far, and continues in other pooled memory."""
         cdef Py_ssize_t whole = self.data.size & ~(PAGE_BYTES - 1), capacity = pool_capacity(self.data_bytes)
         cdef uint8_t* piece = self.data.data
         cdef uint8_t* fresh = pool_take(capacity)
@@ -252,22 +252,22 @@ cdef class SstableBuilder:
             f"({before!r}, {self.block.last_epoch})")
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:
-        """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
+        """Adds one entry; `value` None is a tombstone. ValueError unless its full key is after all previous ones."""
         cdef bytes held = value if value is not None else b""
         cdef Entry entry
         if len(user_key) > MAX_KEY_BYTES or len(held) > MAX_VALUE_BYTES:
             raise ValueError(f"a key of {len(user_key)} bytes with a value of {len(held)} bytes is too long")
         fill_entry(&entry, user_key, epoch, held, value is None)
-        with nogil:                     # a piece that leaves may wait for others
+        with nogil:                     # sending a part may block
             self.add(&entry)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of `.data` so far; the open block counts unpacked."""
+        """Bytes of `.data` so far; the open block counts uncompressed."""
         return self.bytes_so_far()
 
     def finish(self) -> SstableOutput:
-        """The file. ValueError when it would be empty or was finished before."""
+        """The finished file. ValueError if it is empty or was finished before."""
         cdef Slice last
         if self.rows == 0 or self.is_finished:
             raise ValueError(f"file {self.name} holds {self.rows} entries, finished: {self.is_finished}")
@@ -294,7 +294,7 @@ cdef class SstableBuilder:
 
 
 cdef int fill_entry(Entry* entry, bytes user_key, uint64_t epoch, bytes value, bint deletes) except -1:
-    """The entry as C sees it, for as long as the caller holds both."""
+    """Fills `entry`, valid while the caller holds `user_key` and `value`."""
     entry.user_key = slice_of(user_key)
     entry.value.data = NULL if deletes else <const uint8_t*><const char*>value
     entry.value.size, entry.epoch = len(value), epoch
@@ -304,7 +304,7 @@ cdef int fill_entry(Entry* entry, bytes user_key, uint64_t epoch, bytes value, b
 
 
 def split_samples(index: SstableIndex) -> list:
-    """Keys that part the file into at most MOST_SAMPLES pieces of about equal size."""
+    """Keys that split the file into at most MOST_SAMPLES ranges of about equal size."""
     step = -(-len(index) // MOST_SAMPLES)
     blocks = [index[at] for at in range(step, len(index), step)]
     return [SplitSample(block.first_key[:SAMPLE_KEY_BYTES], block.offset) for block in blocks]

@@ -1,4 +1,4 @@
-"""ConcatIterator: the entries of one sorted run of files."""
+"""ConcatIterator: iterates over the entries of one sorted run."""
 
 from libc.stdint cimport uint64_t
 
@@ -18,8 +18,8 @@ cdef class ConcatIterator(HummockIterator):
     cdef Py_ssize_t position
 
     cdef int stand(self, Py_ssize_t position, Py_ssize_t index) except -1 nogil
-    # on the first entry of block `index` of file `position`
-    cdef int enter(self, Py_ssize_t position) except -1 nogil       # opens that file, if it is not open already
-    cdef int follow(self, Py_ssize_t position) except -1      # the same on the way through a run
-    cdef int settle(self) except -1 nogil                           # shows the current file's entry or the next file's
+    # moves to the first entry of block `index` of file `position`
+    cdef int enter(self, Py_ssize_t position) except -1 nogil       # opens that file unless it is the current one
+    cdef int follow(self, Py_ssize_t position) except -1            # `enter` in a sequential scan
+    cdef int settle(self) except -1 nogil                           # moves on to the next file at a file's end
     cdef Py_ssize_t file_of(self, Slice user_key) noexcept nogil    # the first file that ends at or after the key

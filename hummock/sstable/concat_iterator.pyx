@@ -1,4 +1,4 @@
-"""ConcatIterator: files with disjoint user keys, one after the other, each opened when the walk reaches it."""
+"""ConcatIterator: iterates over files with disjoint user keys; each is opened when reached."""
 
 from libc.stdlib cimport calloc, free
 
@@ -8,7 +8,7 @@ from hummock.sstable.sstable_iterator cimport SstableIterator
 
 
 cdef class ConcatIterator(HummockIterator):
-    """Invariant: while `valid`, the entry is that of `current`, which walks file `position`."""
+    """Invariant: while `valid`, the entry is that of `current`, the iterator of file `position`."""
 
     def __cinit__(self, store, infos, int direction=FORWARD, options=None):
         self.store, self.options, self.infos = store, options, tuple(infos)
@@ -43,7 +43,7 @@ cdef class ConcatIterator(HummockIterator):
         if position == self.files:
             if self.direction == FORWARD or self.files == 0:
                 return 0
-            return self.rewind()                    # all entries are before the target: the last one is it
+            return self.rewind()                    # all entries are before the target: the last one is the result
         self.enter(position)
         self.current.seek(user_key, epoch)
         return self.settle()
@@ -69,7 +69,7 @@ cdef class ConcatIterator(HummockIterator):
         return 0
 
     cdef int follow(self, Py_ssize_t position) except -1:
-        """Goes to a neighbouring file, and has its first blocks at hand: for all of that the GIL is asked for once."""
+        """Opens a neighbouring file and loads its first window, all under one acquisition of the GIL."""
         cdef SstableIterator before = self.current
         self.enter(position)
         self.current.follows_on = True

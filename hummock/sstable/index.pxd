@@ -1,4 +1,4 @@
-"""The index of a file: where each block lies, what it must check against, and the full key it begins with."""
+"""The block index of a file: position, checksum and first full key of each block."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -7,15 +7,15 @@ from hummock.base.key cimport Slice, head_of
 from hummock.columnar.buffer_pool cimport ByteBuffer
 
 
-cdef struct EvenKeys:               # where the blocks of a file stand if its keys grow evenly
+cdef struct EvenKeys:               # linear model from a key prefix to a block, exact if keys grow evenly
     uint64_t first_head             # head_of the first key behind the prefix
     double blocks_per_head
     uint32_t last_block
-    uint32_t prefix_size            # bytes that all first keys begin with
+    uint32_t prefix_size            # bytes common to the beginning of all first keys
 
 
 cdef inline double even_position(const EvenKeys* keys, Slice user_key) noexcept nogil:
-    """The block that holds the key, and as its fraction how much of it stands before the key: a guess."""
+    """Interpolated position of the key: the block, plus the fraction of it before the key."""
     cdef uint64_t head
     cdef double position
     if user_key.size < <Py_ssize_t>keys.prefix_size:
@@ -29,36 +29,36 @@ cdef inline double even_position(const EvenKeys* keys, Slice user_key) noexcept 
 
 @cython.final
 cdef class SstableIndex:
-    """Decoded and checked; immutable; safe from any thread. Every pointer goes into `memory`."""
+    """Decoded and checked; immutable; safe from any thread. Every pointer points into `memory`."""
     cdef readonly Py_ssize_t blocks
-    cdef readonly uint64_t global_epoch     # that stands for every entry's own; 0: entries have their own
+    cdef readonly uint64_t global_epoch     # overrides the epoch of every entry; 0: entries have their own
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
-    cdef Slice prefix                       # bytes that all first keys begin with
-    cdef const uint64_t* heads              # head_of each first key less `prefix`
+    cdef Slice prefix                       # common to all first keys
+    cdef const uint64_t* heads              # key prefix of each first key less `prefix`
     cdef EvenKeys even
     cdef const uint8_t* keys                # the first user keys, whole
     cdef const uint32_t* key_offsets        # blocks + 1 positions in `keys`
-    cdef const uint64_t* first_epochs       # with the first key: the full key a block begins with
+    cdef const uint64_t* first_epochs       # with the first key: the first full key of each block
     cdef const uint64_t* max_epochs         # newest epoch in each block
     cdef const uint64_t* offsets            # blocks + 1 positions in `.data`
     cdef const uint32_t* raw_sizes          # bytes of each payload
     cdef const uint32_t* checksums          # crc32c of the stored bytes
     cdef const uint32_t* rows
     cdef const uint8_t* codecs
-    cdef const uint64_t* hashes             # content hash of each block, as it is read; NULL: not at hand
+    cdef const uint64_t* hashes             # content hash of each block as readers see it; NULL: not loaded
     cdef ByteBuffer hashes_held
-    cdef uint8_t* memory                    # of a slab
+    cdef uint8_t* memory                    # from a slab
     cdef Py_ssize_t memory_bytes
 
     cdef Py_ssize_t find_block(self, Slice user_key, uint64_t epoch) noexcept nogil
-    # the last block whose first full key is at or before (user_key, epoch), or 0 when all are after it. An
-    # entry that is not in that block at or after the target is the first one of the next block
+    # the last block whose first full key is at or before (user_key, epoch), or 0 if all are after it. If that block
+    # has no entry at or after the target, the first entry of the next block is the one sought
 
     cdef Py_ssize_t find_near(self, Slice user_key, uint64_t epoch, Py_ssize_t guess) noexcept nogil
-    # `find_block`, from a guess
+    # `find_block`, galloping from `guess`
 
     cdef double share_before(self, Py_ssize_t block, Slice user_key) noexcept nogil
-    # how much of the block stands before the key if keys grow evenly from its first to the next block's: in [0, 1]
+    # fraction of the block before the key if keys grow evenly from its first key to the next block's: in [0, 1]
 
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil

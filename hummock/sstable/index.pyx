@@ -1,13 +1,13 @@
-"""The index of a file: where each block lies, what it must check against, and the full key it begins with.
+"""The block index of a file: position, checksum and first full key of each block.
 
 Bytes of the index section of `.meta` (little endian, n = blocks):
 
     u32 n | u32 bytes of keys
     first epochs u64 x n | newest epochs u64 x n
     stored sizes u32 x n | payload sizes u32 x n | crc32c u32 x n | rows u32 x n | key lengths u32 x n
-    codecs u8 x n | first user keys one after the other
+    codecs u8 x n | first user keys, concatenated
 
-Blocks lie in `.data` in this order without gaps, so the sizes give the positions.
+`.data` holds the blocks in this order without gaps, so their sizes determine their positions.
 """
 
 from typing import NamedTuple
@@ -28,12 +28,12 @@ from hummock.errors import Corruption
 
 cdef enum:
     HEADER_BYTES = 8
-    ROW_BYTES = 37              # of one block, without its key
+    ROW_BYTES = 37              # per block, without its key
     MAX_BLOCKS = 1 << 26
 
 
 class BlockMeta(NamedTuple):
-    """What the index says of one block."""
+    """The index entry of one block."""
 
     first_key: bytes            # user key
     first_epoch: int
@@ -47,7 +47,7 @@ class BlockMeta(NamedTuple):
 
 
 cdef class SstableIndex:
-    """One row per block, as C arrays; `index[i]` is a BlockMeta."""
+    """One entry per block, as C arrays; `index[i]` is a BlockMeta."""
 
     def __dealloc__(self):
         slab_give(self.memory, self.memory_bytes)
@@ -77,7 +77,7 @@ cdef class SstableIndex:
         return index
 
     cdef void point_into_memory(self) noexcept nogil:
-        """Sets the pointers: what is stored lies at the front of the memory, what is derived behind it."""
+        """Sets the pointers: stored columns at the front of the memory, derived ones behind them."""
         cdef Py_ssize_t n = self.blocks
         cdef const uint8_t* at = self.memory + HEADER_BYTES
         cdef const uint32_t* words = <const uint32_t*>(at + 16 * n)
@@ -92,7 +92,7 @@ cdef class SstableIndex:
         self.key_offsets = <const uint32_t*>(self.heads + n)
 
     cdef str fault_in(self, uint32_t keys_bytes, uint64_t data_bytes, uint64_t rows):
-        """Fills the positions from the sizes; what is wrong with them, or None."""
+        """Computes the positions from the sizes; returns what is wrong with them, or None."""
         cdef const uint32_t* sizes = <const uint32_t*>(self.max_epochs + self.blocks)
         cdef const uint32_t* key_sizes = self.rows + self.blocks
         cdef uint64_t* offsets = <uint64_t*>self.offsets
@@ -120,7 +120,7 @@ cdef class SstableIndex:
         return None
 
     cdef void derive(self) noexcept nogil:
-        """The prefix of all first keys (that of the first and the last, they ascend) and the heads behind it."""
+        """Computes the common prefix of all first keys (of the first and the last: they ascend) and key prefixes."""
         cdef Slice first = self.first_key(0), last = self.first_key(self.blocks - 1), key
         cdef Py_ssize_t shared = 0, block
         while shared < first.size and shared < last.size and first.data[shared] == last.data[shared]:
@@ -136,9 +136,9 @@ cdef class SstableIndex:
                 <double>(self.blocks - 1) / <double>(self.heads[self.blocks - 1] - self.heads[0]))
 
     def take_hashes(self, const uint8_t[::1] data, uint64_t content_hash, str object_name) -> None:
-        """Has the content hash of each block at hand. Corruption unless they are as many, and add up to the file's.
+        """Loads the content hash of each block. Corruption unless there is one per block and they add up to the file's.
 
-        REQUIRES that nobody else holds the index, and that it stands under its own epochs.
+        REQUIRES the only reference to the index, and no global epoch.
         """
         cdef Py_ssize_t block
         cdef uint64_t total = 0
@@ -153,9 +153,9 @@ cdef class SstableIndex:
             raise Corruption(object_name, "sum of the content hashes", content_hash, total)
 
     def stand_under(self, uint64_t epoch, str object_name) -> None:
-        """Lets `epoch` stand for the epoch of every entry. Corruption unless each block begins with another key.
+        """Overrides the epoch of every entry. Corruption unless the first user keys of all blocks differ.
 
-        REQUIRES that nobody else holds the index.
+        REQUIRES the only reference to the index.
         """
         cdef Py_ssize_t block
         for block in range(1, self.blocks):
@@ -179,12 +179,12 @@ cdef class SstableIndex:
         if user_key.size < self.prefix.size:
             return 0
         head = head_of(user_key.data + shared, user_key.size - shared)
-        low = row_near(self.heads, self.blocks, head, guess)        # the first block whose head is not below
+        low = row_near(self.heads, self.blocks, head, guess)        # the first block whose key prefix is not below
         high = low
         while high < self.blocks and self.heads[high] == head and high - low < 8:
             high += 1
         if high - low == 8:
-            high = self.blocks                      # many equal heads: let the whole comparison find the end
+            high = self.blocks                      # many equal key prefixes: compare whole keys up to the end
         low = self.count_upto(user_key, epoch, low, high)
         return low - 1 if low > 0 else 0
 
@@ -202,7 +202,7 @@ cdef class SstableIndex:
     cdef Py_ssize_t count_upto(
         self, Slice user_key, uint64_t epoch, Py_ssize_t low, Py_ssize_t high
     ) noexcept nogil:
-        """The first block of [low, high) that begins after the target; `high` when none does."""
+        """The first block of [low, high) that begins after the target; `high` if none does."""
         cdef Py_ssize_t middle
         while low < high:
             middle = (low + high) >> 1
@@ -233,7 +233,7 @@ cdef class SstableIndex:
 
 
 cdef class IndexBuilder:
-    """Collects one row per block, columns in the order of the bytes."""
+    """Collects one entry per block; columns are in stored order."""
 
     def __cinit__(self):
         self.first_epochs, self.max_epochs, self.sizes, self.raw_sizes = (
@@ -259,7 +259,7 @@ cdef class IndexBuilder:
         return 0
 
     def encode(self) -> bytes:
-        """The index section. OverflowError where the keys do not fit 4 GiB."""
+        """The index section. OverflowError if the keys exceed 4 GiB."""
         header = self.blocks.to_bytes(4, "little") + self.keys.size.to_bytes(4, "little")
         return b"".join((
             header, self.first_epochs, self.max_epochs, self.sizes, self.raw_sizes, self.checksums, self.rows,

@@ -1,7 +1,7 @@
-"""SstableInfo: what a version records of one file, so that a read can pass it by without opening it.
+"""SstableInfo: what a version records of one file, so that a read can skip it without opening it.
 
-The same record stands inside the file's own `.meta`, less what only the manager or the finished `.meta` can
-know (`id`, `meta_bytes`, `meta_digest`).
+The file's own `.meta` contains the same record without the fields known only to the manager or after `.meta` is
+finished (`id`, `meta_bytes`, `meta_digest`).
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ TEXTS = frozenset(("name", "filter_policy", "codec", "meta_digest"))
 
 @dataclass(frozen=True, slots=True)
 class SstableInfo:
-    """One immutable file. `smallest` and `largest` are user keys that it really holds."""
+    """One immutable file. `smallest` and `largest` are user keys of entries in it."""
 
-    name: str                       # 32 hex digits; names are never used twice
+    name: str                       # 32 hex digits; never reused
     smallest: bytes
     largest: bytes
     rows: int                       # entries: every version of every key counts
     data_bytes: int                 # length of `.data`
     uncompressed_bytes: int         # of all block payloads
     table_ids: tuple[int, ...]      # ascending
-    min_epoch: int                  # of the entries as they stand in the file, spill offset included
+    min_epoch: int                  # of the entries as stored, spill offset included
     max_epoch: int
-    stale_rows: int = 0             # entries under which the file holds a newer version of the same key
-    tombstones: int = 0             # entries that delete
+    stale_rows: int = 0             # entries of which the file holds a newer version of the same key
+    tombstones: int = 0
     filter_policy: str = "none"
     codec: str = "none"
     format_version: int = FORMAT_VERSION
-    global_epoch: int = 0           # given at commit, stands for every entry's own epoch; 0: entries have their own
-    id: int = 0                     # given by the manager at commit; 0 before
+    global_epoch: int = 0           # assigned at commit, overrides every entry's epoch; 0: entries have their own
+    id: int = 0                     # assigned by the manager at commit; 0 before
     meta_bytes: int = 0             # length of `.meta`; 0 inside the `.meta` itself
     meta_digest: str = ""           # blake2b-128 of `.meta` in hex; empty inside the `.meta` itself
-    prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # by table id, the rules whose prefixes are in the filter
-    content_hash: int | None = None     # of the entries as they stand in the file; None: written before there was one
+    prefixes: tuple[tuple[int, PrefixRule], ...] = ()   # (table id, rule) whose prefixes are in the filter
+    content_hash: int | None = None     # of the entries as stored; None: written by a version without content hashes
 
     @property
     def oldest_epoch(self) -> int:
-        """The least epoch that an entry has for a reader."""
+        """The lowest epoch of an entry as readers see it."""
         return self.global_epoch or self.min_epoch
 
     @property
     def newest_epoch(self) -> int:
-        """The greatest epoch that an entry has for a reader."""
+        """The highest epoch of an entry as readers see it."""
         return self.global_epoch or self.max_epoch
 
     @property
     def seen_hash(self) -> int | None:
-        """The content hash of the entries as a reader sees them. REQUIRES one epoch of all that have another there."""
+        """The content hash of the entries as readers see them. With a global epoch REQUIRES one stored epoch of all."""
         if self.content_hash is None or not self.global_epoch:
             return self.content_hash
         return under_epoch(self.content_hash, self.min_epoch, self.global_epoch)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values: bytes become hex, tuples lists; no prefixes or no hash, no such field."""
+        """The record as JSON values: bytes become hex, tuples lists; fields without prefixes or hash are omitted."""
         record = asdict(self)
         record["smallest"], record["largest"] = self.smallest.hex(), self.largest.hex()
         record["table_ids"] = list(self.table_ids)
@@ -77,7 +77,7 @@ class SstableInfo:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> SstableInfo:
-        """The inverse of `to_json`, ignoring unknown fields. KeyError, TypeError or ValueError when bad."""
+        """The inverse of `to_json`, ignoring unknown fields. KeyError, TypeError or ValueError if malformed."""
         known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
         known["smallest"] = bytes.fromhex(record["smallest"])
         known["largest"] = bytes.fromhex(record["largest"])
@@ -95,7 +95,7 @@ class SstableInfo:
 
 
 def _number_of(digits: str) -> int:
-    """A number of 64 bits from 16 hex digits."""
+    """A 64-bit integer from 16 hex digits."""
     data = bytes.fromhex(digits)
     if len(data) != 8:
         raise ValueError(f"{digits[:80]!r} is no number of 16 hex digits")

@@ -1,14 +1,14 @@
-"""Search among ascending heads (first 8 bytes of keys as numbers) from where evenly growing ones would stand.
+"""Interpolation search among ascending key prefixes (first 8 bytes of keys as integers), then galloping.
 
-Keys that count up, and keys that are hashes, do grow evenly: a guess and a few strides from it touch one or two
-cache lines where halving touches seven. Heads that do not cost twice as many steps as halving.
+Sequential and hashed keys are evenly distributed: a guess and a few strides from it touch one or two cache lines where
+binary search touches seven. Unevenly distributed key prefixes cost twice as many steps as binary search.
 """
 
 from libc.stdint cimport uint64_t
 
 
 cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, Py_ssize_t rows) noexcept nogil:
-    """Where `head` would stand among rows whose heads grow evenly from `first` to `last`: in [0, rows)."""
+    """Interpolated row of `head` if key prefixes grow evenly from `first` to `last`: in [0, rows)."""
     if head <= first:
         return 0
     if head >= last:
@@ -17,7 +17,7 @@ cdef inline Py_ssize_t even_guess(uint64_t first, uint64_t last, uint64_t head, 
 
 
 cdef inline Py_ssize_t row_at(double share, Py_ssize_t rows) noexcept nogil:
-    """The row before which `share` of the rows stand: in [0, rows), 0 where there are none."""
+    """The row at fraction `share`: in [0, rows), 0 if there are none."""
     cdef Py_ssize_t row = <Py_ssize_t>(share * <double>rows + 0.5)
     return row if row < rows else max(rows - 1, 0)
 
@@ -25,7 +25,7 @@ cdef inline Py_ssize_t row_at(double share, Py_ssize_t rows) noexcept nogil:
 cdef inline Py_ssize_t row_near(
     const uint64_t* heads, Py_ssize_t rows, uint64_t head, Py_ssize_t guess
 ) noexcept nogil:
-    """The first row whose head is not below `head`, or `rows`: by strides that double away from `guess`."""
+    """The first row whose key prefix is not below `head`, or `rows`; gallops from `guess`."""
     cdef Py_ssize_t low, high, stride = 1, probe
     if heads[guess] < head:
         low, high = guess + 1, rows

@@ -1,4 +1,4 @@
-"""SstableMeta: what a reader holds of a file, and the bytes of `<name>.meta`.
+"""SstableMeta: the metadata of a file in memory, and the format of `<name>.meta`.
 
 Layout (little endian):
 
@@ -7,9 +7,9 @@ Layout (little endian):
     trailer   u64 position of the split samples | u64 length of the whole .meta | u32 format version
               u32 crc32c of header and the 20 bytes before | magic "HUMMOCKE"               32 bytes
 
-Unknown sections are skipped unless they are required. The split samples are the last section and the trailer
-has a fixed size, so one small GET at the end of the object reads them. Every byte is under a checksum, the
-whole under the digest that SstableInfo carries.
+Unknown sections are skipped unless they are required. The split samples are the last section and the trailer has a
+fixed size, so one small GET at the end of the object reads them. Every byte is covered by a checksum, and the whole by
+the digest in SstableInfo.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ REQUIRED = 1
 INFO, INDEX, FILTER, SAMPLES, HASHES = 1, 2, 3, 4, 7    # tags; 5 is reserved for entry offsets, 6 for entry heads
 MOST_SECTIONS = 1_000
 MOST_SAMPLES = 64
-SAMPLE_KEY_BYTES = 64                           # a split key is cut to this; any bytes part user keys
-SAMPLES_TAIL_BYTES = 8_192                      # the end of any .meta in which its split samples lie
+SAMPLE_KEY_BYTES = 64                           # split keys are truncated to this; any bytes can split user keys
+SAMPLES_TAIL_BYTES = 8_192                      # the end of any .meta contains its split samples
 
 
 class SplitSample(NamedTuple):
@@ -51,7 +51,7 @@ class SplitSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SstableMeta:
-    """One opened file: its record, where its blocks lie, and its filter if it has one."""
+    """One opened file: its record, its block index, and its filter if it has one."""
 
     info: SstableInfo
     index: SstableIndex
@@ -64,27 +64,27 @@ class SstableMeta:
 
     @classmethod
     def decode(cls, data: bytes, info: SstableInfo | None, object_name: str) -> SstableMeta:
-        """The `.meta` in `data`, checked whole.
+        """The `.meta` in `data`, all of it checked.
 
-        `info` is what the version says of the file; None reads a file on its own word. Corruption names the
-        object where a checksum, a length or the two records differ.
+        `info` is the version's record of the file; None: trusts the file's own. Raises Corruption, naming the object,
+        if a checksum, a length or the two records differ.
         """
         info, index, sections = _decode(data, info, object_name)
         return cls(info, index, load_filter(info.filter_policy, bytes(sections.get(FILTER, b"")), object_name))
 
 
 def decode_index(data: bytes | memoryview, info: SstableInfo, object_name: str) -> SstableIndex:
-    """The index in a `.meta`, checked whole as by `SstableMeta.decode`, for who asks no filter but what blocks hold."""
+    """The index in a `.meta`, checked as by `SstableMeta.decode`, with block hashes but without decoding the filter."""
     return _decode(data, info, object_name, with_hashes=True)[1]
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """blake2b-128 in hex: the digest of a whole `.meta` that SstableInfo carries."""
+    """blake2b-128 in hex: the digest of a whole `.meta` as in SstableInfo."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, samples: Sequence[SplitSample]) -> bytes:
-    """The bytes of `.meta`. `info` is as yet without `meta_bytes` and `meta_digest`; `hashes`: u64 of each block."""
+    """The bytes of `.meta`. `info` has no `meta_bytes` and `meta_digest` yet; `hashes`: u64 of each block."""
     sections = [
         (INFO, REQUIRED, json.dumps(info.to_json(), sort_keys=True, separators=(",", ":")).encode()),
         (INDEX, REQUIRED, index),
@@ -104,7 +104,7 @@ def encode_meta(info: SstableInfo, index: bytes, filter: bytes, hashes: bytes, s
 
 
 def read_sections(data: bytes | memoryview, object_name: str) -> dict[int, memoryview]:
-    """Payloads by tag. Corruption where a byte is not as written, or a required section is unknown."""
+    """Payloads by tag. Raises Corruption if any byte is damaged, FormatTooNew for unknown required sections."""
     if len(data) < HEADER.size + TRAILER.size:
         raise Corruption(object_name, "length", f"at least {HEADER.size + TRAILER.size} bytes", len(data))
     magic, version, count = HEADER.unpack_from(data)
@@ -169,7 +169,7 @@ def decode_samples(payload: bytes | memoryview, object_name: str) -> list[SplitS
 
 
 def samples_in_tail(tail: bytes, meta_bytes: int, object_name: str) -> list[SplitSample]:
-    """The split samples of a `.meta` of `meta_bytes`, from its last SAMPLES_TAIL_BYTES (or all) alone."""
+    """The split samples of a `.meta` of `meta_bytes`, from its last SAMPLES_TAIL_BYTES (or all of it)."""
     if len(tail) < TRAILER.size:
         raise Corruption(object_name, "trailer", TRAILER.size, len(tail))
     position, length, _, _, magic = TRAILER.unpack_from(tail, len(tail) - TRAILER.size)
@@ -214,7 +214,7 @@ def _check_digest(data: bytes | memoryview, info: SstableInfo, object_name: str)
 
 
 def _check_same_file(own: SstableInfo, info: SstableInfo, object_name: str) -> None:
-    """The file's own record equals the version's, except for what only the latter can know."""
+    """Raises Corruption unless the file's own record equals the version's, except fields that only the latter knows."""
     own = replace(own, id=info.id, global_epoch=info.global_epoch, meta_bytes=info.meta_bytes,
                   meta_digest=info.meta_digest)
     if own != info:

@@ -1,8 +1,8 @@
-"""MultiSstableBuilder: full keys in order in, as many files out as size and borders ask for.
+"""MultiSstableBuilder: builds a sorted run of files from entries in full key order, split by size and at borders.
 
-A cut falls between two user keys only: all versions of a key lie in one file, so that two files of one sorted run
-never share a key. Whoever adds does not wait for the GIL at a file's end where another thread serves: that one begins
-each file before it is wanted and ends it while the next one fills.
+Files are split between user keys only: all versions of a key are in one file, so no two files of a sorted run share a
+key. With a serving thread the writer does not wait for the GIL at the end of a file: the serving thread begins each
+file ahead and finishes it while the next one fills.
 """
 
 from libc.stdint cimport uint64_t
@@ -27,11 +27,11 @@ from hummock.sstable.filter.policy import FilterPolicy
 
 
 cdef class MultiSstableBuilder:
-    """Builds a sorted run; `finish` gives its files in key order, none of them empty.
+    """Builds a sorted run; `finish` returns its files in key order, none of them empty.
 
-    `borders`: (table id, vnode) pairs; no file holds keys from both sides of one. `data_bytes`: as in SstableBuilder.
-    `sink_of(name)` is the PartSink that gets that file's pieces as they fill. `is_served`: a thread calls `serve`;
-    what that one meets with is raised from adding, or from `finish`.
+    `borders`: (table id, vnode) pairs; no file spans one. `data_bytes`: as in SstableBuilder. `sink_of(name)` returns
+    the PartSink that receives that file's parts as they fill. `is_served`: a thread calls `serve`; `add` and `finish`
+    raise that thread's error.
     """
 
     def __cinit__(self, options, policy: FilterPolicy, name_source, dict prefix_rules=None, borders=(),
@@ -73,7 +73,7 @@ cdef class MultiSstableBuilder:
         return (<SstableBuilder>self.current).order_of(entry) < 0
 
     cdef void pass_border(self, uint64_t boundary) noexcept nogil:
-        """Finds the first border behind `boundary`."""
+        """Sets `next_border` to the first border behind `boundary`."""
         cdef Py_ssize_t at = 0
         while at < self.border_count and self.borders[at] <= boundary:
             at += 1
@@ -97,7 +97,7 @@ cdef class MultiSstableBuilder:
         return 0
 
     cdef int hand_on(self, void* built) except -1 nogil:
-        """One file waits at most for its end."""
+        """Blocks while another full file is waiting: at most one does."""
         (<SstableBuilder>built).end_rows()
         pthread_mutex_lock(&self.lock)
         while self.built != NULL and not self.has_failed:
@@ -145,11 +145,11 @@ cdef class MultiSstableBuilder:
         return 0
 
     cdef int end_file(self, void* built) except -1:
-        """Finishes it and hands the output over."""
+        """Finishes the file and passes on its output."""
         cdef SstableBuilder held = <SstableBuilder>built
         self.begun.remove(held)
         output = held.finish()
-        held = None                     # its memory leaves with the output
+        held = None                     # the output alone owns its memory now
         if self.taker is None:
             self.outputs.append(output)
         else:
@@ -157,12 +157,12 @@ cdef class MultiSstableBuilder:
         return 0
 
     def prepare(self) -> None:
-        """Begins a file before it is wanted. REQUIRES: nobody serves yet."""
+        """Begins a file ahead. REQUIRES that no thread serves yet."""
         if self.spare == NULL:
             self.begin_spare()
 
     def serve(self) -> None:
-        """Begins files ahead and ends those that are built, until `stop`; for one thread."""
+        """Begins files ahead and finishes full ones, until `stop`; for one thread."""
         cdef void* built
         while True:
             with nogil:
@@ -176,7 +176,7 @@ cdef class MultiSstableBuilder:
                 if built != NULL:
                     self.end_file(built)
                     self.note_ended()
-            except BaseException as error:      # it is the adder's to raise
+            except BaseException as error:      # raised by the writing thread
                 self.fail(without_frames(error).with_traceback(None))
                 return
 
@@ -202,7 +202,7 @@ cdef class MultiSstableBuilder:
         pthread_mutex_unlock(&self.lock)
 
     cdef void wait_until_ended(self) noexcept nogil:
-        """All files that were handed on have ended, or who serves has failed."""
+        """Blocks until the serving thread has finished all files or failed."""
         pthread_mutex_lock(&self.lock)
         while (self.built != NULL or self.is_ending) and not self.has_failed:
             pthread_cond_wait(&self.changed, &self.lock)
@@ -210,7 +210,7 @@ cdef class MultiSstableBuilder:
 
     cdef fail(self, error):
         self.error = error
-        self.sstable_bytes = 0          # the next user key meets with it
+        self.sstable_bytes = 0          # makes the next user key roll, which raises the error
         pthread_mutex_lock(&self.lock)
         self.has_failed = True
         pthread_cond_broadcast(&self.changed)
@@ -224,24 +224,24 @@ cdef class MultiSstableBuilder:
         pthread_mutex_unlock(&self.lock)
 
     def put(self, bytes user_key, uint64_t epoch, value) -> None:
-        """Adds one entry; `value` None deletes. ValueError unless its full key is after all before it."""
+        """Adds one entry; `value` None is a tombstone. ValueError unless its full key is after all previous ones."""
         cdef bytes held = value if value is not None else b""
         cdef Entry entry
         fill_entry(&entry, user_key, epoch, held, value is None)
-        with nogil:                     # a piece that leaves may wait for others
+        with nogil:                     # sending a part may block
             self.add(&entry)
 
     def hand_over_to(self, taker) -> None:
-        """From here on `taker(output)` is called with each file when it is finished; None: files are kept."""
+        """Calls `taker(output)` for each file finished from now on; None: keeps the files."""
         self.taker = taker
 
     def take_outputs(self) -> list:
-        """The files finished since the last call, so that they can leave while the next one is built."""
+        """Returns and forgets the files finished since the last call, for upload while the next one is built."""
         taken, self.outputs = self.outputs, []
         return taken
 
     def finish(self) -> list:
-        """Finishes the file in the making; all files not taken yet. The builder begins anew."""
+        """Finishes the current file; returns all files not taken yet. Further entries begin a new run."""
         with nogil:
             self.end_all()
         return self.take_outputs()

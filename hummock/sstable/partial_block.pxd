@@ -1,4 +1,4 @@
-"""PartialBlock: a block that is read for a few rows and not cached, in memory that is reused for each."""
+"""PartialBlock: an uncached block, read for a few rows and decoded as far as needed into reused memory."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -10,26 +10,26 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.index cimport SstableIndex
 
 cdef enum:
-    NOT_READ = -2           # from `read`: ask the store by the ordinary way
+    NOT_READ = -2           # from `read`: fall back to reading through the store
 
 
 @cython.final
 cdef class PartialBlock:
-    """Used by one thread at a time. What it shows is valid until the next `read`."""
-    cdef Block block                    # its keys; of the values what `show` has decoded
+    """Used by one thread at a time. Its contents are valid until the next `read`."""
+    cdef Block block                    # all keys; values as far as `show` has decoded them
     cdef uint8_t* stored                # pooled
     cdef Py_ssize_t capacity
     cdef Lz4Cursor cursor
-    cdef Py_ssize_t keys_end            # in the payload, and so where the values begin
-    cdef bint is_partial                # values are decoded by `show`
+    cdef Py_ssize_t keys_end            # offset in the payload, where the values begin
+    cdef bint is_partial                # `show` decodes the values
 
     cdef Py_ssize_t read(self, CachedFd file, SstableIndex index, Py_ssize_t number, bint may_wait) except -1 nogil
-    # rows of block `number`, checked; or NOT_READ. Corruption where its checksum is right and its parts are not.
-    # REQUIRES that the caller is inside `file`, or keeps the GIL throughout
+    # reads and checks block `number`; its number of rows, or NOT_READ. Corruption if the checksum matches and the
+    # contents are invalid. REQUIRES that the caller has entered `file`, or keeps the GIL throughout
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil
     cdef int make_room(self, Py_ssize_t size) except -1 nogil
     cdef Py_ssize_t row_of(self, Slice key, uint64_t newest) noexcept nogil
-    # the row that readers at `newest` see of the key; -1: none, `rows`: it may begin the next block
+    # the row of the key visible at `newest`; -1: none, `rows`: the key may be the first of the next block
     cdef bint show(self, Slice value) noexcept nogil
-    # whether a value of the block can be looked at from here on; decodes over the offsets of the block's columns, so
-    # REQUIRES that nothing is asked for by row afterwards
+    # decodes up to the end of `value`; False on failure. Overwrites the offsets of the block's columns, so it REQUIRES
+    # that no row is accessed afterwards

@@ -1,8 +1,8 @@
-"""PartialBlock: a block that is read for a few rows and not kept.
+"""PartialBlock: an uncached block, read for a few rows and not kept.
 
-The stored bytes are read without the GIL from a file that is open, into memory that was used for the block before and
-so lies in the processor's cache, and all of them are checked. Then only the keys are decoded, which come first, and
-after the search the values up to the one that is wanted.
+The stored bytes are read without the GIL from an open file into the previous block's memory, which is in the
+processor's cache, and all of them are checked. Only the keys, which come first, are decoded; after the search the
+values are decoded up to the requested one.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ from hummock.sstable.block_format cimport HEADER_BYTES, MAX_RAW_BYTES
 from hummock.sstable.index cimport SstableIndex
 
 cdef enum:
-    VALUES_SIZE_AT = 24         # in the header
+    VALUES_SIZE_AT = 24         # offset in the header
 
 
 cdef class PartialBlock:
@@ -47,13 +47,13 @@ cdef class PartialBlock:
         return self.block.rows
 
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil:
-        """Decodes the keys at least."""
+        """Decodes at least the keys."""
         cdef Py_ssize_t raw_size = index.raw_sizes[number], rows = index.rows[number]
         cdef int codec = index.codecs[number]
         if raw_size < HEADER_BYTES or raw_size > MAX_RAW_BYTES or rows > raw_size or (
                 not can_hold(codec, self.stored, size, raw_size)):
             return False
-        self.block.make_room(room_of(raw_size, rows) + LZ4_SLACK, 0)        # so that nothing moves while it is decoded
+        self.block.make_room(room_of(raw_size, rows) + LZ4_SLACK, 0)        # decoding must not reallocate
         self.is_partial = codec == CODEC_LZ4
         if self.is_partial:
             lz4_begin(&self.cursor, self.stored, size, self.block.memory, raw_size)

@@ -1,4 +1,4 @@
-"""Search in a cached block by what its slot says, where rows are so alike that nothing else need be read."""
+"""Search in a cached fixed-width block by its cache slot alone."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -7,14 +7,14 @@ from hummock.sstable.cache.block_cache cimport CacheSlot
 from hummock.sstable.interpolation_search cimport row_near
 
 cdef enum:
-    ELSEWHERE = -3              # the block itself must be asked
+    ELSEWHERE = -3              # the slot does not suffice: search the block itself
     NOT_HERE = -1
 
 
 cdef inline Py_ssize_t fixed_width_row(CacheSlot* slot, Py_ssize_t guess, Slice key, uint64_t newest) noexcept nogil:
-    """The row of the key as readers at `newest` see it, NOT_HERE, ELSEWHERE; `rows`: it may begin the next block.
+    """The row of the key visible at `newest`, NOT_HERE or ELSEWHERE; `rows`: it may be the first of the next block.
 
-    REQUIRES that `slot` holds a block, and goes on holding it, and that no block before it holds the key.
+    REQUIRES that `slot` holds a block throughout, and that no block before it holds the key.
     """
     cdef Py_ssize_t prefix = slot.prefix_size, row
     cdef uint64_t head
@@ -28,7 +28,7 @@ cdef inline Py_ssize_t fixed_width_row(CacheSlot* slot, Py_ssize_t guess, Slice 
 cdef inline Py_ssize_t inner_fixed_width_row(
     CacheSlot* slot, Py_ssize_t guess, Slice key, uint64_t newest
 ) noexcept nogil:
-    """The same of whatever block; ELSEWHERE unless rows before and behind the key show that no other may hold it."""
+    """The same for any block; ELSEWHERE unless rows before and behind the key exclude all other blocks."""
     cdef Py_ssize_t prefix = slot.prefix_size, row
     cdef uint64_t head
     if not may_be_fixed_width(slot, key, newest):
@@ -44,7 +44,7 @@ cdef inline bint may_be_fixed_width(CacheSlot* slot, Slice key, uint64_t newest)
 
 
 cdef inline Py_ssize_t row_near_guess(CacheSlot* slot, uint64_t head, Py_ssize_t guess) noexcept nogil:
-    """`row_near`; where a head is all of a key the row before may stay far away."""
+    """`row_near`, but does not read the row before if the key prefix is the whole suffix and matches at `guess`."""
     if slot.each_suffix <= 8 and slot.heads[guess] == head:
         return guess
     return row_near(slot.heads, slot.rows, head, guess)

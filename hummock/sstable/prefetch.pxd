@@ -1,8 +1,8 @@
-"""Cache lines that are asked for before they are needed.
+"""Software prefetch in batches.
 
-A prefetch whose page the processor must look up first stays in its window until that is done, and with it all that
-comes behind: in a loop that also computes what to issue for, few are on their way together. So `PrefetchList` collects
-addresses, and asks for all of them in a loop that does nothing else.
+A prefetch that misses the TLB occupies the processor's reorder window until the page walk ends, and so does everything
+behind it: a loop that also computes the addresses keeps few prefetches in flight. So `PrefetchList` collects addresses
+and `issue` prefetches all of them in a loop that does nothing else.
 """
 
 from libc.stdint cimport uint8_t
@@ -21,7 +21,7 @@ cdef extern from * nogil:
 
 
 cdef enum:
-    VALUE_LINES = 4         # of one value: what follows them the processor sees coming
+    VALUE_LINES = 4         # prefetched of one value; the hardware prefetcher fetches the rest
 
 
 cdef enum:

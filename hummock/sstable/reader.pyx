@@ -1,8 +1,8 @@
-"""SstableReader: one file as this process knows it: what its version says of it, its meta, its cached blocks.
+"""SstableReader: one file with its info from the version, its meta and its cached blocks.
 
-Meta and blocks are read when first asked for, each by one thread at a time: whoever else wants them waits for
-that read. Every byte is checked before use, against digests that stand outside it. All of this runs under
-the GIL and releases it only for reads and for decoding many blocks.
+Meta and blocks are read on first use, each by one thread at a time: other threads wait for that read. Every byte is
+checked before use, against digests stored elsewhere. Everything runs under the GIL and releases it only for reads and
+for decoding many blocks.
 """
 
 import threading
@@ -25,14 +25,14 @@ from hummock.sstable.filter.prefix_extractor cimport PrefixExtractor
 
 META = -1
 FLIGHT_WAIT_SECONDS = 120           # the object store's own limits end a read earlier
-cdef Py_ssize_t GAP_BYTES = 64 << 10            # unwanted bytes that one read may span to fetch neighbours
-cdef Py_ssize_t RANGE_BYTES = 8 << 20           # and the most that one read asks for
-cdef uint64_t MIXED = 0x9E3779B97F4A7C15        # spreads neighbours
-cdef Py_ssize_t HELD_BLOCKS = 4                 # so few are decoded without releasing the GIL
+cdef Py_ssize_t GAP_BYTES = 64 << 10            # most unneeded bytes between two blocks fetched by one read
+cdef Py_ssize_t RANGE_BYTES = 8 << 20           # most bytes of one read
+cdef uint64_t MIXED = 0x9E3779B97F4A7C15        # hash multiplier: spreads neighbouring blocks
+cdef Py_ssize_t HELD_BLOCKS = 4                 # up to so many are decoded without releasing the GIL
 
 
 class Flight:
-    """One read under way, and those who wait for it. A context manager of the thread that reads."""
+    """One read in progress, which other threads may wait for. A context manager for the reading thread."""
 
     __slots__ = ("done", "error", "flights", "keys", "result")
 
@@ -78,7 +78,7 @@ cdef class OpenedSstable:
 
 
 cdef class SstableReader:
-    """Made by an SstableStore, one for each file; shared by all views, iterators and threads."""
+    """Created by an SstableStore, one per file; shared by all views, iterators and threads."""
 
     def __init__(self, info, object_store, CacheAdmission admission not None, BlockCache meta_cache not None):
         cdef bytes name = info.name.encode()
@@ -96,7 +96,7 @@ cdef class SstableReader:
 
     @property
     def meta(self) -> SstableMeta:
-        """The meta. Raises Corruption naming the object, or what the object store raises."""
+        """The meta. Raises Corruption naming the object, or the object store's errors."""
         return self.opened().meta
 
     def read_block(self, Py_ssize_t index) -> Block:
@@ -104,7 +104,7 @@ cdef class SstableReader:
         return self.block(index)
 
     def keep_meta(self, bytes encoded):
-        """Takes the encoded meta of a file that was just written, so that nobody needs to read it."""
+        """Caches the encoded meta of a file just written, so that it need not be read."""
         self.hold(SstableMeta.decode(encoded, self.info, self.meta_path))
 
     cdef PrefixExtractor prefix_for(self, Slice user_key):
@@ -141,7 +141,7 @@ cdef class SstableReader:
             return flight.result
 
     cdef OpenedSstable hold(self, object meta):
-        """Caches the meta and makes the entries of its blocks."""
+        """Caches the meta and allocates the slots of its blocks."""
         cdef OpenedSstable opened = OpenedSstable(meta)
         if self.slots is None:
             self.slots = FileSlots(self.admission.cache, opened.index.blocks)
@@ -197,7 +197,7 @@ cdef class SstableReader:
         return out
 
     cdef dict load_blocks(self, list indexes):
-        """Reads blocks of ascending `indexes`, none of which is cached or under way."""
+        """Reads blocks of ascending `indexes`, none of which is cached or being read."""
         cdef OpenedSstable meta = self.opened()
         cdef Py_ssize_t start = 0, end
         cdef CacheSlot shown
@@ -245,7 +245,7 @@ cdef class SstableReader:
 
 
 cdef bint are_near(OpenedSstable meta, Py_ssize_t first, Py_ssize_t last, Py_ssize_t index):
-    """Whether a read of blocks first..last may go on to `index`."""
+    """Whether a read of blocks first..last may extend to `index`."""
     cdef uint64_t end = meta.index.offsets[last + 1]
     return (meta.index.offsets[index] - end <= <uint64_t>GAP_BYTES
             and meta.index.offsets[index + 1] - meta.index.offsets[first] <= <uint64_t>RANGE_BYTES)

@@ -1,11 +1,11 @@
-"""SstableIterator: walks the blocks of one file, and takes the GIL only to have more of them at hand.
+"""SstableIterator: iterates over the blocks of one file, and acquires the GIL only to move its window of blocks.
 
-A window of blocks is at hand: cached ones as they are, the others as stored bytes from one ranged read, each
-decoded when the walk reaches it, without the GIL, always into the same memory. The first block after a seek
-is read alone and cached, since small reads come back; each following window is twice as large, up to
-`prefetch_bytes`, and passes the cache by. Where neighbours are cached a window is all of them, up to a file's worth:
-beside a busy Python thread the GIL is what a warm scan waits for. So it is a file's worth too where a long walk forward
-comes to a file of this machine: what is not cached is then read without the GIL, in bites, as the walk reaches it.
+The window holds cached blocks as they are, and the others as stored bytes from one ranged read; each of those is
+decoded when reached, without the GIL, always into the same memory. The first block after a seek is read alone and
+cached, since short reads tend to repeat; each following window is twice as large, up to `prefetch_bytes`, and bypasses
+the cache. Consecutive cached blocks form one window, up to a whole file, because a warm scan beside a busy Python
+thread mostly waits for the GIL. For the same reason a long forward scan of a local file uses a window of a whole file
+and reads uncached blocks when reached, a few at a time and without the GIL.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -20,15 +20,15 @@ from hummock.sstable.block cimport Block
 from hummock.sstable.reader cimport load_block
 
 cdef Py_ssize_t WINDOW_BLOCKS = 1024
-cdef Py_ssize_t CACHED_GROWTH = 8               # of a window of cached blocks, while blocks follow
-cdef Py_ssize_t BITE_BYTES = 128 << 10          # of a file that are read at a time: they stay in a core's cache
-cdef uint64_t EXPECTED_BYTES = 2 << 20          # behind those, that the disk is told of
+cdef Py_ssize_t CACHED_GROWTH = 8               # of consecutive windows of cached blocks
+cdef Py_ssize_t BITE_BYTES = 128 << 10          # per read of a local file: stays in a core's cache
+cdef uint64_t EXPECTED_BYTES = 2 << 20          # behind those, announced to the kernel's readahead
 
 
 cdef class SstableIterator(HummockIterator):
     """Invariant: while `valid`, `row` is a row of the current block; the window holds references to its blocks.
 
-    `options` are ReadOptions; None: those of a plain read.
+    `options` are ReadOptions; None: the defaults.
     """
 
     def __cinit__(self, store, info, int direction=FORWARD, options=None):
@@ -106,7 +106,7 @@ cdef class SstableIterator(HummockIterator):
         return self.enter_end(self.block_index + <int>self.direction)
 
     cdef int enter_end(self, Py_ssize_t index) except -1 nogil:
-        """Shows the first entry, my way, of block `index` or of the next one that is read and holds any."""
+        """Moves to the first entry, in this direction, from block `index` on."""
         while True:
             index = self.above_floor(index)
             if not 0 <= index < self.meta.index.blocks:
@@ -132,7 +132,7 @@ cdef class SstableIterator(HummockIterator):
         return 0
 
     cdef int enter(self, Py_ssize_t index) except -1 nogil:
-        """Makes block `index` the current one; on an error there is none."""
+        """Makes block `index` the current one; on an error there is no current block."""
         self.block, self.valid = NULL, False
         if not self.window_start <= index < self.window_end:
             with gil:
@@ -151,7 +151,7 @@ cdef class SstableIterator(HummockIterator):
         return (<Block>self.block).begin_key(&self.key, &self.key_capacity)
 
     cdef int fetch(self, Py_ssize_t index) except -1:
-        """Moves the window so that it begins, my way, with block `index`."""
+        """Moves the window so that it begins, in this direction, with block `index`."""
         cdef bint follows = (index == self.window_end if self.direction == FORWARD
                              else index + 1 == self.window_start) and self.window_end > 0
         if not follows and not self.follows_on:
@@ -224,7 +224,7 @@ cdef class SstableIterator(HummockIterator):
         return 0
 
     cdef int read_missing(self, Py_ssize_t start, Py_ssize_t end) except -1:
-        """One read that spans all blocks of the window that are not cached."""
+        """Reads all uncached blocks of the window by one ranged read."""
         cdef Py_ssize_t first = start, last = end - 1
         self.stored, self.stored_data, self.scratch_index = None, NULL, -1
         while first <= last and self.cached[first - start] is not None:
@@ -240,7 +240,7 @@ cdef class SstableIterator(HummockIterator):
         return 0
 
     cdef bint enters_source(self) except -1:
-        """Whether the file is one of this machine, which is held then until the window moves."""
+        """Whether the file is local; it is then kept open until the window moves."""
         if not self.reader.has_file() or not self.reader.file.enter():
             return False
         self.source, self.stored, self.scratch_index = self.reader.file, None, -1
@@ -254,8 +254,8 @@ cdef class SstableIterator(HummockIterator):
         return 0
 
     cdef int read_bite(self, Py_ssize_t index) except -1 nogil:
-        """Has block `index` at hand, and what follows it up to the next cached one. The store is asked for what
-        cannot be read here: it tries again, and says what is wrong.
+        """Reads block `index` and those up to the next cached one, or BITE_BYTES. On failure falls back to the store,
+        which retries and reports errors.
         """
         cdef const uint64_t* offsets = self.meta.index.offsets
         cdef Py_ssize_t end = index + 1, wanted

@@ -1,7 +1,7 @@
-"""SstableStore: files by name, over an object store, two caches in memory and, where wanted, one on disk.
+"""SstableStore: files by name, over an object store, with two caches in memory and optionally one on disk.
 
-A file is two objects, written once and never changed: `.data` first, then `.meta`, so that a meta that is
-there belongs to a whole file. Thread safe.
+A file is two immutable objects: `.data`, written first, and `.meta`, so that an existing `.meta` implies a complete
+file. Thread safe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hummock.sstable.reader import SstableReader
 
 
 class SstableStore:
-    """Readers live as long as somebody holds them; what a file had cached goes with its reader."""
+    """Holds weak references to readers; cached blocks of a file are dropped with its reader."""
 
     def __init__(self, object_store: ObjectStore, options: StorageOptions):
         self.disk_cache: DiskCache | None = None
@@ -38,13 +38,13 @@ class SstableStore:
         self._readers: WeakValueDictionary[str, SstableReader] = WeakValueDictionary()
 
     def hold(self, output: SstableOutput) -> SstableReader:
-        """The reader of a file that is durable, which need not read the meta again while it is held."""
+        """The reader of a durable file just written, with its meta already cached."""
         reader = self.reader(output.info)
         reader.keep_meta(bytes(output.meta))
         return reader
 
     def reader(self, info: SstableInfo) -> SstableReader:
-        """The reader of the file; the same one for everybody who asks while it lives."""
+        """The reader of the file; one per file while it is referenced."""
         reader = self._readers.get(info.name)
         if reader is None:
             reader = self._readers.setdefault(
@@ -53,11 +53,11 @@ class SstableStore:
         return reader
 
     def is_read(self, name: str) -> bool:
-        """Whether somebody holds the file's reader."""
+        """Whether the file's reader is still referenced."""
         return name in self._readers
 
     def meta(self, info: SstableInfo) -> SstableMeta:
-        """The file's decoded meta. Raises `Corruption` naming the object when it is not what `info` says."""
+        """The file's decoded meta. Raises `Corruption` naming the object if it does not match `info`."""
         return self.reader(info).meta
 
     def block(self, info: SstableInfo, index: int) -> Block:
@@ -65,11 +65,11 @@ class SstableStore:
         return self.reader(info).read_block(index)
 
     def retain(self, names: Iterable[str]) -> None:
-        """What is on disk of other files than these goes: no read begins with them any more."""
+        """Drops all other files from the disk cache: no new read uses them."""
         if self.disk_cache is not None:
             self.disk_cache.retain(names)
 
     def close(self) -> None:
-        """Leaves the disk cache to the next process. Idempotent; reads under way go on without it."""
+        """Releases the disk cache to the next process. Idempotent; reads in progress continue without it."""
         if self.disk_cache is not None:
             self.disk_cache.close()

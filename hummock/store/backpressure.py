@@ -1,13 +1,13 @@
 """Backpressure: how long a writer waits before its bytes enter the shared buffer, and which writer enters first.
 
-Two delays, both pure functions, smooth and bounded. While the shared buffer fills: below `EASY_SHARE` of the limit
-nobody waits. Above it each byte costs a growing multiple of the time in which uploads take a byte away: 1 in the middle
-between there and the limit, so that a steady stream settles at about the pace of the uploads there, and ever more on
-the way to the limit, which writers approach but do not run into. While level 0 is deeper than compaction keeps it:
-nothing up to a debt that compaction is expected to have; from there the wait for each byte rises with the square of
-the debt, so that writers settle at the rate that compaction keeps up with, and are never stopped.
+There are two delays, both pure functions, smooth and bounded. The first depends on how full the shared buffer is. Below
+`EASY_SHARE` of the limit it is 0. Above it, each byte costs a growing multiple of the time in which uploads drain a
+byte: 1 halfway between there and the limit, so that a steady stream settles there at about the pace of the uploads, and
+ever more towards the limit, which writers approach but do not reach. The second depends on how much deeper level 0 is
+than compaction keeps it. Up to a debt that compaction is expected to have it is 0; from there the wait for each byte
+grows with the square of the debt, so that writers settle at the rate that compaction sustains, and are never stopped.
 
-Whichever of the writers adds bytes waits for its own. Those that find no room enter in the order in which they came.
+Each writer waits for its own bytes. Writers that find the buffer full enter in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from hummock.options import MIB, CompactionOptions
 from hummock.shared_buffer.buffer import SharedBuffer
 from hummock.version import HummockVersion
 
-LONGEST_SECONDS = 1.0                   # of one delay; a batch that finds the buffer full waits for room besides
+LONGEST_SECONDS = 1.0                   # of one delay; a batch that finds the buffer full waits for space in addition
 EASY_SHARE = 0.5                        # of the buffer's limit
-SLOWEST_BYTES_PER_SECOND = 4 * MIB      # what writers are held to at the limit of level 0 and beyond
-BYTES_SLOWDOWN, BYTES_LIMIT = 3, 8      # of level 0, in base levels: where writers are slowed down, and most
+SLOWEST_BYTES_PER_SECOND = 4 * MIB      # the rate at the limit of level 0 and beyond
+BYTES_SLOWDOWN, BYTES_LIMIT = 3, 8      # size of level 0 in base levels: where the delay begins, and its maximum
 
 
 def buffer_delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, drain_bytes_per_second: float) -> float:
-    """How long a batch of `size_bytes` waits before it enters a buffer that holds `held_bytes`.
+    """Delay of a batch of `size_bytes` before it enters a buffer that holds `held_bytes`.
 
-    0 while nothing is known about the uploads (`drain_bytes_per_second` is 0).
+    0 while the speed of uploads is unknown (`drain_bytes_per_second` is 0).
     """
     filled = held_bytes / limit_bytes
     if filled <= EASY_SHARE or drain_bytes_per_second <= 0:
@@ -43,13 +43,13 @@ def buffer_delay_seconds(held_bytes: int, limit_bytes: int, size_bytes: int, dra
 
 
 def level0_delay_seconds(version: HummockVersion, options: CompactionOptions, size_bytes: int) -> float:
-    """How long to wait before so many bytes are taken in."""
+    """Delay before so many bytes are accepted."""
     share = debt_share(len(version.levels[0].runs), version.levels[0].data_bytes, options)
     return min(LONGEST_SECONDS, share * share * size_bytes / SLOWEST_BYTES_PER_SECOND)
 
 
 def debt_share(runs: int, data_bytes: int, options: CompactionOptions) -> float:
-    """0 where writers are not slowed down, 1 where they are slowed down most; the worse of runs and bytes."""
+    """0 where writers are not delayed, 1 where they are delayed most; the worse of runs and bytes."""
     by_runs = (runs - options.l0_runs_slowdown) / (options.l0_runs_limit - options.l0_runs_slowdown)
     slowdown_bytes = BYTES_SLOWDOWN * options.base_level_bytes
     by_bytes = (data_bytes - slowdown_bytes) / (BYTES_LIMIT * options.base_level_bytes - slowdown_bytes)
@@ -57,7 +57,7 @@ def debt_share(runs: int, data_bytes: int, options: CompactionOptions) -> float:
 
 
 class DrainRate:
-    """Bytes of batches that uploads take away per second: a mean that follows the newest."""
+    """Bytes of batches that uploads drain per second: an exponential moving average."""
 
     WEIGHT = 0.3  # of the newest upload
 
@@ -73,7 +73,7 @@ class DrainRate:
 
 
 class QueueTicket:
-    """A writer's position among those that wait for room."""
+    """A writer's position in the queue for space."""
 
     __slots__ = ("is_taken",)
 
@@ -82,9 +82,9 @@ class QueueTicket:
 
 
 class WriterGate:
-    """Delays writers, and lets them into the shared buffer in order. Every method REQUIRES the lock of `changed`.
+    """Delays writers, and admits them to the shared buffer in order. Every method REQUIRES the lock of `changed`.
 
-    `compaction` is the shape of the tree whose debt slows writers down; None: of none.
+    `compaction` describes the shape of the tree whose debt delays writers; None: no delay by level 0.
     """
 
     def __init__(
@@ -98,27 +98,27 @@ class WriterGate:
     ):
         self._buffer, self._rate, self._metrics, self._changed = buffer, rate, metrics, changed
         self._version, self._compaction = version, compaction
-        self._writers: deque[QueueTicket] = deque()  # the first to come first
-        self.is_open_to_all = False  # nobody is to wait any more
+        self._writers: deque[QueueTicket] = deque()  # in order of arrival
+        self.is_open_to_all = False  # no writer waits any more
 
     @property
     def writers_waiting(self) -> int:
         return len(self._writers)
 
     def slow_down(self, size: int) -> None:
-        """Waits as long as `size` bytes must wait now, less if the reason goes; others have the lock meanwhile."""
+        """Waits as long as `size` bytes must wait now, less if the reason disappears; releases the lock meanwhile."""
         self.wait_for_level0(size)
         self._wait("buffer", self._buffer_delay, size)
 
     def wait_for_level0(self, size: int) -> None:
-        """As `slow_down`, for bytes that do not come through the buffer."""
+        """As `slow_down`, for bytes that bypass the buffer."""
         self._wait("level 0", self._level0_delay, size)
 
     def may_enter(self, ticket: QueueTicket, size: int, is_local: bool) -> bool:
-        """Whether a writer may add now; else it has its ticket."""
+        """Whether a writer may add now; otherwise its ticket is queued."""
         has_room = self._buffer.has_room(size, is_local)
         if is_local:
-            if not has_room:  # nothing but a commit takes local rows away
+            if not has_room:  # only a commit frees local rows
                 raise SharedBufferFull(self._buffer.local_bytes, self._buffer.limit_bytes)
             return True
         if not ticket.is_taken:
@@ -129,7 +129,7 @@ class WriterGate:
         return has_room and self._writers[0] is ticket
 
     def leave(self, ticket: QueueTicket) -> None:
-        """Gives the ticket back, with or without having entered."""
+        """Removes the ticket from the queue, whether the writer entered or not."""
         self._writers.remove(ticket)
         self._changed.notify_all()
 
@@ -143,7 +143,7 @@ class WriterGate:
         return 0.0 if self._compaction is None else level0_delay_seconds(self._version(), self._compaction, size)
 
     def _buffer_delay(self, size: int) -> float:
-        if not self._buffer.running_tasks:  # a wait would not make room
+        if not self._buffer.running_tasks:  # waiting would not free space
             return 0.0
         held = self._buffer.waiting_bytes
         return buffer_delay_seconds(held, self._buffer.limit_bytes, size, self._rate.bytes_per_second)

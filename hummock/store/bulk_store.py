@@ -1,8 +1,9 @@
-"""BulkStore: the state store of one task, which writes one epoch into nothing and leaves as one run of files.
+"""BulkStore: the state store of one bulk-load task, which writes one epoch into an empty store and produces one run of
+files.
 
-Rows wait in memory as they came; beyond a budget they go, merged, to files in a directory of this machine. In the end
-all of it is merged once more, into files that whoever started the task may hand in. Of each key those hold the value
-that a read finds in the end, so the same writes in another order of batches give the same rows. For one thread.
+Rows are buffered in memory unchanged; beyond a budget they are merged into files in a local directory. At the end all
+of it is merged once more, into files that the task's caller may commit. For each key those hold the value that a read
+finds at the end, so the same writes in a different order of batches give the same rows. For one thread.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from hummock.version import HummockVersion
 
 
 class BulkStore(ViewReads):
-    """A StateStore without a past: no epoch of it is ever committed, and everything is gone when it closes.
+    """A StateStore without history: none of its epochs is ever committed, and all data is gone when it closes.
 
-    `options.shared_buffer_bytes` wait in memory; what is beyond goes to files under `directory`.
+    `options.shared_buffer_bytes` are buffered in memory; the rest is spilled to files under `directory`.
     """
 
     committed_epoch = NEVER
@@ -58,12 +59,12 @@ class BulkStore(ViewReads):
 
     @property
     def spilled_runs(self) -> int:
-        """How often memory was full."""
+        """Number of spills."""
         return len(self._runs)
 
     @property
     def puts(self) -> int:
-        """Rows that came with a value: as many as `write_out` writes where none came twice, or was deleted."""
+        """Rows written with a value: as many as `write_out` writes if no key was written twice or deleted."""
         return self._puts
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ class BulkStore(ViewReads):
         self._sealed = max(self._sealed, check_pure(epoch))
 
     def sync(self, epoch: Epoch) -> SyncResult:
-        """Names no files: `write_out` makes them."""
+        """Returns no files: `write_out` creates them."""
         return SyncResult(epoch, ())
 
     def commit(self, epoch: Epoch) -> None:
@@ -95,9 +96,9 @@ class BulkStore(ViewReads):
 
     def write_out(self, objects: ObjectStore, mint_name: Callable[[], str], table_ids: Iterable[int],
                   rules: Tables = NO_RULES) -> tuple[SstableInfo, ...]:
-        """One sorted run of files in `objects` that holds what a read finds now; each has rows of one table.
+        """One sorted run of files in `objects` with what a read finds now; each file has rows of one table.
 
-        `table_ids` are those that were written. Files of an error are left to vacuum.
+        `table_ids` are those that were written. After an error the files are left to vacuum.
         """
         children = self._children()
         if not children:
@@ -111,7 +112,7 @@ class BulkStore(ViewReads):
     # -- reading -------------------------------------------------------------------------------------------
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
-        """Nobody else writes here."""
+        """Returns at once: there is no other writer."""
 
     # -- end -----------------------------------------------------------------------------------------------
 
@@ -131,10 +132,10 @@ class BulkStore(ViewReads):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # -- inside --------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------
 
     def _children(self) -> list[HummockIterator]:
-        """Of all that is here, newest first."""
+        """Iterators over all sources, newest first."""
         chains = [SharedBufferChainIterator(chain) for chain in chains_of(self._batches)]
         return [*chains, *(ConcatIterator(self._files, run.infos) for run in self._runs)]
 
@@ -146,7 +147,7 @@ class BulkStore(ViewReads):
         return self._view
 
     def _spill(self) -> None:
-        """The batches become a run of files on this machine."""
+        """Writes the batches to a local run of files."""
         if self._files is None:
             directory = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="hummock-", dir=self._directory))
             objects = open_object_store(f"file://{directory}")

@@ -1,7 +1,7 @@
-"""MemoryStateStore: the promises of a StateStore, kept in the plainest way.
+"""MemoryStateStore: the simplest implementation of the StateStore contract.
 
-A dict of versions beside a sorted list of keys under one lock. It is the model that every other store is
-compared with, and a store for tests that need no files; nothing here is fast.
+A dict of versions beside a sorted list of keys under one lock. It is the model for tests of every other store, and a
+store for tests that need no files; nothing here is fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Row = TypeVar("Row")
 
 
 class MemoryStateStore:
-    """Invariant: `_versions[key]` is newest first, of an epoch the last written; `_keys` is sorted."""
+    """Invariant: `_versions[key]` is newest first, with the last write of each epoch only; `_keys` is sorted."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -139,7 +139,7 @@ class MemoryStateStore:
             return SyncResult(epoch, ())
 
     def commit(self, epoch: Epoch) -> None:
-        """Everything up to `epoch` is committed; its `local_only` rows go: another node's copy takes over."""
+        """Commits everything up to `epoch`; its `local_only` rows are dropped: another node's copy replaces them."""
         with self._lock:
             self.seal_epoch(epoch)
             self.sync(epoch)
@@ -212,7 +212,7 @@ class MemoryStateStore:
 
 
 class _MemoryRead(Generic[Row]):
-    """Rows that were there when the read began."""
+    """The rows that existed when the read began."""
 
     def __init__(self, store: MemoryStateStore, rows: list[Row]):
         self._store, self._rows, self._next, self._is_closed = store, rows, 0, False

@@ -1,8 +1,8 @@
-"""LocalVersionManager: the version that this process reads, pinned, and how it comes to know newer ones.
+"""LocalVersionManager: the version that this process reads, pinned, and how newer ones arrive.
 
-A version arrives by notification where the manager lives in this process, and by reading the store again
-where it does not: in `wait_epoch`, in `refresh`, and by the background refresher of design document 001,
-which also keeps the lease. What reads hold a `PinnedVersion`; the oldest one held is what the node pins.
+A version arrives by notification where the manager lives in this process. Otherwise the meta store is polled: in
+`wait_epoch`, in `refresh`, and by the background refresher of design document 001, which also keeps the lease. Each
+read holds a `PinnedVersion`; the oldest one held is what the node pins.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpo
 from hummock.meta_client import HummockMetaClient
 from hummock.version import HummockVersion
 
-POLL_MS = 20            # how often a waiting reader looks at the store
-LEASE_SHARE = 6         # a lease sees that many rounds of the refresher at least
+POLL_MS = 20            # polling interval of a waiting reader
+LEASE_SHARE = 6         # rounds of the refresher per lease, at least
 
 Told = TypeVar("Told")
 
 
 class PinnedVersion:
-    """A version whose files stay until `release`, or until the lease is lost: then `is_lost` is set."""
+    """A version whose files are kept until `release`, or until the lease is lost: then `is_lost` is set."""
 
     def __init__(self, owner: LocalVersionManager, version: HummockVersion):
         self.version = version
-        self.is_lost = False        # a missing object is now SnapshotExpired, not damage
+        self.is_lost = False        # if so, a missing object means SnapshotExpired, not damage
         self._owner = owner
 
     def check(self) -> None:
-        """Raises `SnapshotExpired` where the lease was lost, as far as the store can be asked."""
+        """Raises `SnapshotExpired` if the lease was lost, as far as the meta store can be read."""
         if not self._owner.protects(self):
             raise SnapshotExpired(f"version {self.version.id}")
 
@@ -44,7 +44,7 @@ class PinnedVersion:
         self._owner.release(self)
 
     def drop(self) -> None:
-        """As `release`, for a destructor, which may take no lock: it counts from the owner's next `settle`."""
+        """As `release`, for a destructor, which must not lock: takes effect at the owner's next `settle`."""
         self._owner.dropped.append(self)
 
     def __enter__(self) -> PinnedVersion:
@@ -57,14 +57,14 @@ class PinnedVersion:
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """`heard`: the id of the newest version that it returned from."""
+    """`heard`: the id of the newest version for which the callback returned."""
 
     callback: Callable[[HummockVersion], None]
     heard: int
 
 
 class LocalVersionManager:
-    """`version` is always pinned and never goes back. Thread safe; close it to give the pins back."""
+    """`version` is always pinned and never goes back. Thread safe; `close` releases the pins."""
 
     def __init__(self, client: HummockMetaClient, node: str):
         self._client, self._node = client, node
@@ -93,7 +93,7 @@ class LocalVersionManager:
             self._listeners.append(_Listener(listener, self._version.id))
 
     def pin(self) -> PinnedVersion:
-        """The newest version here, kept for one read. Raises `StoreClosed`."""
+        """The newest installed version, pinned for one read. Raises `StoreClosed`."""
         with self._condition:
             self._check_open()
             pinned = PinnedVersion(self, self._version)
@@ -101,25 +101,25 @@ class LocalVersionManager:
             return pinned
 
     def pin_snapshot(self, epoch: Epoch | None) -> Epoch:
-        """As the client's, for this node; where its lease was lost what was pinned before is marked as lost."""
+        """As the client's, for this node; if the lease was lost, all older pins are marked as lost."""
         return self._leased(lambda node: self._client.pin_snapshot(node, epoch))
 
     def release(self, pinned: PinnedVersion) -> None:
-        """Gives `pinned` back; fine if it was given back before."""
+        """Releases `pinned`. Idempotent."""
         with self._condition:
             self._held.discard(pinned)
             oldest = self._oldest()
         self._client.unpin_version_before(self._node, oldest)
 
     def settle(self) -> None:
-        """Gives back what was dropped since."""
+        """Releases what was dropped since."""
         while self.dropped:
             self.release(self.dropped.popleft())
 
     def refresh(self) -> HummockVersion:
-        """The newest version there is, read from the store and installed here.
+        """Reads the newest version from the meta store and installs it here.
 
-        Raises what a listener raised; it is called again with that version, or a newer one, by the next refresh.
+        Raises what a listener raised; the next refresh calls that listener again with this version or a newer one.
         """
         self._check_open()
         self._client.refresh()
@@ -141,9 +141,9 @@ class LocalVersionManager:
                                          min(left, POLL_MS / 1000))
 
     def start(self, refresh_ms: int) -> None:
-        """Begins the background refresher: every `refresh_ms` it reads the store and keeps the lease.
+        """Starts the background refresher: every `refresh_ms` it polls the meta store and renews the lease.
 
-        A longer pause than a sixth of the lease is cut to that. What fails is in `error` until a round succeeds.
+        The interval is at most a sixth of the lease. A failure is in `error` until a round succeeds.
         """
         self._check_open()
         seconds = min(refresh_ms, self._client.lease_ms / LEASE_SHARE) / 1000
@@ -152,14 +152,14 @@ class LocalVersionManager:
         self._refresher.start()
 
     def protects(self, pinned: PinnedVersion) -> bool:
-        """Whether the files of `pinned` are still kept, as far as the store can be asked."""
+        """Whether the files of `pinned` are still protected, as far as the meta store can be read."""
         if not pinned.is_lost and not self._closed.is_set():
             with suppress(MetaStoreError):
                 self._leased(self._client.renew_lease)
         return not pinned.is_lost
 
     def close(self) -> None:
-        """Gives all pins back. Idempotent."""
+        """Releases all pins. Idempotent."""
         with self._condition:
             if self._closed.is_set():
                 return
@@ -180,12 +180,13 @@ class LocalVersionManager:
                 self.error = None
             except StoreClosed:
                 return
-            except Exception as error:          # of the stores or of a listener: seen there, and tried again
+            except Exception as error:          # of a store or a listener: visible in `error`, and retried
                 self.error = error
 
     def _leased(self, call: Callable[[str], Told]) -> Told:
-        """What the client says to `call` of this node, under a new lease where the old one had run out: then all that
-        that one protected is marked as lost."""
+        """Result of `call` for this node, under a new lease if the old one had expired: then everything that the old
+        one protected is marked as lost.
+        """
         try:
             return call(self._node)
         except SnapshotExpired:
@@ -194,8 +195,8 @@ class LocalVersionManager:
             return call(self._node)
 
     def _advance(self, version: HummockVersion) -> None:
-        """Pins and installs the newest version; called for each one, in order, by the client, and again where a
-        listener raised: those that have it already are not called again.
+        """Pins and installs the newest version. The client calls it for each version, in order, and again if a listener
+        raised: listeners that have the version already are not called again.
         """
         if self._closed.is_set() or version.id < self._version.id:
             return
@@ -216,7 +217,7 @@ class LocalVersionManager:
                 self._condition.notify_all()
 
     def _lose(self) -> None:
-        """Every pin held was lost with the lease; what is pinned from here on is safe again."""
+        """Marks all current pins as lost with the lease; later ones are protected again."""
         with self._condition:
             for pinned in self._held:
                 pinned.is_lost = True

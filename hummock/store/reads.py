@@ -1,7 +1,7 @@
-"""Reads of a StateStore, each on the ReadView of the moment at which it began.
+"""Reads of a StateStore, each on the ReadView that was current when it began.
 
-ViewReads is a mixin: whoever can open a ReadView gets every read method from it. HummockScan and HummockChanges read
-batch by batch.
+ViewReads is a mixin: given `_open_view`, it implements every read method. HummockScan and HummockChanges read in
+batches.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class _Source(Protocol):
 
 
 class _OnView:
-    """Holds its view, and so the files it reads, until it is exhausted or closed, by whichever thread."""
+    """Holds its view, and so the view's files, until it is exhausted or closed, by any thread."""
 
     def __init__(self, view: ReadView, source: _Source, explain: Explain):
         self._view: ReadView | None = view
         self._source, self._explain = source, explain
         self._is_closed = False
-        self._lock = threading.Lock()  # a store that closes waits for the batch in the making
+        self._lock = threading.Lock()  # closing the store waits for the batch under construction
 
     def _take(self, take: Callable[[], Taken], nothing: Taken) -> Taken:
-        """What `take` gives; once that is `nothing` the view is let go of."""
+        """The result of `take`; releases the view when that is `nothing`."""
         with self._lock:
             if self._is_closed:
                 raise StoreClosed("the scan")
@@ -103,7 +103,7 @@ class HummockScan(_OnView, StateStoreIterator):
         return batches[0] if batches else None
 
     def next_batches(self) -> list[KvBatch]:
-        """The next large batches, a few at a time, for which the GIL is asked for once; none at the end."""
+        """The next large batches, a few per acquisition of the GIL; none at the end."""
         return self._next(lambda: self._collector.next_batches(
             self._left, TABLE_BATCH_ROWS, self._options.scan_batch_bytes))
 
@@ -143,9 +143,9 @@ Read = TypeVar("Read", HummockScan, HummockChanges)
 
 
 class ViewReads(ABC):
-    """Any thread may read. Scans and feeds end when `_end_reads` says so, and none begins from then on."""
+    """Any thread may read. Scans and feeds end when `_end_reads` is called, and none begins from then on."""
 
-    _view: ReadView | None = None  # of this moment; None: it has to be made
+    _view: ReadView | None = None  # current view; None: to be created
 
     def __init__(self, options: StorageOptions):
         self.options = options
@@ -156,10 +156,10 @@ class ViewReads(ABC):
 
     @abstractmethod
     def _open_view(self) -> ReadView:
-        """The picture of this moment. StoreClosed."""
+        """The current view. Raises StoreClosed."""
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
-        """What is raised where `error` ended a read."""
+        """The error to raise instead of `error`, which ended a read."""
         return error
 
     @property

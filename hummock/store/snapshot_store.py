@@ -1,7 +1,8 @@
-"""SnapshotStore: reads one version's files, and asks nobody. What a task has that is given a version, or a part of one.
+"""SnapshotStore: reads one version's files without a meta store. Used by tasks that receive a version, or a part of
+one.
 
-That the files stay is the business of whoever gave the version: his lease holds them. A file that is not there is
-told as such, with that possibility.
+The sender of the version keeps its files by a lease. The error for a missing file mentions that this lease may have
+expired.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from hummock.version import HummockVersion
 
 
 class SnapshotStore(ViewReads):
-    """A StateStore of what `version` holds, at every epoch that is readable there. It takes no writes.
+    """A read-only StateStore of what `version` holds, at every epoch that is readable there.
 
-    `files` may serve many such stores, one after the other or side by side: what they read stays cached there.
+    Several such stores may share `files`, one after the other or concurrently: what they read stays cached there.
     """
 
     def __init__(self, version: HummockVersion, files: SstableStore, options: StorageOptions):
@@ -69,4 +70,4 @@ class SnapshotStore(ViewReads):
         raise RoleMissing
 
     def clear_uncommitted(self) -> None:
-        """There is nothing that is not committed."""
+        """Does nothing: all data is committed."""

@@ -1,4 +1,4 @@
-"""StorageStats: where a store stands at one moment, for people and for tests."""
+"""StorageStats: the state of a store at one moment, for people and for tests."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from hummock.version import HummockVersion
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Bytes of the shared buffer count keys and values as they came; those of files as they are stored."""
+    """Bytes of the shared buffer count keys and values uncompressed; bytes of files count what is stored."""
 
     committed_epoch: Epoch
     sealed_epoch: Epoch
     safe_epoch: Epoch
     version_id: int
-    level_files: tuple[int, ...]  # by level
+    level_files: tuple[int, ...]  # indexed by level
     data_bytes: int  # of the version's files
-    waiting_bytes: int  # written and not durable
-    local_bytes: int  # written and never to be uploaded
+    waiting_bytes: int  # written, not durable yet
+    local_bytes: int  # written, never uploaded
     buffer_limit_bytes: int
-    staged_files: int  # durable and not committed
+    staged_files: int  # durable, not committed yet
     uploads_running: int
-    uploads_waiting: int  # cut or failed, and not begun
-    writers_waiting: int  # for room
-    drain_bytes_per_second: float  # of uploads lately; 0 before the first
+    uploads_waiting: int  # cut or failed, not started
+    writers_waiting: int  # waiting for space in the buffer
+    drain_bytes_per_second: float  # recent speed of uploads; 0 before the first
     block_cache_bytes: int
     meta_cache_bytes: int
     open_scans: int
-    block_cache_hits: int  # of keys, by point reads, as are the misses
+    block_cache_hits: int  # counts keys of point reads, as the misses do
     block_cache_misses: int
-    block_cache_admitted: int  # of the blocks that were missed
+    block_cache_admitted: int  # missed blocks that were cached
     block_cache_evictions: int
     meta_cache_hits: int
     meta_cache_misses: int
     meta_cache_evictions: int
     disk_cache_bytes: int
-    disk_cache_hits: int  # of windows, as are the three below
+    disk_cache_hits: int  # counts windows, as the three below do
     disk_cache_misses: int
     disk_cache_evictions: int
-    disk_cache_damaged: int  # that were not what had been written, and were read from the store again
+    disk_cache_damaged: int  # failed verification, and were read from the store again
     ingested_batches: int
     ingested_rows: int
     ingested_bytes: int
-    get_many_calls: int  # of reads that come in batches; where threads race, one may go uncounted
+    get_many_calls: int  # counts batched reads; racing threads may lose one
     get_many_keys: int
     scan_calls: int
     scan_many_calls: int
@@ -55,7 +55,7 @@ class StorageStats:
     changes_calls: int
 
 
-COUNTED = frozenset(  # fields that only grow
+COUNTED = frozenset(  # monotonic fields
     field.name
     for field in fields(StorageStats)
     if field.name.startswith(("ingested_", "get_", "scan_", "changes_"))

@@ -1,9 +1,9 @@
-"""HummockStorage: the StateStore on SSTs. It only composes the rooms below.
+"""HummockStorage: the StateStore on SSTs. It only composes the modules below it.
 
-Writes go to the shared buffer and are readable at once; `sync` makes sealed epochs durable; a version that
-holds them takes their place. What a read sees is one ReadView, taken by one reference: every change of
-buffer or version makes a new view and assigns it once. Any thread may call any method; `sync` uploads on the
-caller's thread while others write and read.
+Writes enter the shared buffer and are readable at once; `sync` makes sealed epochs durable; a version that holds them
+replaces them. A read sees one ReadView, acquired as a single reference: every change of buffer or version creates a new
+view and publishes it in one assignment. Any thread may call any method; `sync` uploads on the caller's thread while
+others write and read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ PIN_TRIES = 8
 
 
 class _VersionHold:
-    """Keeps a version's files while a view refers to it. Its end is noted, and acted on outside of locks."""
+    """Keeps a version's files while a view refers to it. Its destructor only queues the release, which happens outside
+    of locks.
+    """
 
     __slots__ = ("pinned",)
 
@@ -68,10 +70,10 @@ class _VersionHold:
 class HummockStorage(ViewReads):
     """A StateStore over `object_store`, whose versions come from `meta_client`.
 
-    Without a `session` (the writer role) it can write, sync and read, but not `commit`; the files of a `sync`
-    may then be committed by whoever holds the role; one that is `committed_only` writes nothing, and reads no epoch
-    above the committed one that it knows. What is not committed when the store closes is lost. Given the
-    shape that `compaction` keeps the tree in, writers are slowed down as level 0 grows out of it.
+    Without a `session` (the writer role) it can write, sync and read, but not `commit`; the holder of the role may
+    commit the files of a `sync`. A `committed_only` store writes nothing, and reads no epoch above the committed one
+    that it knows. Uncommitted data is lost when the store closes. With `compaction`, the shape in which the tree is
+    kept, writers are delayed as level 0 outgrows it.
     """
 
     def __init__(
@@ -91,11 +93,11 @@ class HummockStorage(ViewReads):
         super().__init__(options or StorageOptions())
         self.meta_client, self.session = meta_client, session
         self._on_close, self._committed_only = on_close, committed_only
-        self._changed = threading.Condition(threading.Lock())  # guards buffer and view; nothing slow under it
+        self._changed = threading.Condition(threading.Lock())  # guards buffer and view; no slow work while it is held
         self._sstable_store = SstableStore(object_store, self.options)
-        self._settled: deque[str] = deque()  # names of files that need no registration any more
+        self._settled: deque[str] = deque()  # names of files that no longer need a registration
         self._runs: dict[tuple[str, ...], SortedRun] = {}
-        self._base: ReadView | None = None  # of the version alone; None before the first and after `close`
+        self._base: ReadView | None = None  # without local sources; None before the first version and after `close`
         self._is_closed = False
         self._pid, self.is_forked = os.getpid(), False
         self._node = node or f"store-{random_bytes(8).hex()}"
@@ -114,7 +116,9 @@ class HummockStorage(ViewReads):
         watch(self)
 
     def note_fork(self) -> None:
-        """This copy is a child's: every call raises `StoreForked` from now on, and `close` leaves all to the parent."""
+        """Marks this object as a forked child's copy: every later call raises `StoreForked`, and `close` leaves
+        everything to the parent.
+        """
         self.is_forked = True
         self._base = self._view = None
 
@@ -147,9 +151,10 @@ class HummockStorage(ViewReads):
     ) -> None:
         """Seals, syncs and commits everything at or below `epoch`, with changes of the tables' rules, and loads.
 
-        From this version on a dropped table has no rows, at older epochs neither, and its id is never used again.
-        Commits of several threads go in the order of their epochs. `Fenced` where the role was lost: from then on
-        every write raises it, while reads go on. `LoadRefused` where a load may not enter: nothing was committed.
+        From this version on a dropped table has no rows, not even at older epochs, and its id is never reused.
+        Concurrent commits are applied in the order of their epochs. Raises `Fenced` if the role was lost: then every
+        later write raises it too, while reads continue. Raises `LoadRefused` if a load is not accepted: then nothing
+        was committed.
         """
         self.check_process()
         session = self.session
@@ -166,27 +171,29 @@ class HummockStorage(ViewReads):
 
     @contextmanager
     def upload_prefix(self) -> Iterator[str]:
-        """What the names of files may begin with that other processes write for a load.
+        """A name prefix for the files of a load that other processes write.
 
-        Vacuum leaves them alone until the block ends, while this store lives and follows versions; by then they are
-        in a version, or nothing.
+        Vacuum keeps such files until the block ends, while this store lives and follows versions; files that are in no
+        version by then are garbage.
         """
         self._open_base()
         with self._registry.prefix() as prefix:
             yield prefix
 
     def wait_for_level0(self, size_bytes: int) -> None:
-        """Before a load that may land in level 0: waits as a writer of so many bytes does, at most a second."""
+        """Waits, before a load that may enter level 0, as a writer of so many bytes does: at most a second."""
         self.check_process()
         self._writes.wait_for_level0(size_bytes)
 
     def follow_versions(self) -> None:
-        """From here on what other processes commit is seen every `refresh_ms`, and this one's pins are kept."""
+        """From here on commits of other processes become visible every `refresh_ms`, and this process's pins are
+        renewed.
+        """
         self._local.start(self.options.refresh_ms)
 
     @property
     def follow_error(self) -> Exception | None:
-        """Why the newest versions cannot be seen at the moment; None while all is well."""
+        """Why the newest versions cannot be read at the moment; None if they can."""
         return self._local.error
 
     def clear_uncommitted(self) -> None:
@@ -197,7 +204,7 @@ class HummockStorage(ViewReads):
         self._release_retired()
 
     def stats(self) -> StorageStats:
-        """Where the store stands at this moment."""
+        """The state of the store at this moment."""
         self.check_process()
         with self._changed:
             return stats_of(self.version, self._writes, self._sstable_store, self.open_reads, self._reads)
@@ -223,9 +230,10 @@ class HummockStorage(ViewReads):
 
     @contextmanager
     def snapshot(self, epoch: Epoch | None = None) -> Iterator[Epoch]:
-        """`epoch`, by default the newest that reads see; no compaction takes it away before the block ends.
+        """`epoch`, by default the newest visible one; it stays readable until the block ends.
 
-        `EpochTooOld` where one has, `SnapshotExpired` later where this process slept past its lease.
+        Raises `EpochTooOld` if it was compacted already, `SnapshotExpired` later if this process was suspended beyond
+        its lease.
         """
         self._open_view()
         pinned = self._pin_newest() if epoch is None else self._local.pin_snapshot(epoch)
@@ -237,16 +245,18 @@ class HummockStorage(ViewReads):
 
     def _pin_newest(self) -> Epoch:
         for _ in range(PIN_TRIES):
-            with suppress(EpochTooOld):     # others committed and compacted since that epoch was looked up
+            with suppress(EpochTooOld):     # other processes committed and compacted since the epoch was looked up
                 return self._local.pin_snapshot(self.committed_epoch)
             self._local.refresh()
         return self._local.pin_snapshot(self.committed_epoch)
 
     @contextmanager
     def pinned_version(self) -> Iterator[PinnedVersion]:
-        """The newest version that reads see. Its files stay until the block ends: others may be given their names.
+        """The newest version that reads see. Its files are kept until the block ends, so their names may be sent to
+        other processes.
 
-        An error of the store's in the block is `SnapshotExpired` where the lease that kept them was lost meanwhile.
+        An error of the store inside the block becomes `SnapshotExpired` if the lease that kept the files was lost
+        meanwhile.
         """
         self._open_base()
         with self._local.pin() as pinned:
@@ -262,7 +272,7 @@ class HummockStorage(ViewReads):
         self._open_base()
         self._local.wait_epoch(epoch, limit_ms)
         if self.committed_epoch < pure_epoch(epoch):
-            self._local.refresh()           # raises what kept the version from being installed here
+            self._local.refresh()           # raises the error that prevented installing the version
         with self._changed:
             self._changed.wait_for(
                 lambda: self._base is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
@@ -274,12 +284,12 @@ class HummockStorage(ViewReads):
     # -- versions ------------------------------------------------------------------------------------------
 
     def install_version(self, version: HummockVersion) -> None:
-        """Reads see `version` from here on, and no longer the local data at or below its committed epoch."""
+        """Publishes `version` to reads, without the local data at or below its committed epoch."""
         hold = _VersionHold(self._local.pin())
         with self._changed:
             if self._is_closed or (self._base is not None and version.id <= self._base.version.id):
                 return
-            # What can fail comes first: until the last line reads see the version before, and all local data.
+            # Steps that can fail come first: until the last line reads see the previous version and all local data.
             runs = tuple(self._run_of(run.sstables) for run in version.runs)
             base = ReadView(version, (), runs, hold, self._base, self._committed_only)
             self._settled += self._writes.advance(version)
@@ -311,7 +321,7 @@ class HummockStorage(ViewReads):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # -- inside --------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------
 
     def _open_base(self) -> ReadView:
         base = self._base
@@ -329,7 +339,7 @@ class HummockStorage(ViewReads):
         return view
 
     def _make_view(self) -> ReadView:
-        """The picture of this moment. REQUIRES the lock."""
+        """The current view. REQUIRES the lock."""
         base = self._open_base()
         if self._view is None:
             local: list[SharedBufferBatch | SortedRun] = []
@@ -339,13 +349,13 @@ class HummockStorage(ViewReads):
         return self._view
 
     def _show(self, sstables: tuple[SstableInfo, ...]) -> None:
-        """The buffer has changed, and if there are `sstables`, by that run. REQUIRES the lock."""
+        """Publishes a change of the buffer; `sstables` are its new run, if any. REQUIRES the lock."""
         self._view = None
         if sstables and not self._is_closed:
             self._run_of(sstables)
 
     def _run_of(self, sstables: Sequence[SstableInfo]) -> SortedRun:
-        """The run of these files, the same one while it is shown. REQUIRES the lock."""
+        """The SortedRun of these files, the same object while it is visible. REQUIRES the lock."""
         names = _names(sstables)
         run = self._runs.get(names)
         if run is None:
@@ -353,8 +363,8 @@ class HummockStorage(ViewReads):
         return run
 
     def _forget_runs(self) -> set[tuple[str, ...]]:
-        """Runs that no read begins with any more live as long as reads under way; the names of those that stay.
-        REQUIRES the lock.
+        """Drops runs that new reads cannot see (running reads keep them alive); returns the names of the files in the
+        others. REQUIRES the lock.
         """
         committed = () if self._base is None else (run.infos for run in self._base.runs)
         staged = (run.sstables for run in self._writes.buffer.sources if isinstance(run, StagedRun))
@@ -367,9 +377,9 @@ class HummockStorage(ViewReads):
         self._registry.settle([self._settled.popleft() for _ in range(len(self._settled))])
 
     def _explain(self, view: ReadView, error: HummockError) -> HummockError:
-        """A missing file of a version whose lease ran out is an expired snapshot; all else is as it says.
+        """A missing file of a version whose lease expired becomes an expired snapshot; other errors are unchanged.
 
-        Of a damaged object no nearer copy is kept: it may be the copy that is damaged.
+        Also drops the locally cached copy of a corrupt object: that copy may be the corrupt one.
         """
         if isinstance(error, Corruption):
             self._sstable_store.object_store.forget(error.object_name)
@@ -380,7 +390,7 @@ class HummockStorage(ViewReads):
         return error
 
     def _pin_again(self) -> None:
-        """Reads from here on are of the newest version, which the node's new lease protects."""
+        """Moves later reads to the newest version, which the node's new lease protects."""
         self._local.refresh()
         hold = _VersionHold(self._local.pin())
         with self._changed:

@@ -1,9 +1,9 @@
-"""WritePath: a batch on its way from `ingest` to the version that holds it.
+"""WritePath: the path of a batch from `ingest` to the version that holds it.
 
-Writers add to the shared buffer; syncs and flushes take tasks out of it and upload them, a few at the same time,
-while later epochs are written; commits go one after the other in the order of their epochs. Writers are slowed
-down by degrees while the buffer fills or level 0 grows, and those that find no room are let in in the order in
-which they came. A failed upload loses nothing: its task keeps its position for the next sync or flush.
+Writers add to the shared buffer; syncs and flushes take upload tasks out of it and run a few of them concurrently,
+while later epochs are written; commits are serialised in the order of their epochs. Writers are delayed gradually while
+the buffer fills or level 0 grows, and those that find no space enter in order of arrival. A failed upload loses
+nothing: its task keeps its position for the next sync or flush.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from hummock.state_store import SyncResult
 from hummock.store.backpressure import EASY_SHARE, DrainRate, QueueTicket, WriterGate
 from hummock.version import HummockVersion
 
-ROOM_WAIT_SECONDS = 30.0  # how long a writer waits for the shared buffer to drain
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between flushes that fail; doubled each time
-COMMIT_ATTEMPTS = 3  # of one commit whose outcome is not seen
+ROOM_WAIT_SECONDS = 30.0  # limit of a writer's wait for the shared buffer to drain
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0  # between failing flushes; doubled each time
+COMMIT_ATTEMPTS = 3  # for a commit with unknown outcome
 
 CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...]], object]
 
 
 class WritePath:
-    """`changed` is the store's lock; `show(run)` tells it, under that lock, that what reads see has changed.
+    """`changed` is the store's lock; `show(run)` is called under it when the visible data changed.
 
-    `run` are the files of a run that is new. Thread safe, except where a method REQUIRES the lock.
+    `run` are the files of a new run. Thread safe, except where a method REQUIRES the lock.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class WritePath:
         self._changed, self._version, self._show = changed, version, show
         self._gate = WriterGate(self.buffer, self.rate, metrics, changed, version, compaction)
         self._committing: list[Epoch] = []  # ascending
-        self._clearing = 0  # calls of `clear` under way, during which nothing is uploaded
+        self._clearing = 0  # running calls of `clear`, during which nothing is uploaded
         self._cleared = 0  # calls of `clear` so far
-        self._refusal: HummockError | None = None  # of all further writes
-        self._flush_error: HummockError | None = None  # of the last flush, None if it went well
-        self._flush_failures = 0  # in a row
+        self._refusal: HummockError | None = None  # raised by all further writes
+        self._flush_error: HummockError | None = None  # of the last flush; None if it succeeded
+        self._flush_failures = 0  # consecutive
         self._flush_not_before = 0.0  # monotonic seconds
         self._is_closed = False
         self._flusher: ThreadPoolExecutor | None = None
@@ -110,7 +110,7 @@ class WritePath:
                     self._gate.leave(ticket)
 
     def wait_for_level0(self, size: int) -> None:
-        """Waits as a writer of `size` bytes does that come as ready-made files."""
+        """Waits as a writer of `size` bytes does, for bytes that arrive as files."""
         with self._changed:
             self._gate.wait_for_level0(size)
 
@@ -145,7 +145,7 @@ class WritePath:
             return SyncResult(epoch, self.buffer.hand_out(epoch))
 
     def commit(self, epoch: Epoch, commit_files: CommitFiles) -> None:
-        """Seals and syncs `epoch`, and once all earlier commits have ended calls `commit_files` with its files."""
+        """Seals and syncs `epoch`, then calls `commit_files` with its files, once all earlier commits have ended."""
         with self._changed:
             self._check_writing()
             self.buffer.seal(epoch)
@@ -154,7 +154,7 @@ class WritePath:
             self.sync(epoch)
             with self._changed:
                 self._changed.wait_for(lambda: self._committing[0] == epoch or self._is_closed)
-            self.sync(epoch)  # what an earlier commit failed to upload is this one's now
+            self.sync(epoch)  # includes what an earlier commit failed to upload
             with self._changed:
                 sstables = self.buffer.staged_through(epoch)
             self._commit(epoch, sstables, commit_files)
@@ -167,7 +167,7 @@ class WritePath:
                 self._changed.notify_all()
 
     def clear(self) -> None:
-        """Forgets everything above the committed epoch, once the uploads under way have ended."""
+        """Drops everything above the committed epoch, after the running uploads have ended."""
         with self._changed:
             self._check_writing()
             self._cleared += 1
@@ -183,11 +183,13 @@ class WritePath:
         self._registry.release()
 
     def advance(self, version: HummockVersion) -> tuple[str, ...]:
-        """`version` holds everything up to its epoch; the names that need no registration. REQUIRES the lock."""
+        """Drops what `version` holds, everything up to its epoch; returns the file names that need no registration.
+        REQUIRES the lock.
+        """
         return tuple(info.name for info in self.buffer.drop_through(version.max_committed_epoch))
 
     def close(self) -> None:
-        """Ends the uploads under way; every later write raises StoreClosed."""
+        """Ends the running uploads; every later write raises StoreClosed."""
         with self._changed:
             self._is_closed = self._gate.is_open_to_all = True
             self._changed.notify_all()
@@ -197,7 +199,7 @@ class WritePath:
             flusher.shutdown()
         self._registry.release()
 
-    # -- inside --------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------
 
     def _check_writing(self) -> None:
         if self._is_closed:
@@ -215,7 +217,7 @@ class WritePath:
             raise InvalidEpoch(epoch, "was cleared while it was synced")
 
     def _wait_for_room(self, deadline: float) -> UploadTask | None:
-        """A task that the writer is to upload itself, or None after a wait. REQUIRES the lock."""
+        """A task that the writer must upload itself, or None after a wait. REQUIRES the lock."""
         now = monotonic_seconds()
         if now >= deadline:
             raise SharedBufferFull(self.buffer.waiting_bytes, self.buffer.limit_bytes) from self._flush_error
@@ -237,7 +239,7 @@ class WritePath:
             self._flush_behind()
 
     def _start_flush(self) -> UploadTask | None:
-        """The task of the oldest epoch, unless uploads make room already or the last one failed just now."""
+        """The task of the oldest epoch, unless running uploads will free space or the last one has just failed."""
         if self.buffer.running_tasks or self._clearing or monotonic_seconds() < self._flush_not_before:
             return None
         task = self.buffer.start()
@@ -247,7 +249,7 @@ class WritePath:
         return task
 
     def _flush_behind(self) -> None:
-        """Uploads the oldest epoch on another thread. REQUIRES the lock."""
+        """Uploads the oldest epoch on a background thread. REQUIRES the lock."""
         task = self._start_flush()
         if task is not None:
             if self._flusher is None:
@@ -257,7 +259,7 @@ class WritePath:
     def _flush(self, task: UploadTask) -> None:
         try:
             self._upload(task)
-        except HummockError as error:  # the next flush or sync tries again
+        except HummockError as error:  # retried by the next flush or sync
             self._flush_error = error
             return
         with self._changed:
@@ -313,7 +315,7 @@ class WritePath:
         return self._is_closed or self._clearing > 0
 
     def _commit(self, epoch: Epoch, sstables: tuple[SstableInfo, ...], commit_files: CommitFiles) -> None:
-        """A commit whose end was not seen is repeated: the call is recognised if it did happen."""
+        """Repeats a commit whose outcome is unknown: the manager recognises a call that did succeed."""
         for attempt in range(1, COMMIT_ATTEMPTS + 1):
             try:
                 commit_files(epoch, sstables)

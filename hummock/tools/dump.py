@@ -1,4 +1,4 @@
-"""A file described in text, for the command line: its record, its blocks and, if wanted, its entries."""
+"""Describes a file as text, for the command line: its record, its blocks and optionally its entries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SHOWN_BYTES = 32        # of a key or value
 def describe(meta: bytes, object_name: str, data: bytes | None = None, entries: int = 0) -> Iterator[str]:
     """Lines that describe the file whose `.meta` holds `meta`.
 
-    With `data`, its whole `.data`, every block is read and checked and the first `entries` entries shown.
-    Corruption where either is not as written.
+    With `data`, its whole `.data`, every block is read and checked and the first `entries` entries are shown. Raises
+    Corruption if either is damaged.
     """
     opened = SstableMeta.decode(meta, None, object_name)
     yield from describe_info(opened.info)
@@ -36,7 +36,7 @@ def describe(meta: bytes, object_name: str, data: bytes | None = None, entries: 
 
 
 def describe_info(info: SstableInfo) -> Iterator[str]:
-    """The record, a line for each fact."""
+    """The record, one line per fact."""
     ratio = info.uncompressed_bytes / max(1, info.data_bytes)
     yield f"name           {info.name}  (format {info.format_version})"
     yield f"keys           {shown_key(info.smallest)}  ..  {shown_key(info.largest)}"
@@ -50,14 +50,14 @@ def describe_info(info: SstableInfo) -> Iterator[str]:
 
 
 def describe_block(at: int, block: BlockMeta) -> str:
-    """One row of the table of blocks."""
+    """One row of the block table."""
     return (f"{at:>5}  {block.offset:>10,} {block.size:>10,} {block.raw_size:>10,} {block.rows:>7,}  "
             f"{CODEC_NAMES[block.codec]:<5}  {block.checksum:08x}  {shown_key(block.first_key)} "
             f"@ {shown_epoch(block.first_epoch)}")
 
 
 def describe_entries(meta: SstableMeta, data: bytes, object_name: str, entries: int) -> Iterator[str]:
-    """Reads every block; shows the first `entries` entries and says that all blocks are sound."""
+    """Reads every block; shows the first `entries` entries and reports that all blocks are intact."""
     left = entries
     for at, stored in enumerate(meta.index):
         block = Block.decode(

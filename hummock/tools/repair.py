@@ -1,7 +1,7 @@
-"""Repair: what is damaged is set apart and the store goes on without it, by one more version or from an earlier record.
+"""Repair: quarantines damaged objects and continues without them, by one more version or from an earlier record.
 
-Planning only reads, and says which rows are lost. Carrying a plan out first copies what it takes away to `quarantine/`,
-byte for byte as far as it can be read, with a record of what was known of it; nothing removes that.
+Planning only reads, and lists the rows that are lost. Execution first copies what it removes to `quarantine/`, byte for
+byte as far as it can be read, with a record of what was known of it; nothing deletes that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KEY_BYTES_SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class FileLoss:
-    """A file of the version that is damaged and would leave it, with all of its rows.
+    """A damaged file of the version, which would be removed with all of its rows.
 
-    `reveals`: deeper files may hold older rows under its keys, which readers would see again.
+    `reveals`: deeper files may hold older rows of its keys, which would become visible again.
     """
 
     info: SstableInfo
@@ -38,7 +38,7 @@ class FileLoss:
         return sstable_meta_path(self.info.name), sstable_data_path(self.info.name)
 
     def describe(self) -> str:
-        """Which rows are lost, in a line."""
+        """The lost rows, in one line."""
         info = self.info
         tables = ", ".join(map(str, info.table_ids))
         older = "; older rows under these keys may show again" if self.reveals else ""
@@ -48,7 +48,7 @@ class FileLoss:
 
 
 def plan_files(version: HummockVersion, found: Iterable[Verified]) -> list[FileLoss]:
-    """The files of `version` that are damaged by what was `found`, newest first."""
+    """The files of `version` that are damaged according to `found`, newest first."""
     damages: dict[str, list[str]] = {}
     for one in found:
         name = sstable_name_of(one.path)
@@ -65,9 +65,9 @@ def plan_files(version: HummockVersion, found: Iterable[Verified]) -> list[FileL
 
 
 def drop_files(losses: Sequence[FileLoss], manager: HummockManager, object_store: ObjectStore) -> str:
-    """Sets the files apart and commits a version without them; the path of the record of what was done.
+    """Quarantines the files and commits a version without them; the path of the record of the repair.
 
-    Tasks that would read them are cancelled. Files that left the version meanwhile are left alone.
+    Tasks that would read them are cancelled. Files that left the version meanwhile are ignored.
     """
     for loss in losses:
         for path in loss.paths:
@@ -82,7 +82,7 @@ def drop_files(losses: Sequence[FileLoss], manager: HummockManager, object_store
 
 
 def set_apart(object_store: ObjectStore, path: str) -> bool:
-    """Copies the object to `quarantine/`, where there is none under its name; whether it was there."""
+    """Copies the object to `quarantine/`, unless it is there already; whether the object existed."""
     try:
         data = object_store.get(path)
     except ObjectNotFound:

@@ -1,7 +1,6 @@
-"""Verification of a whole store at rest: every row, and every object of the newest version, is read and checked.
+"""Verification of a whole store at rest: reads and checks every row, and every object of the newest version.
 
-Nothing is repaired and nothing is written. One damage does not hide the next: each is reported with the object or
-row that it lies in.
+Nothing is repaired and nothing is written. One damage does not hide the next: each is reported with its object or row.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SstableMeta
 from hummock.version import HummockVersion, VersionDelta
 
-READ_BYTES = 8 << 20        # of `.data` in memory at once and per thread, unless one block is larger
+READ_BYTES = 8 << 20        # of `.data` in memory per thread, unless one block is larger
 ROWS = "hummock/"
-# What a row is read as, by the beginning of its key.
+# The type of a row, by the beginning of its key.
 RECORDS = {HEAD: Head, WRITER: WriterSession, COMMITS: CommitAnswer, LEASES: Lease, NEWEST_LEASE: Lease,
            VACUUMED: Tombstone, TASKS: TaskCounter, LARGE: LargeClaim, REPORTS: TaskAnswer, UPLOADS: Upload,
            LOADS: LoadAnswer}
@@ -65,7 +64,7 @@ OTHERS = {TASK: RunningTask.decode, WANTED: WantedRange.decode, STALE: StaleFile
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One object or row that was read: `damages` says what is wrong with it, each by its own words."""
+    """One object or row that was read: `damages` describes each damage."""
 
     path: str
     bytes_read: int
@@ -74,7 +73,7 @@ class Verified:
 
 
 def verify_rows(meta_store: MetaStore) -> Iterator[Verified]:
-    """Every row of the store's own in the meta store, as it is decoded."""
+    """Decodes every row of the store in the meta store."""
     for key, row in meta_store.list(ROWS):
         try:
             _decode_row(key, row)
@@ -86,9 +85,9 @@ def verify_rows(meta_store: MetaStore) -> Iterator[Verified]:
 
 def verify_version(version: HummockVersion, object_store: ObjectStore, *, threads: int = 1,
                    refresh: Callable[[], HummockVersion] | None = None) -> Iterator[Verified]:
-    """Every `.meta` and `.data` of the version, in the order of its runs, `threads` files at once.
+    """Checks every `.meta` and `.data` of the version, in the order of its runs, `threads` files at once.
 
-    With `refresh`, which gives the newest version, a file that left it meanwhile may be gone.
+    With `refresh`, which returns the newest version, a file that left the version meanwhile may be missing.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         under_way: deque[tuple[SstableInfo, Future[list[Verified]]]] = deque()
@@ -122,7 +121,7 @@ def verify_sstable(info: SstableInfo, object_store: ObjectStore) -> list[Verifie
 
 
 def _decode_row(key: str, row: bytes) -> Any:
-    """What the row says. Raises `MetaStoreCorrupt`, also for a row of no known kind."""
+    """The decoded row. Raises `MetaStoreCorrupt`, also for a row of unknown type."""
     directory, slash, _ = key.removeprefix(ROWS).partition("/")
     kind = ROWS + directory + slash
     if kind in RECORDS:
@@ -170,7 +169,7 @@ def _spans(meta: SstableMeta) -> Iterator[tuple[int, int]]:
 
 
 def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes, order: _KeyOrder) -> Iterator[str]:
-    """What is wrong with each of the blocks whose stored bytes begin `data`."""
+    """Damages of each of the blocks whose stored bytes begin `data`."""
     view, start = memoryview(data), meta.index[numbers.start].offset
     for number in numbers:
         entry = meta.index[number]
@@ -185,7 +184,9 @@ def _verify_blocks(meta: SstableMeta, path: str, numbers: range, data: bytes, or
 
 
 class _KeyOrder:
-    """Blocks ascend by full key from the file's smallest user key to its largest, and hold its rows and no others."""
+    """Checks that blocks ascend by full key from the file's smallest user key to its largest, and hold exactly its
+    rows.
+    """
 
     def __init__(self, info: SstableInfo, path: str):
         self._info, self._path = info, path
@@ -194,7 +195,7 @@ class _KeyOrder:
         self._rows = self._hash = 0
 
     def add(self, block: Block, number: int) -> None:
-        """Raises `Corruption` where the block does not follow the one before."""
+        """Raises `Corruption` if the block does not follow the previous one."""
         (first_key, first_epoch, _), (last_key, last_epoch, _) = block[0], block[len(block) - 1]
         if self._last is None:
             self._first_key = first_key
@@ -205,7 +206,7 @@ class _KeyOrder:
         self._hash = (self._hash + content_hash_of(block)) % U64
 
     def end(self) -> Iterator[str]:
-        """What is wrong with the file as a whole."""
+        """Damages of the file as a whole."""
         last_key = b"" if self._last is None else self._last[0]
         for where, expected, got in (("smallest key", self._info.smallest, self._first_key),
                                      ("largest key", self._info.largest, last_key),

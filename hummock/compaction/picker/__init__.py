@@ -1,7 +1,7 @@
-"""pick_compaction: what a version needs next, as a pure function of it, of the running tasks and of the options.
+"""pick_compaction: the next work for a version, a pure function of it, of the running tasks and of the options.
 
-Work that costs nothing comes first, then what keeps level 0 small, then the levels' sizes, then space. Nothing is
-picked that conflicts with a running task, and nothing that would lead to the same pick again.
+The order is: work that reads nothing, then work that keeps level 0 small, then the levels' sizes, then space. Nothing
+is picked that conflicts with a running task, and nothing that would lead to the same pick again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PICKERS = (pick_dead_files, pick_moves, pick_to_base, pick_like_sizes, pick_leve
 
 def pick_compaction(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
                     watermark: Epoch) -> CompactionCandidate | VersionEdit | None:
-    """The next work; None: nothing is due, or all of it must wait for tasks that run.
+    """The next work; None: nothing is due, or all of it must wait for running tasks.
 
-    `watermark`: what a task that starts now would retain by.
+    `watermark`: the watermark of a task that starts now.
     """
     context = PickerContext(version, running, options, watermark)
     for pick in PICKERS:
@@ -38,15 +38,16 @@ def pick_compaction(version: HummockVersion, running: Sequence[Placed], options:
 
 def pick_range(version: HummockVersion, running: Sequence[Placed], options: CompactionOptions,
                key_range: KeyRange) -> tuple[bool, CompactionCandidate | None]:
-    """Whether any file may hold keys of the range; and all of them into the last level, if they are free.
+    """Whether any file may hold keys of the range; and a candidate that merges them all into the last level, if they
+    are free.
 
-    With each file go the older ones that it overlaps.
+    Each file is joined by the older files that it overlaps.
     """
     parts: list[TaskInput] = []
     for level in version.levels:
         for run in level.runs:
             files = run.overlapping(key_range.start, key_range.end)
-            if parts:                   # and what files above reach outside of the range
+            if parts:                   # and what overlaps the files above, which may extend beyond the range
                 beneath = run.covering(*key_bounds(info for part in parts for info in part.sstables))
                 files = tuple(info for info in run.sstables if info in files or info in beneath)
             if files:

@@ -1,7 +1,7 @@
 """The results of a picker: a CompactionCandidate, whose files must be merged, or a VersionEdit, which reads no file.
 
-A pick's key_bounds is all keys from the least to the greatest of its inputs: its outputs lie inside. Two picks may run
-at once unless one could put older rows above newer ones, or files that overlap into one level.
+The key bounds of a candidate are its least and greatest input keys: its outputs lie inside. Two candidates may run at
+once unless one could put older rows above newer ones, or overlapping files into one level.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hummock.version import HummockVersion, RunAddition
 
 
 class Placed(Protocol):
-    """A pick or a running task."""
+    """A candidate or a running task."""
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]: ...
@@ -27,7 +27,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompactionCandidate:
-    """`inputs`, newest first, are to become run `target_run` of `target_level`."""
+    """Merges `inputs`, newest first, into run `target_run` of `target_level`."""
 
     kind: TaskKind
     inputs: tuple[TaskInput, ...]
@@ -38,9 +38,9 @@ class CompactionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class VersionEdit:
-    """Files leave, and some of them enter elsewhere as they are.
+    """Removes files, and adds some of them unchanged elsewhere.
 
-    `forgets`: rows leave that readers below the watermark could still ask for.
+    `forgets`: rows leave that readers below the watermark could still request.
     """
 
     kind: TaskKind
@@ -72,16 +72,16 @@ def conflicts(first: Placed, second: Placed) -> bool:
     """Whether the two may not run at once. Symmetric."""
     one, other = first.target_level, second.target_level
     if one == other == 0:
-        return False                    # runs keep their places in level 0
+        return False                    # runs keep their order in level 0
     crosses = (one == other or _source(first) < other < one or _source(second) < one < other)
     return crosses and _overlap(key_bounds(files_of(first)), key_bounds(files_of(second)))
 
 
 def can_drop_tombstones(version: HummockVersion, pick: Placed) -> bool:
-    """Whether no older place outside of the inputs can hold a key of theirs.
+    """Whether no older file outside of the inputs can hold one of their keys.
 
-    Such places are the level 0 runs below the oldest input, and the deeper levels. Files of running tasks stand
-    in the version until their outputs do, so those are seen too. What lies above is newer and does not matter.
+    Older files are in the level 0 runs below the oldest input, and in deeper levels. Files of running tasks remain in
+    the version until their outputs replace them, so they are checked too. Files above are newer and irrelevant.
     """
     inside = {info.id for info in files_of(pick)}
     smallest, largest = key_bounds(files_of(pick))

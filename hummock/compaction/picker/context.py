@@ -1,4 +1,4 @@
-"""PickerContext: what a picker knows, a version with the tasks that run on it; and which work may start beside them."""
+"""PickerContext: a version, its running tasks and the options; and checks of what may start beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hummock.version import HummockVersion, Level, Run
 
 @dataclass(frozen=True)
 class PickerContext:
-    """`watermark`: what a task that starts now would retain by."""
+    """`watermark`: the watermark of a task that starts now."""
 
     version: HummockVersion
     running: Sequence[Placed]
@@ -31,15 +31,15 @@ class PickerContext:
 
     @cached_property
     def aging_tables(self) -> frozenset[int]:
-        """Tables whose rows hide by themselves."""
+        """Tables whose rows expire or are passed by a key watermark."""
         return frozenset(table_id for table_id, rules in self.version.tables.items()
                          if rules.ttl_ms or rules.watermarks)
 
     @cached_property
     def base_level(self) -> int:
-        """Where level 0 is merged into: no data, and no task's target, lies between.
+        """The level that level 0 is merged into: no data, and no task's target, is between them.
 
-        The last level, or one so far above it that its share of the data is still worth a level.
+        The last level, or one above it whose share of the data still justifies a level.
         """
         base, target = self.options.last_level, self._largest_bytes // self.options.level_multiplier
         while base > 1 and target >= self.options.base_level_bytes:
@@ -49,19 +49,19 @@ class PickerContext:
         return min((base, *filled, *written))
 
     def target_bytes(self, number: int) -> int:
-        """How much level `number` may hold; 0 where it ought to be empty. REQUIRES it above the last one."""
+        """Target size of level `number`; 0 if it should be empty. REQUIRES a level above the last one."""
         target = self._largest_bytes // self.options.level_multiplier ** (self.options.last_level - number)
         return target if target >= self.options.base_level_bytes else 0
 
     def level_score(self, number: int) -> float:
-        """What the level holds, less what is on its way down, by its target; 0 of the last level, which has none."""
+        """`staying_bytes` divided by the target size; 0 for the last level, which has none."""
         held, target = self.staying_bytes(number), self.target_bytes(number)
         if number >= self.options.last_level or not held:
             return 0.0
         return held / target if target else math.inf
 
     def staying_bytes(self, number: int) -> int:
-        """What the level holds, less what is on its way down."""
+        """Size of the level without the files that tasks are moving down."""
         leaving = sum(info.data_bytes for task in self.running if task.target_level > number
                       for part in task.inputs if part.level == number for info in part.sstables)
         return self.level(number).data_bytes - leaving
@@ -76,12 +76,12 @@ class PickerContext:
         return runs[0] if runs else Run(0, ())
 
     def are_free(self, sstables: Iterable[SstableInfo]) -> bool:
-        """Whether no task holds any of the files."""
+        """Whether none of the files is part of a task."""
         return self.busy.isdisjoint(info.id for info in sstables)
 
     def finished(self, kind: TaskKind, inputs: Iterable[TaskInput], target_level: int,
                  target_run: int = 0) -> CompactionCandidate | None:
-        """The pick with its tombstones decided, or None where it may not start yet."""
+        """The candidate with `drop_tombstones` decided, or None if it may not start yet."""
         pick = CompactionCandidate(kind, tuple(inputs), target_level, target_run)
         if not all(self.are_free(part.sstables) for part in pick.inputs):
             return None

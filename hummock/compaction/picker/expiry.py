@@ -1,7 +1,7 @@
-"""How much of a file is hidden from every reader at or above a watermark, as far as its description tells.
+"""Estimates how much of a file is hidden from every reader at or above a watermark, from its metadata alone.
 
-A row is hidden when its table's time to live is over, or when it lies beyond its table's key watermark; then all
-its versions are.
+A row is hidden, with all its versions, when its table's time to live is over or its table's key watermark has passed
+it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from hummock.base.table_rules import KeyWatermark, TableRules, Tables
 from hummock.epoch import SPILL_BITS, Epoch
 from hummock.sstable.info import SstableInfo
 
-BELOW_ONE = 0.999       # where some row may be seen
-PROBE_BYTES = 8         # of two keys behind what they share, as much as tells how far apart they are
+BELOW_ONE = 0.999       # if some row may be visible
+PROBE_BYTES = 8         # bytes behind the common prefix of two keys from which their distance is estimated
 
 
 def all_dead(info: SstableInfo, tables: Tables, watermark: Epoch) -> bool:
@@ -21,7 +21,7 @@ def all_dead(info: SstableInfo, tables: Tables, watermark: Epoch) -> bool:
 
 
 def dead_share(info: SstableInfo, tables: Tables, watermark: Epoch) -> float:
-    """About how much of the file is hidden, as far as its epochs and bounds tell; 1 only where all of it is."""
+    """Estimated hidden share of the file, from its epochs and bounds; 1 only if all of it is hidden."""
     rules = [tables.get(table_id) for table_id in info.table_ids]
     aged = min((0.0 if rule is None else _aged_share(info, rule, watermark) for rule in rules), default=0.0)
     if len(rules) == 1 and rules[0] is not None and aged < 1:
@@ -30,12 +30,12 @@ def dead_share(info: SstableInfo, tables: Tables, watermark: Epoch) -> float:
 
 
 def newest_watermark(rules: TableRules, watermark: Epoch) -> KeyWatermark | None:
-    """The one that a reader at `watermark` goes by."""
+    """The key watermark that applies to a reader at `watermark`."""
     return next((mark for mark in rules.watermarks if mark.epoch <= watermark), None)
 
 
 def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
-    """The part of the file's span of time that is older than the time to live."""
+    """The share of the file's time span that is older than the time to live."""
     if not rules.ttl_ms:
         return 0.0
     first = (info.global_epoch or info.min_epoch) >> SPILL_BITS
@@ -45,7 +45,7 @@ def _aged_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float
 
 
 def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> float:
-    """The part of the file's keys beyond the table's key watermark; of several vnodes none is told."""
+    """The share of the file's keys that the key watermark has passed; 0 for files of several vnodes."""
     mark, vnode = newest_watermark(rules, watermark), vnode_of(info.smallest)
     if mark is None or vnode != vnode_of(info.largest) or len(info.smallest) < USER_KEY_PREFIX_BYTES:
         return 0.0
@@ -53,7 +53,7 @@ def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> flo
     if key is None:
         return 0.0
     low, high = info.smallest[USER_KEY_PREFIX_BYTES:], info.largest[USER_KEY_PREFIX_BYTES:]
-    if mark.is_descending:              # a key that the mark begins lies at the mark, not past it
+    if mark.is_descending:              # a key that begins with the mark is at the mark, not past it
         if key < low:
             return 0.0 if low.startswith(key) else 1.0
         return 0.0 if high <= key else min(BELOW_ONE, 1 - _place(low, key, high))
@@ -61,7 +61,7 @@ def _passed_share(info: SstableInfo, rules: TableRules, watermark: Epoch) -> flo
 
 
 def _place(low: bytes, key: bytes, high: bytes) -> float:
-    """How far `key` is on the way from `low` to `high`, below 1. REQUIRES low <= key <= high."""
+    """Relative position of `key` between `low` and `high`, below 1. REQUIRES low <= key <= high."""
     shared = next((position for position, (one, other) in enumerate(zip(low, high, strict=False)) if one != other),
                   min(len(low), len(high)))
     first, middle, last = (int.from_bytes(key_[shared:shared + PROBE_BYTES].ljust(PROBE_BYTES, b"\0"), "big")

@@ -1,8 +1,8 @@
-"""Slices of level 0: where all of it is too much for one task, the key range goes down in which it is densest.
+"""Key slices of level 0: if all of it is too much for one task, the densest key range is compacted first.
 
-A slice takes, from the oldest run up, the files that lie wholly between two keys. A file that sticks out stays, and
-so does everything newer that it overlaps: the room between the keys becomes narrower by it. So nothing older than
-what goes down stays above it, and a slice never grows beyond its bounds.
+A slice takes, from the oldest run up, the files that lie entirely between two keys. A file that sticks out stays, and
+so does everything newer that it overlaps: the range for newer files becomes narrower by it. So nothing older than what
+moves down stays above it, and a slice never grows beyond its bounds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from hummock.compaction.picker.context import PickerContext
 from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 
-CANDIDATES = 32         # places where a slice may begin, evenly spread
+CANDIDATES = 32         # evenly spread candidates for the start of a slice
 
 
 def pick_slice(context: PickerContext) -> tuple[CompactionCandidate | None, CompactionCandidate | None]:
-    """The slice within `task_bytes` that rewrites the least of the base level for what goes down; and the smallest
-    of those beyond.
+    """The slice within `task_bytes` that rewrites the least of the base level in proportion to what moves down; and the
+    smallest slice beyond `task_bytes`.
     """
     most_bytes = context.options.task_bytes
     slices = [(input_bytes(pick), pick) for pick in _slices(context)]
@@ -30,7 +30,9 @@ def pick_slice(context: PickerContext) -> tuple[CompactionCandidate | None, Comp
 
 
 def _slices(context: PickerContext) -> Iterator[CompactionCandidate]:
-    """From each place the longest that one task takes, or else the shortest; places are files of the run with most."""
+    """For each start, the longest slice that fits into one task, or else the shortest; starts are files of the run with
+    the most files.
+    """
     guide = max(context.version.levels[0].runs, key=lambda run: (len(run.sstables), run.data_bytes))
     files = (None, *guide.sstables, None)
     for first in range(1, len(files) - 1, max(1, len(guide.sstables) // CANDIDATES)):
@@ -47,7 +49,7 @@ def _slices(context: PickerContext) -> Iterator[CompactionCandidate]:
 
 
 def _between(context: PickerContext, left: SstableInfo | None, right: SstableInfo | None) -> CompactionCandidate | None:
-    """What lies wholly between two files (None: the first and the last key of all) and may go down to the base."""
+    """What lies entirely between two files (None: no bound) and may move down to the base level."""
     runs, parts = context.version.levels[0].runs, []
     smallest, largest = key_bounds(info for run in runs for info in (run.sstables[0], run.sstables[-1]))
     after = None if left is None else left.largest
@@ -71,7 +73,7 @@ def _between(context: PickerContext, left: SstableInfo | None, right: SstableInf
 def into_base(context: PickerContext, parts: list[TaskInput]) -> CompactionCandidate | None:
     """Files of level 0, newest run first, with what they overlap in the base level.
 
-    REQUIRES that no file of level 0 that is older than one of these overlaps it and stays.
+    REQUIRES that no older file of level 0 that overlaps one of these stays there.
     """
     base = context.base_level
     below = context.run(base).covering(*key_bounds(info for part in parts for info in part.sstables))

@@ -1,8 +1,9 @@
-"""Level 0: runs of like size become one, and all of it goes down when it is worth the base level's rewrite.
+"""Level 0: runs of similar size are merged into one, and all of it moves down when it justifies rewriting the base
+level.
 
 A run's tier is the logarithm of its bytes to the base of `l0_runs`. So many adjacent runs of one tier or below it
-become one run of the next, whereby a row is rewritten once a tier. Level 0 is merged into the base level when it
-holds as much as that, within bounds: rows that go down then cost the rewrite of about as many that are there.
+become one run of the next, so a row is rewritten once per tier. Level 0 is merged into the base level when it is as
+large as that, within bounds: then rows that move down rewrite about as many that are there.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from hummock.compaction.task import TaskInput, TaskKind
 from hummock.options import MIB, CompactionOptions
 from hummock.version import Run
 
-SMALLEST_TIER_BYTES = MIB       # runs below are all of one tier
-OVERFULL = 1.5                  # a base level above that much of its target takes nothing before it is smaller
-MERGED_SHARE = 4                # a merge within level 0 makes at most that part of what is worth going down
+SMALLEST_TIER_BYTES = MIB       # smaller runs are all in one tier
+OVERFULL = 1.5                  # a base level above that multiple of its target accepts nothing
+MERGED_SHARE = 4                # a merge within level 0 writes at most that part of what may move down
 
 
 def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
-    """The oldest free runs of level 0 into the base level, if they are worth it and that has given enough away.
+    """Merges the oldest free runs of level 0 into the base level, if they justify it and that is not too large.
 
-    What is too much for one task goes down by slices of the key space. Where no slice is small enough, because runs
-    are parted too little, the oldest ones become one first, whose files are narrower.
+    What exceeds one task moves down by key slices. If no slice is small enough, because the files of the runs are too
+    wide, the oldest runs are merged into one first, whose files are narrower.
     """
     if context.level_score(context.base_level) > OVERFULL:
         return None
@@ -40,7 +41,7 @@ def pick_to_base(context: PickerContext) -> CompactionCandidate | None:
 
 
 def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
-    """Adjacent free runs of level 0 of one tier or below it, from the lowest tier that has enough of them."""
+    """Merges adjacent free runs of level 0 of one tier or below it, in the lowest tier with enough of them."""
     options = context.options
     runs = context.version.levels[0].runs
     most_bytes = max(base_trigger_bytes(context), options.l0_base_bytes) // MERGED_SHARE
@@ -54,7 +55,7 @@ def pick_like_sizes(context: PickerContext) -> CompactionCandidate | None:
 
 
 def pick_emergency(context: PickerContext) -> CompactionCandidate | None:
-    """Where writers are slowed down and nothing else is to be had: any adjacent free runs, the most there are."""
+    """Where writers are delayed and nothing else can be picked: merges any adjacent free runs, as many as possible."""
     options, runs = context.options, context.version.levels[0].runs
     if len(runs) < options.l0_runs_slowdown:
         return None
@@ -65,13 +66,13 @@ def pick_emergency(context: PickerContext) -> CompactionCandidate | None:
 
 
 def merged(context: PickerContext, kind: TaskKind, runs: Sequence[Run]) -> CompactionCandidate | None:
-    """Adjacent runs become one, in the place of the newest."""
+    """Merges adjacent runs into one, at the position of the newest."""
     parts = (TaskInput(0, run.id, run.sstables) for run in runs)
     return context.finished(kind, parts, 0, runs[0].id)
 
 
 def base_trigger_bytes(context: PickerContext) -> int:
-    """From where on level 0 is merged into the base level."""
+    """Size from which on level 0 is merged into the base level."""
     options = context.options
     return min(max(context.run(context.base_level).data_bytes, options.l0_base_bytes), options.base_level_bytes)
 
@@ -84,7 +85,7 @@ def tier_of(run: Run, options: CompactionOptions) -> int:
 
 
 def _part_oldest(context: PickerContext) -> CompactionCandidate | None:
-    """The oldest runs become one, as large as a task may be."""
+    """Merges the oldest runs into one, as large as a task may be."""
     options, runs = context.options, context.version.levels[0].runs
     for window in _windows(runs[::-1], lambda run: context.are_free(run.sstables)):
         if window[0] is runs[-1]:
@@ -109,7 +110,7 @@ def _oldest_free(context: PickerContext) -> list[Run]:
 
 
 def _windows(runs: Sequence[Run], belongs: Callable[[Run], bool]) -> Iterator[list[Run]]:
-    """Longest sequences of adjacent runs that belong, newest first."""
+    """Longest sequences of adjacent runs for which `belongs` is true, newest first."""
     window: list[Run] = []
     for run in runs:
         if belongs(run):

@@ -1,4 +1,4 @@
-"""Levels below 0: one that holds more than its target gives files to the next, those that overlap the least there."""
+"""Levels below 0: a level above its target size compacts the files with the least overlap into the next."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 from hummock.version import Run, RunAddition
 
-CANDIDATES = 256        # files of a level that are looked at, evenly spread
-TASK_SHARE = 4          # the files of the upper level are at most that part of a task
+CANDIDATES = 256        # files of a level that are examined, evenly spread
+TASK_SHARE = 4          # files of the upper level are at most that part of a task
 
 
 def pick_level(context: PickerContext) -> CompactionCandidate | VersionEdit | None:
-    """From the level that is fullest by its target into the next."""
+    """Compacts from the level with the highest score into the next."""
     levels = range(1, context.options.last_level)
     full = [(score, number) for number in levels if (score := context.level_score(number)) > 1]
     for _, number in sorted(full, reverse=True):
@@ -25,7 +25,9 @@ def pick_level(context: PickerContext) -> CompactionCandidate | VersionEdit | No
 
 
 def push_down(context: PickerContext, number: int) -> CompactionCandidate | VersionEdit | None:
-    """The free files of the level that overlap least in the next, by the ratio of bytes; alone they just move."""
+    """The free files of the level with the least overlap in the next, by the ratio of bytes; without overlap they are
+    moved.
+    """
     upper, lower = context.run(number), context.run(number + 1)
     positions = range(0, len(upper.sstables), max(1, len(upper.sstables) // CANDIDATES))
     ranked = sorted((_overlap_ratio(upper.sstables[position], lower), position) for position in positions)
@@ -43,14 +45,14 @@ def push_down(context: PickerContext, number: int) -> CompactionCandidate | Vers
 
 def with_next(context: PickerContext, kind: TaskKind, number: int,
               chosen: tuple[SstableInfo, ...]) -> CompactionCandidate | None:
-    """Files of level `number` with those that they overlap in the next one, into that."""
+    """Candidate of files of level `number` and those that they overlap in the next one, into that."""
     below = context.run(number + 1).covering(*key_bounds(chosen))
     parts = [TaskInput(number, 0, chosen)]
     return context.finished(kind, [*parts, TaskInput(number + 1, 0, below)] if below else parts, number + 1)
 
 
 def _widened(context: PickerContext, number: int, position: int) -> Iterator[SstableInfo]:
-    """The file there and its successors, as long as they are free, few and too many where they are."""
+    """The file at `position` and its free successors, while their number and size stay within bounds."""
     upper, lower = context.run(number), context.run(number + 1)
     options, total, total_below, last = context.options, 0, 0, b""
     excess = context.staying_bytes(number) - context.target_bytes(number)

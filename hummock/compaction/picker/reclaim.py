@@ -1,7 +1,7 @@
-"""Space: files are rewritten for what they hold in vain, when nothing else is due.
+"""Space reclamation: rewrites files for their garbage, when nothing else is due.
 
-Every rewrite gets rid of what it was picked for, so none is picked twice for it: rows of a dropped table, all
-covered rows and tombstones of a file that the watermark has passed, rows that are too old or beyond a key watermark.
+Every rewrite removes what it was picked for, so no file is picked twice for it: rows of a dropped table, all stale rows
+and tombstones of a file that the watermark has passed, rows past their time to live or a key watermark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hummock.version import Run
 
 
 def pick_reclaim(context: PickerContext) -> CompactionCandidate | None:
-    """One file in its place, or a mostly stale one into the next level; the deepest first."""
+    """Rewrites one file at its position, or moves a mostly stale one into the next level; the deepest first."""
     for kind, wasteful in ((TaskKind.SPACE_RECLAIM, _with_dropped_tables), (TaskKind.TOMBSTONE, _stale),
                            (TaskKind.TTL, _aged)):
         for level in reversed(context.version.levels):
@@ -40,7 +40,7 @@ def _rewrite(context: PickerContext, kind: TaskKind, level: int, run_id: int,
         kind = TaskKind.WATERMARK
     pick = context.finished(kind, [TaskInput(level, run_id, (info,))], level, run_id)
     if pick is not None and kind is TaskKind.TOMBSTONE and not pick.drop_tombstones:
-        return None             # older rows lie below level 0: the tombstones go down with its next merge
+        return None             # older rows are below level 0: its next merge takes the tombstones down
     return pick
 
 
@@ -51,7 +51,7 @@ def _with_dropped_tables(context: PickerContext, run: Run) -> Iterator[SstableIn
 
 
 def _stale(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
-    """Files with enough covered rows and tombstones, all of which the rewrite will drop or bring down."""
+    """Files with enough stale rows and tombstones, all of which the rewrite will drop or move down."""
     for info in run.stale_files:
         if (info.stale_rows + info.tombstones) * 100 < info.rows * context.options.stale_percent:
             return
@@ -60,7 +60,7 @@ def _stale(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
 
 
 def _aged(context: PickerContext, run: Run) -> Iterator[SstableInfo]:
-    """Files of whose rows readers see few enough, by their age or by a key watermark."""
+    """Files of which readers see few enough rows, because of age or a key watermark."""
     tables, options = context.version.tables, context.options
     if context.aging_tables.isdisjoint(run.table_ids):
         return

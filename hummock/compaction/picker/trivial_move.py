@@ -1,4 +1,6 @@
-"""Work without reading a file: one that overlaps nothing just moves down, one whose rows are all dead just goes."""
+"""Trivial moves and file drops: files that overlap nothing move down, files whose rows are all dead are dropped; none
+is read.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from hummock.compaction.task import TaskInput, TaskKind
 from hummock.sstable.info import SstableInfo
 from hummock.version import RunAddition
 
-SMALL_SHARE = 8         # files below that part of an output stay in level 0 to be merged into larger ones
+SMALL_SHARE = 8         # files smaller than that part of an output stay in level 0 to be merged
 
 
 def pick_dead_files(context: PickerContext) -> VersionEdit | None:
-    """All free files that hold rows of dropped tables only, or rows that are hidden from every reader to come."""
+    """All free files with rows of dropped tables only, or with rows that are hidden from every future reader."""
     version, watermark = context.version, context.watermark
     dropped = [info.id for run in version.runs if run.table_ids & version.dropped_tables
                for info in run.sstables
@@ -32,7 +34,7 @@ def pick_dead_files(context: PickerContext) -> VersionEdit | None:
 
 
 def pick_moves(context: PickerContext) -> VersionEdit | None:
-    """Files of level 0 that overlap neither older runs nor the base level, once level 0 has runs enough."""
+    """Files of level 0 that overlap neither older runs nor the base level, once level 0 has enough runs."""
     if len(context.version.levels[0].runs) < context.options.l0_runs:
         return None
     moving = tuple(_movable(context))[:context.options.task_files]

@@ -1,1 +1,1 @@
-"""Which compaction tasks run, and how their results become a version."""
+"""Assignment of compaction tasks, and validation and commit of their results."""

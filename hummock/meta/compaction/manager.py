@@ -1,9 +1,9 @@
-"""CompactionManager: which compact tasks are under way, who works on them, and how they ended.
+"""CompactionManager: the running compact tasks, their workers, and their results.
 
-Every change of a task is one transaction that requires the counter of tasks and the head of the version log, so
-that changes of all processes go one at a time over the newest version. A task changes the version when it is
-reported and never else; its inputs stay in the version until then, and no two tasks share one. Whoever asks for
-work takes over what others left: an attempt whose token is not in its task's row is dead, whatever it still does.
+Every change of a task is one transaction that requires the task counter and the head of the version log, so changes of
+all processes are serialised on the newest version. A task changes the version only when it is reported; its inputs stay
+in the version until then, and no two tasks share one. A caller that requests work takes over abandoned tasks: an
+attempt whose token is not in its task's row is dead, whatever it still does.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ from hummock.options import CompactionOptions
 from hummock.version import HummockVersion, VersionDelta
 
 TOKEN_BYTES = 16
-ERROR_CHARACTERS = 500      # of an attempt's error, as far as it is remembered
+ERROR_CHARACTERS = 500      # remembered of an attempt's error
 
 
 @dataclass(slots=True)
 class _Grant:
-    """What one call for work has led to so far."""
+    """The state of one request for work."""
 
     holder: str
     token: str
     does_large: bool = False
     task: CompactTask | None = None
-    is_over: bool = False       # there is nothing more to be done
+    is_over: bool = False       # no further step is needed
 
 
 class CompactionManager:
@@ -75,7 +75,7 @@ class CompactionManager:
 
     def __init__(self, keeper: VersionState, clock: Clock, options: CompactionOptions, random_bytes: RandomBytes,
                  lift_epochs: Callable[[Epoch], None]):
-        """`lift_epochs`: the leases of this process hold back nothing above an epoch that none of its pins needs."""
+        """`lift_epochs(epoch)` raises the epochs of this process's leases to `epoch`, or to the oldest pin below it."""
         self.options, self._lift_epochs = options, lift_epochs
         self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
 
@@ -83,7 +83,7 @@ class CompactionManager:
     def _meta_store(self) -> MetaStore:
         return self._keeper.meta_store
 
-    # -- giving work out -----------------------------------------------------------------------------------
+    # -- assigning tasks ------------------------------------------------------------------------------------
 
     def get(self, holder: str, does_large: bool = False) -> tuple[CompactTask, str] | None:
         lease_key(holder)
@@ -95,7 +95,9 @@ class CompactionManager:
         return None if grant.task is None else (grant.task, grant.token)
 
     def _plan_get(self, grant: _Grant, position: LogPosition) -> Change | None:
-        """One step towards work: a task given out or up, or files shifted; None: a task is held, or none is due."""
+        """One step towards work: a task assigned or given up, or a version edit; None: a task is assigned, or none is
+        due.
+        """
         board, until_ms = read_board(self._meta_store), large_until_ms(self._meta_store)
         now_ms = self._clock()
         mine = next((row for row in board.running if row.token == grant.token), None)
@@ -118,7 +120,7 @@ class CompactionManager:
 
     def _plan_free(self, row: RunningTask, grant: _Grant, board: TaskBoard, position: LogPosition,
                    now_ms: int) -> Change:
-        """The task goes to the caller, or is given up after too many tries."""
+        """Assigns the task to the caller, or gives it up after too many tries."""
         if row.tries >= self.options.task_tries:
             error = row.error or f"{row.holder} was silent or made no progress"
             return self._ended(row, FAILED, error) + board.step() + position.requirement, position
@@ -141,7 +143,7 @@ class CompactionManager:
                 operations, after = self._plan_task(pick, grant, board, position, now_ms, leaves_large)
                 return operations + done, after
         if board.wanted:
-            return None         # what was asked for waits for tasks that end; new ones would keep it waiting
+            return None         # the request waits for running tasks; new ones would delay it
         picked = pick_compaction(version, running, self.options, self._watermark(version)[0])
         if picked is None:
             return None
@@ -150,7 +152,7 @@ class CompactionManager:
         return self._plan_shift(picked, board, position)
 
     def _watermark(self, version: HummockVersion) -> tuple[Epoch, MetaOperations]:
-        """What a task that starts now retains by, and what makes sure that no pin reaches below it meanwhile."""
+        """The watermark of a task that starts now, and the requirement that no pin reaches below it meanwhile."""
         target, settled = reachable_safe_epoch(version, self._history_floor(version), self._meta_store, self._clock)
         return max(target, version.safe_epoch), settled
 
@@ -167,7 +169,7 @@ class CompactionManager:
                    leaves_large: bool) -> Change:
         """Writes the task's row, and raises the safe epoch to the task's watermark in the same transaction.
 
-        A large one that the caller leaves to others is nobody's from the beginning.
+        A large task that the caller leaves to others is created without a holder.
         """
         floor = self._history_floor(position.version)
         self._lift_epochs(floor)
@@ -183,7 +185,7 @@ class CompactionManager:
         return operations + MetaOperations(put={task_key(task.id): row.encode()}) + board.step(taken=1), after
 
     def _history_floor(self, version: HummockVersion) -> Epoch:
-        """The newest epoch that `history_ms` lets compaction forget what was before."""
+        """The newest epoch before which `history_ms` allows compaction to drop history."""
         try:
             return from_unix_ms(to_unix_ms(version.max_committed_epoch) - self.options.history_ms)
         except InvalidEpoch:
@@ -262,7 +264,7 @@ class CompactionManager:
         self._let_go(task_id, token, lambda row: replace(row, expires_ms=self._clock(), tries=row.tries - 1))
 
     def _let_go(self, task_id: int, token: str, parked: Callable[[RunningTask], RunningTask]) -> None:
-        """The task is nobody's from here on, as `parked` says; nothing, where the attempt is not in force."""
+        """Ends the attempt with the row that `parked` returns; does nothing if the attempt is not valid any more."""
         def plan(position: LogPosition) -> Change | None:
             board = read_board(self._meta_store)
             row = board.find(task_id)
@@ -300,7 +302,7 @@ class CompactionManager:
             return TaskRefused(task_id, "it is another attempt's by now, or was never given out")
         return TaskRefused(task_id, f"it ended as {answer.outcome}{': ' * bool(answer.error)}{answer.error}")
 
-    # -- looking and asking --------------------------------------------------------------------------------
+    # -- inspection and requests -----------------------------------------------------------------------------
 
     def request(self, key_range: KeyRange) -> int:
         made = WantedRange(0, key_range)
@@ -308,7 +310,7 @@ class CompactionManager:
         def plan(position: LogPosition) -> Change | None:
             nonlocal made
             board = read_board(self._meta_store)
-            if made in board.wanted:        # an earlier try, whose end was not seen
+            if made in board.wanted:        # an earlier try with unknown outcome
                 return None
             made = WantedRange(board.counter.next_id, key_range)
             return MetaOperations(put={wanted_key(made.id): made.encode()}) + board.step(taken=1), position
@@ -317,7 +319,7 @@ class CompactionManager:
         return made.id
 
     def drop(self, names: Iterable[str], reason: str) -> None:
-        """A version without these files; tasks that hold one are cancelled. Files that it lacks already are fine."""
+        """Creates a version without these files; cancels tasks that hold one. Already absent files are fine."""
         wanted = frozenset(names)
 
         def plan(position: LogPosition) -> Change | None:
@@ -344,24 +346,24 @@ class CompactionManager:
         left = 0
         for _ in range(self._keeper.options.transaction_attempts):
             board = read_board(self._meta_store)
-            version = self._keeper.refresh()    # behind the board: every task that had ended is in it, and delivered
+            version = self._keeper.refresh()    # read after the board: has every task that had ended, delivered
             due = pick_compaction(version, [row.task for row in board.running], self.options,
                                   self._watermark(version)[0])
             left = len(board.running) + len(board.wanted) + (due is not None)
             if self._meta_store.get(TASKS) == board.counter_bytes:
                 return left
-        return max(left, 1)     # tasks come and go faster than their rows can be read
+        return max(left, 1)     # tasks change faster than their rows can be read
 
 
 def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: MetaStore,
                          clock: Clock) -> tuple[Epoch, MetaOperations]:
-    """`epoch` as far as pins in force and commits allow, and the operations that make sure of the pins.
+    """`epoch`, lowered to valid pins and the committed epoch, and the requirements that protect the pins.
 
-    They require that none of the leases changed, and that no further one was made since.
+    They require that none of the leases changed, and that no other one was created since.
     """
     newest = meta_store.get(NEWEST_LEASE)
     leases = read_leases(meta_store)
-    # The clock is read last: a lease renewed after it was set back does not look like one that ran out.
+    # The clock is read last: otherwise a lease that was renewed after the clock was set back could look expired.
     in_force, settled = settle(leases, clock())
     target = Epoch(min([epoch, version.max_committed_epoch, *(lease.min_epoch for lease in in_force)]))
     return target, settled + MetaOperations(require={NEWEST_LEASE: newest})
@@ -369,7 +371,7 @@ def reachable_safe_epoch(version: HummockVersion, epoch: Epoch, meta_store: Meta
 
 def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore, clock: Clock,
                      checkpoint_deltas: int) -> Change | None:
-    """Raises the safe epoch towards `epoch`; None: it is as high as it may be."""
+    """Raises the safe epoch towards `epoch`; None: it cannot be raised."""
     version = position.version
     target, settled = reachable_safe_epoch(version, epoch, meta_store, clock)
     if target <= version.safe_epoch:
@@ -380,6 +382,6 @@ def raise_safe_epoch(position: LogPosition, epoch: Epoch, meta_store: MetaStore,
 
 
 def _overtaken(error: PreconditionFailed) -> None:
-    """Another change of tasks, versions or leases came first: the plan is made anew."""
+    """Returns if another change of tasks, versions or leases came first: then the change is planned again."""
     if error.key not in (HEAD, TASKS, NEWEST_LEASE) and not error.key.startswith((LEASES, TASK)):
         raise error

@@ -1,10 +1,10 @@
-"""Rows of compact tasks: the counter that every change of a task changes, tasks under way, and how others ended.
+"""Rows of compact tasks: the counter that every change of a task increments, running tasks, and results of ended ones.
 
     hummock/tasks          {next_id, changes}
-    hummock/task/<id>      a task, the token of the attempt at it, its holder, its lease and its progress
+    hummock/task/<id>      a task, the token of its current attempt, its holder, its lease and its progress
     hummock/wanted/<id>    a key range to be compacted; numbered by the same counter
-    hummock/report/<id>    how a task ended
-    hummock/large          until when a compactor on Spark, as far as it is known, does the large tasks
+    hummock/report/<id>    the result of a task
+    hummock/large          until when a compactor on Spark runs the large tasks
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from hummock.object_store.base import NAME_PREFIX_DIGITS, name_prefix
 
 @dataclass(frozen=True, slots=True)
 class RunningTask:
-    """A task under way. Until `expires_ms` it is `holder`'s; names of its outputs begin with the token's digits.
+    """A running task. `holder` holds it until `expires_ms`; names of its outputs begin with the token's digits.
 
-    After a failed attempt nobody holds it, and `expires_ms` is when it may be tried again.
+    After a failed attempt it has no holder, and `expires_ms` is the time of the next try.
     """
 
     task: CompactTask
@@ -46,15 +46,15 @@ class RunningTask:
     holder: str
     expires_ms: int
     progress_rows: int
-    progressed_ms: int          # when the progress grew last
+    progressed_ms: int          # time of the last progress
     tries: int = 1
-    error: str = ""             # of the latest attempt that failed
-    is_journaled: bool = False  # what earlier attempts have done may be part of a report
-    earlier: tuple[str, ...] = ()   # ... and then the prefixes of their names
+    error: str = ""             # of the latest failed attempt
+    is_journaled: bool = False  # a report may include results of earlier attempts
+    earlier: tuple[str, ...] = ()   # ... whose name prefixes are these
 
     @property
     def name_prefixes(self) -> frozenset[str]:
-        """What the names of outputs in a report begin with."""
+        """The possible name prefixes of the outputs in a report."""
         return frozenset((name_prefix(self.token), *self.earlier))
 
     def passed_on(self, token: str, **changed: Any) -> RunningTask:
@@ -63,7 +63,7 @@ class RunningTask:
         return replace(self, token=token, earlier=earlier, **changed)
 
     def is_free(self, now_ms: int, stall_ms: int) -> bool:
-        """Whether another may take it: it was silent, made no progress, or waits for its next try."""
+        """Whether it may be reassigned: its lease expired, it made no progress, or its next try is due."""
         return now_ms >= self.expires_ms or (bool(self.holder) and now_ms >= self.progressed_ms + stall_ms)
 
     def encode(self) -> bytes:
@@ -90,7 +90,7 @@ class RunningTask:
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """Request `id`: files that may hold keys of `key_range`, as far as they were there when it was made."""
+    """Request `id`: files that may hold keys of `key_range`, if they existed when it was made."""
 
     id: int
     key_range: KeyRange
@@ -113,8 +113,9 @@ class WantedRange:
 
 @dataclass(frozen=True, slots=True)
 class TaskBoard:
-    """All rows of tasks, as of one moment where the counter still is `counter_bytes`; a change that requires it
-    overtakes no other."""
+    """All rows of tasks, consistent while the counter is `counter_bytes`; a change that requires it is serialised with
+    all others.
+    """
 
     counter_bytes: bytes | None
     counter: TaskCounter
@@ -122,7 +123,7 @@ class TaskBoard:
     wanted: tuple[WantedRange, ...]
 
     def step(self, taken: int = 0) -> MetaOperations:
-        """What every change of tasks requires and writes; `taken`: how many new numbers it gives out."""
+        """What every change of tasks requires and writes; `taken`: how many new numbers it uses."""
         counter = TaskCounter(self.counter.next_id + taken, self.counter.changes + 1)
         return MetaOperations(require={TASKS: self.counter_bytes}, put={TASKS: encode(counter)})
 
@@ -131,8 +132,9 @@ class TaskBoard:
 
 
 def read_board(meta_store: MetaStore) -> TaskBoard:
-    """The rows. Where tasks change meanwhile they are of several moments, and the counter, which is read first, is
-    another by then: a transaction that requires it will not succeed."""
+    """Reads the rows. If tasks change meanwhile, the rows are inconsistent and the counter, which is read first, is
+    outdated: a transaction that requires it will fail.
+    """
     counter_bytes = meta_store.get(TASKS)
     counter = TaskCounter() if counter_bytes is None else decode(TaskCounter, TASKS, counter_bytes)
     return TaskBoard(counter_bytes, counter, tuple(read_running(meta_store)),
@@ -144,7 +146,7 @@ def read_running(meta_store: MetaStore) -> list[RunningTask]:
 
 
 def read_answers(meta_store: MetaStore) -> list[TaskAnswer]:
-    """Oldest task first."""
+    """Results of ended tasks, oldest first."""
     return [decode(TaskAnswer, key, row) for key, row in meta_store.list(REPORTS)]
 
 
@@ -154,14 +156,14 @@ def read_answer(meta_store: MetaStore, task_id: int) -> TaskAnswer | None:
 
 
 def remember(meta_store: MetaStore, answer: TaskAnswer, kept: int) -> MetaOperations:
-    """Ends a task: its answer stands for its row, and of the older answers the newest `kept` stay."""
+    """Ends a task: replaces its row by its answer, and keeps the newest `kept` of the older answers."""
     ended = MetaOperations(put={report_key(answer.task_id): encode(answer)}, delete=(task_key(answer.task_id),))
     keys = [key for key, _ in meta_store.list(REPORTS) if key != report_key(answer.task_id)]
     return ended + (MetaOperations(delete=tuple(keys[:-kept])) if len(keys) > kept else NONE)
 
 
 def large_until_ms(meta_store: MetaStore) -> int:
-    """Until when large tasks are a compactor's on Spark; 0: none ever was there."""
+    """Until when large tasks are reserved for a compactor on Spark; 0: there never was one."""
     row = meta_store.get(LARGE)
     return 0 if row is None else decode(LargeClaim, LARGE, row).expires_ms
 

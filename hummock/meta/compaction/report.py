@@ -1,4 +1,4 @@
-"""Reports: what an attempt at a task says it did is believed only where every row and every file is accounted for."""
+"""Validation of reports: the result of an attempt is accepted only if every row and every file is accounted for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hummock.version import HummockVersion, RunAddition, VersionDelta
 
 def check_results(task: CompactTask, prefixes: frozenset[str],
                   results: Sequence[RangeResult]) -> tuple[SstableInfo, ...]:
-    """The outputs, ascending. Raises `TaskRefused` for what is no result of this task's attempts."""
+    """The outputs, ascending. Raises `TaskRefused` for anything but a result of this task's attempts."""
     ordered = sorted(results, key=lambda result: result.index)
     if [result.index for result in ordered] != list(range(len(ordered))) or not ordered:
         raise TaskRefused(task.id, f"its ranges are {[result.index for result in ordered]}")
@@ -60,7 +60,7 @@ def _check_outputs(task: CompactTask, prefixes: frozenset[str], outputs: Sequenc
 
 def delta_of(task: CompactTask, outputs: Sequence[SstableInfo], version: HummockVersion,
              next_file_id: int) -> tuple[VersionDelta, int]:
-    """The step in which the outputs, numbered from `next_file_id`, stand for the inputs; and the number after."""
+    """The version step that replaces the inputs by the outputs, numbered from `next_file_id`; and the next number."""
     numbered = tuple(replace(info, id=next_file_id + offset) for offset, info in enumerate(outputs))
     added = (RunAddition(task.target_level, task.target_run, numbered),) if numbered else ()
     removed = tuple(info.id for info in files_of(task))

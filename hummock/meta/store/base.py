@@ -1,8 +1,7 @@
 """The meta store: one ordered map of names to bytes, changed by transactions with preconditions.
 
-It holds every truth that is shared between processes. Transactions are serialisable and durable when they
-return; a read sees whole transactions only. Stores are thread safe; a handle belongs to the process that
-opened it.
+It holds all metadata that processes share. Transactions are serialisable and durable when they return; a read sees
+whole transactions only. Stores are thread safe; a handle belongs to the process that opened it.
 """
 
 from __future__ import annotations
@@ -59,43 +58,44 @@ NONE = MetaOperations()
 
 
 class MetaStore(ABC):
-    """One suite, `tests/support/suites/meta_store_suite.py`, says what all of them keep."""
+    """Contract of all meta stores, tested by `tests/support/suites/meta_store_suite.py`."""
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where the store is, for messages."""
+        """URL for messages."""
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:
-        """The value, or None where the key is absent."""
+        """The value, or None if the key is absent."""
 
     @abstractmethod
     def list(self, prefix: str) -> list[tuple[str, bytes]]:
-        """All (key, value) whose key begins with `prefix`, ascending, as of one moment."""
+        """All (key, value) pairs whose key begins with `prefix`, ascending, from one snapshot."""
 
     @abstractmethod
     def transaction(self, operations: MetaOperations) -> None:
-        """Checks every precondition, then deletes, then puts: all of it or nothing, durable on return.
+        """Checks every precondition, then deletes, then puts: atomic, and durable on return.
 
-        Raises `PreconditionFailed` naming the key, `MetaStoreBusy` (nothing was written either), and
-        `OutcomeUnknown` where the end was not seen and the caller must read again.
+        Raises `PreconditionFailed` naming the key, `MetaStoreBusy` (nothing was written either), and `OutcomeUnknown`
+        where the outcome is unknown and the caller must read again.
         """
 
     @contextmanager
     def one_moment(self) -> Iterator[None]:
-        """The reads of this thread inside may be of one moment, not before it began: a saving where each is a request.
+        """Inside, reads of this thread may share one snapshot, not older than the block: a saving where each is a
+        request.
 
-        What follows from them is checked by the preconditions of a transaction.
+        Conclusions from them are checked by the preconditions of a transaction.
         """
         yield
 
     def now_ms(self) -> int:
-        """The clock that leases run by: one for all processes that share the store, in milliseconds since 1970."""
+        """The clock by which leases expire: one for all processes that share the store, in milliseconds since 1970."""
         return wall_clock_ms()
 
     def close(self) -> None:    # noqa: B027  a store in memory holds nothing open
-        """Gives back what the store holds open."""
+        """Releases the resources of the store."""
 
 
 def check_key(key: str) -> str:

@@ -1,4 +1,4 @@
-"""A meta store in a dict: gone with the process. The store of `memory://`, and the reference of the suite."""
+"""A meta store in a dict, lost with the process. The store of `memory://`, and the reference of the suite."""
 
 from __future__ import annotations
 

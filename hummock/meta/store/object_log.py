@@ -1,16 +1,16 @@
 """A meta store that is a log of objects in a bucket, for several processes and no database.
 
-Transaction n is the object `meta/<n>`, created only if absent: whoever creates it has decided what comes n-th, and
-everybody else reads it and tries to be next. All rows are in memory; a read asks for the record after the last
-known one. Each record carries a mark, so that a create whose answer was lost is recognised by reading it back.
-Before a record is written the store's identity is looked at, so that a process that outlived its store writes nothing
-into the next one at the same URL.
+Transaction n is the object `meta/<n>`, created only if absent: the process that creates it decides the n-th
+transaction, and every other reads it and tries the next number. All rows are in memory; a read requests the record
+after the last known one. Each record has a mark, so that a create whose answer was lost is recognised by reading it
+back. Before a record is written the store's identity is checked, so that a process that outlived its store writes
+nothing into the next one at the same URL.
 
-Old records go some time after a checkpoint (`log_objects`), and a number that is free must not be taken for one
-that was never used by a process that slept. So an answer counts only within `trust` (a quarter of the grace) of
-the last moment at which the known record was seen to be the newest; after that the log is listed again, and a
-create that may have hit a number used before ends as `OutcomeUnknown`. The clock is monotonic, the grace by the
-dates of the objects: a sleeper of any length is covered, a store whose dates leap by minutes is not.
+Old records are deleted some time after a checkpoint (`object_log_gc`), so to a process that was suspended a free number
+may look unused although it was used. Therefore an answer counts only within `trust` (a quarter of the grace) of the
+last moment at which the known record was seen to be the newest; after that the log is listed again, and a create that
+may have reused a number ends as `OutcomeUnknown`. The clock is monotonic, the grace uses the dates of the objects: a
+suspension of any length is covered, a store whose dates jump by minutes is not.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.options import MetaOptions
 
 TRUST_SHARE = 4
-LISTINGS_LIMIT = 16         # tries to read a log that others change meanwhile
+LISTINGS_LIMIT = 16         # tries to read a log that others change concurrently
 RECORDS_REMEMBERED = 1024
 MARK_BYTES = 16
 
 
 @dataclass(slots=True)
 class LogState:
-    """All rows as of record `serial`; `newest` are mark and digest of it and of those before it, as far as known."""
+    """All rows as of record `serial`; `newest` are mark and digest of it and of those before it, if known."""
 
     store_id: bytes
     serial: int = 0
@@ -62,7 +62,7 @@ class LogState:
     newest: deque[tuple[bytes, bytes]] = field(default_factory=lambda: deque(maxlen=RECORDS_REMEMBERED))
 
     def apply(self, record: LogRecord, digest: bytes) -> None:
-        """Raises `MetaStoreCorrupt` for a record that does not follow."""
+        """Applies the next record. Raises `MetaStoreCorrupt` if it does not follow."""
         expected = (self.store_id, self.serial + 1, self.digest)
         found = (record.store_id, record.serial, record.previous)
         if expected != found:
@@ -74,13 +74,13 @@ class LogState:
         self.newest.append((record.mark, digest))
 
     def jump(self, checkpoint: LogRecord) -> None:
-        """To where the checkpoint is; what came between is not known."""
+        """Replaces the state by that of the checkpoint; the records in between are unknown."""
         self.serial, self.digest, self.rows = checkpoint.serial, checkpoint.previous, dict(checkpoint.put)
         self.newest.clear()
         self.newest.append((NO_MARK, self.digest))
 
     def mark_and_digest(self, serial: int) -> tuple[bytes, bytes] | None:
-        """Those of record `serial`, None where it is not known; NO_MARK where only the mark is not."""
+        """Mark and digest of record `serial`; None if unknown; NO_MARK if only the mark is."""
         back = self.serial - serial
         return self.newest[-1 - back] if 0 <= back < len(self.newest) else None
 
@@ -90,17 +90,17 @@ class LogState:
 
 
 class _Moment(threading.local):
-    """Whether this thread has looked for news in its moment; None outside of one."""
+    """Whether this thread has polled in its `one_moment` block; None outside of one."""
 
     seen: bool | None = None
 
 
 class ObjectLogMetaStore(MetaStore):
-    """One handle, guarded by a lock; any number of processes may each open their own. `objects` stay the caller's,
-    who may close them by `on_close`.
+    """One handle, guarded by a lock; any number of processes may each open their own. `objects` belong to the caller,
+    who may close them in `on_close`.
 
-    Raises at opening `MetaStoreUnfit` where create-if-absent does not hold, `MetaStoreEmptied`,
-    `MetaStoreCorrupt`, and `MetaStoreError` where there is no store and `create` is false.
+    Raises at opening `MetaStoreUnfit` where create-if-absent does not hold, `MetaStoreEmptied`, `MetaStoreCorrupt`, and
+    `MetaStoreError` where there is no store and `create` is false.
     """
 
     def __init__(self, objects: ObjectStore, *, create: bool = True, options: MetaOptions | None = None,
@@ -115,8 +115,8 @@ class ObjectLogMetaStore(MetaStore):
         self._pid, self._on_close = os.getpid(), on_close
         self._closed = False
         self._moment = _Moment()
-        self._checkpoint = 0            # the newest that is known of
-        self._newest_at = monotonic()   # a moment after which the record after `serial` was created, if it was
+        self._checkpoint = 0            # the newest known
+        self._newest_at = monotonic()   # the next record, if there is one, was created after this moment
         self._has_written = False
         with self._typed():
             self._state = LogState(self._identify(create))
@@ -141,9 +141,9 @@ class ObjectLogMetaStore(MetaStore):
 
     @contextmanager
     def one_moment(self) -> Iterator[None]:
-        """The first read inside asks for news, the others see at least what it saw."""
+        """The first read inside polls for new records, the others see at least the same state."""
         if self._moment.seen is not None:
-            yield                               # within another's moment
+            yield                               # nested
             return
         self._moment.seen = False
         try:
@@ -184,7 +184,7 @@ class ObjectLogMetaStore(MetaStore):
                 return
             self._closed = True
             if self._has_written:
-                with suppress(MetaStoreError):              # no store of ours is there any more
+                with suppress(MetaStoreError):              # our store may be gone
                     self._witness.check(self._state.store_id)
                     self._witness.note(self._testimony(), now=True)
             if self._on_close is not None:
@@ -205,7 +205,7 @@ class ObjectLogMetaStore(MetaStore):
         return store_id
 
     def _check_testimony(self, testimony: GuardRecord | None, accept_rollback: bool) -> None:
-        """Raises where the log is not the one that was witnessed, or ends before what was, unless that is accepted."""
+        """Raises if the log is not the one in the guard's record, or ends before it, unless that is accepted."""
         state = self._state
         if testimony is None:
             return
@@ -227,18 +227,18 @@ class ObjectLogMetaStore(MetaStore):
     # -- reading -------------------------------------------------------------------------------------------
 
     def _is_stale(self, parts: int = 1) -> bool:
-        """Whether a `parts`-th of the time has passed in which a free number is sure to be the next one."""
+        """Whether a `parts`-th of the time has passed in which a free number is certainly unused."""
         return self._monotonic() - self._newest_at > self._trust_seconds / parts
 
     def _look(self) -> None:
-        """Follows, once in a moment."""
+        """Polls, once per `one_moment` block."""
         if not self._moment.seen:
             self._follow()
         if self._moment.seen is not None:
             self._moment.seen = True
 
     def _follow(self) -> None:
-        """Applies all that was appended by now."""
+        """Applies everything appended so far."""
         while not self._is_stale():
             asked = self._monotonic()
             data = self._objects.record(self._state.serial + 1)
@@ -251,7 +251,7 @@ class ObjectLogMetaStore(MetaStore):
         self._reload()
 
     def _reload(self) -> None:
-        """Applies all that a listing shows, from its newest checkpoint on where that is further."""
+        """Applies everything in a listing, from its newest checkpoint on if that is newer."""
         for _ in range(LISTINGS_LIMIT):
             asked = self._monotonic()
             listing = self._objects.listing()
@@ -266,7 +266,7 @@ class ObjectLogMetaStore(MetaStore):
         raise MetaStoreCorrupt(missing or self.url, "an object of the log", "a record", None)
 
     def _replay(self, state: LogState, listing: LogListing) -> str | None:
-        """Brings `state` to the end of the listing; the path of an object that is missing, if one is."""
+        """Advances `state` to the end of the listing; the path of a missing object, if any."""
         base = listing.newest_checkpoint
         if base > state.serial:
             path = checkpoint_path(base)
@@ -287,7 +287,7 @@ class ObjectLogMetaStore(MetaStore):
     # -- writing -------------------------------------------------------------------------------------------
 
     def _check(self, operations: MetaOperations) -> None:
-        """Raises `PreconditionFailed`, after it made sure that it knows the newest rows."""
+        """Raises `PreconditionFailed`, after making sure that the newest rows are known."""
         rows = self._state.rows
         if any(rows.get(key) != expected for key, expected in operations.require.items()):
             self._follow()
@@ -299,7 +299,7 @@ class ObjectLogMetaStore(MetaStore):
         """Whether the operations became the next record; False: another transaction did. `OutcomeUnknown`."""
         state, mark = self._state, self._random_bytes(MARK_BYTES)
         record = LogRecord(state.store_id, state.serial + 1, state.digest, mark, operations.delete, operations.put)
-        self._witness.check(state.store_id)     # a free number may be one of another store's by now
+        self._witness.check(state.store_id)     # a free number may belong to another store by now
         data, asked = record.encode(), self._monotonic()
         self._has_written = True
         try:
@@ -315,14 +315,14 @@ class ObjectLogMetaStore(MetaStore):
                 state.apply(record, data[-DIGEST_BYTES:])
                 self._newest_at = asked
                 return True
-            self._reload()      # it took so long that the number may have been used before
+            self._reload()      # so much time has passed that the number may have been used before
         found, _ = self._state.mark_and_digest(record.serial) or (NO_MARK, b"")
         if found == NO_MARK:
             raise OutcomeUnknown(f"{self.url}: record {record.serial} was written, its end not seen")
         return found == mark
 
     def _find_out(self, error: ObjectStoreError) -> None:
-        """Reads what came of a create that failed, unless the objects did not answer for long: the caller will."""
+        """Reads the outcome of a create that failed; if the objects do not answer for long, the caller must."""
         if isinstance(error, DeadlineExceeded):
             raise OutcomeUnknown(f"{self.url}: {error}") from error
         try:
@@ -331,7 +331,7 @@ class ObjectLogMetaStore(MetaStore):
             raise OutcomeUnknown(f"{self.url}: {error}; reading again: {failure}") from error
 
     def _maintain(self) -> None:
-        """Writes what is due of witness and checkpoint; the next transaction does it if this one cannot."""
+        """Writes guard record and checkpoint if due; if it fails, the next transaction does it."""
         self._witness.note(self._testimony())
         every = self._options.log_checkpoint_records
         if self._state.serial - self._checkpoint < every:
@@ -358,7 +358,7 @@ class ObjectLogMetaStore(MetaStore):
     def _typed(self) -> Iterator[None]:
         try:
             yield
-        except DiskFull:                    # belongs to both
+        except DiskFull:                    # an error of both kinds
             raise
         except ObjectStoreError as error:
             raise MetaStoreError(f"{self.url}: {error}") from error

@@ -1,8 +1,8 @@
 """The objects of a log in a bucket, as bytes.
 
-A record is one transaction, a checkpoint all rows as of a record. Each names its store and its place, and carries
-the digest of the record before it (a checkpoint: of the record that it stands for), so that a record that was
-damaged, moved, or belongs to another store or another history is refused.
+A record is one transaction, a checkpoint all rows as of a record. Each contains its store and its number, and the
+digest of the record before it (a checkpoint: of its own record), so that a record that was damaged, moved, or belongs
+to another store or another history is refused.
 
     magic, 8 bytes        b"HMKLOG01" record, b"HMKCHK01" checkpoint
     store id, 16 bytes    serial, u64 LE     previous digest, 16 bytes    mark, 16 bytes (a checkpoint: zeros)
@@ -32,7 +32,7 @@ NO_MARK = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """Transaction number `serial` of a store; `mark` tells two writers' tries for one number apart."""
+    """Transaction number `serial` of a store; `mark` distinguishes two writers' tries for one number."""
 
     store_id: bytes
     serial: int
@@ -76,7 +76,7 @@ class LogRecord:
 
 
 class _Rows:
-    """Takes keys and values off the bytes after the header; trusts no length."""
+    """Parses keys and values from the bytes after the header; trusts no length."""
 
     def __init__(self, body: memoryview, name: str):
         self._body, self._name = body, name

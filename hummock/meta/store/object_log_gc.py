@@ -1,11 +1,11 @@
-"""The objects of a log in a bucket: who they are, how they are read, which of them may go.
+"""The objects of a log in a bucket: their names, reading them, and garbage collection.
 
     meta/<serial>               a record: created if absent, never changed
     meta/checkpoint/<serial>    all rows as of that record
 
-A record that a checkpoint covers goes once the log has objects that are `grace_ms` newer than that checkpoint, by
-the object store's own dates; older checkpoints go first. So a serial number that is free was never used within
-the grace: what a log's reader must rely on (see `object_log`).
+A record that a checkpoint covers is deleted once the log has objects that are `grace_ms` newer than that checkpoint, by
+the object store's own dates; older checkpoints are deleted first. So a free serial number was never used within the
+grace: readers of the log rely on this (see `object_log`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """The serial numbers of the records and checkpoints that were there, each with its date in milliseconds."""
+    """The serial numbers of the listed records and checkpoints, each with its date in milliseconds."""
 
     records: dict[int, int]
     checkpoints: dict[int, int]
@@ -40,7 +40,7 @@ class LogListing:
         return max((self.newest_checkpoint, *self.records))
 
     def outlived(self, grace_ms: int) -> tuple[list[int], list[int]]:
-        """Checkpoints and records that nobody can need any more."""
+        """Checkpoints and records that no reader can need any more."""
         dates = (*self.records.values(), *self.checkpoints.values())
         proven = max((serial for serial, date in self.checkpoints.items() if date + grace_ms <= max(dates)), default=0)
         return ([serial for serial in sorted(self.checkpoints) if serial < proven],
@@ -48,7 +48,7 @@ class LogListing:
 
 
 class LogObjects:
-    """Reads and writes them as bytes. Its methods raise the errors of `ObjectStoreError`'s branch."""
+    """Reads and writes the objects as bytes. Methods raise subclasses of `ObjectStoreError`."""
 
     def __init__(self, objects: ObjectStore):
         self._objects = objects
@@ -58,15 +58,15 @@ class LogObjects:
         return self._objects.url
 
     def append(self, serial: int, data: bytes) -> None:
-        """Raises `ObjectExists` where the serial number is taken."""
+        """Creates a record. Raises `ObjectExists` if the serial number is taken."""
         self._objects.put(record_path(serial), data, if_absent=True)
 
     def record(self, serial: int) -> bytes | None:
-        """The record's bytes, None where there is none."""
+        """The record's bytes, None if it does not exist."""
         return self._read(record_path(serial))
 
     def records(self, serials: Iterable[int]) -> list[bytes | None]:
-        """Several records, read at once."""
+        """Several records, read in parallel."""
         wanted = list(serials)
         if len(wanted) < 4:
             return [self.record(serial) for serial in wanted]
@@ -77,12 +77,12 @@ class LogObjects:
         return self._read(checkpoint_path(serial))
 
     def write_checkpoint(self, serial: int, data: bytes) -> None:
-        """Whoever wrote it before wrote the same."""
+        """Idempotent: every writer of this checkpoint writes the same bytes."""
         with suppress(ObjectExists):
             self._objects.put(checkpoint_path(serial), data, if_absent=True)
 
     def listing(self) -> LogListing:
-        """What is there. Raises `MetaStoreError` for a name that is none of the log's."""
+        """Lists the log. Raises `MetaStoreError` for a name that is not part of it."""
         records: dict[int, int] = {}
         checkpoints: dict[int, int] = {}
         for found in self._objects.list(PREFIX):
@@ -94,7 +94,7 @@ class LogObjects:
         return LogListing(records, checkpoints)
 
     def trim(self, listing: LogListing, grace_ms: int) -> None:
-        """Deletes what outlived its use."""
+        """Deletes what `outlived` returns."""
         checkpoints, records = listing.outlived(grace_ms)
         for paths in ([checkpoint_path(serial) for serial in checkpoints], [record_path(serial) for serial in records]):
             if paths:

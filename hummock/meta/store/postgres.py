@@ -1,9 +1,9 @@
 """The meta store that several machines share: two tables of a PostgreSQL database.
 
-Transactions take the lock of the one summary row, so they are serial, and read what they require after it. The
-session gives a transaction up whose client stopped in its middle, so that nobody waits for a frozen process; a
-commit whose answer was lost is an `OutcomeUnknown`. Rows are checked as in the embedded store (`summary`), and
-what the objects remember of the store (`store_witness`) refuses an emptied, exchanged or restored database.
+Transactions lock the single summary row, so they are serial, and read what they require after that. The server aborts
+the transaction of a client that stopped in its middle, so that nothing waits for a frozen process; a commit whose
+answer was lost is an `OutcomeUnknown`. Rows are verified as in the embedded store (`row_digests`), and the guard
+objects in the bucket (`rollback_guard_bucket`) detect an emptied, exchanged or restored database.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS summary (id INTEGER PRIMARY KEY, format INTEGER NOT NULL, store_id BYTEA NOT NULL,"
     " serial BIGINT NOT NULL, rows BIGINT NOT NULL, total BYTEA NOT NULL, digest BYTEA NOT NULL)",
 )
-CREATION_LOCK = 0x48554D4D              # of the server's advisory locks: one opener creates at a time
+CREATION_LOCK = 0x48554D4D              # advisory lock of the server: one opener creates at a time
 DAMAGE = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected,
         psycopg.errors.SerializationFailure)
@@ -56,12 +56,12 @@ Result = TypeVar("Result")
 
 
 class PostgresMetaStore(MetaStore):
-    """One connection, guarded by a lock, made again when it was lost; any number of processes may open their own.
+    """One connection, guarded by a lock, reopened when it was lost; any number of processes may open their own.
 
-    `url` is a libpq URL; its parameter `schema` (default `hummock`) names the schema that holds the tables.
-    `objects` are those that the store belongs to; without them nothing tells an emptied database from a new one.
-    Raises at opening `MetaStoreEmptied`, `MetaStoreCorrupt`, and `MetaStoreError` where the server does not answer
-    or where there is no store and `create` is false.
+    `url` is a libpq URL; its parameter `schema` (default `hummock`) names the schema that holds the tables. `objects`
+    are those that the store belongs to; without them an emptied database looks like a new one. Raises at opening
+    `MetaStoreEmptied`, `MetaStoreCorrupt`, and `MetaStoreError` where the server does not answer or where there is no
+    store and `create` is false.
     """
 
     def __init__(self, url: str, objects: ObjectStore | None = None, *, create: bool = True,
@@ -76,7 +76,7 @@ class PostgresMetaStore(MetaStore):
         self._closed = False
         self._connection: Connection | None = None
         self._clock: tuple[float, int] | None = None
-        self._acknowledged: DatabaseDigest | None = None       # the newest that this handle has seen
+        self._acknowledged: DatabaseDigest | None = None       # the newest seen by this handle
         try:
             self._open(create, accept_rollback)
         except BaseException:
@@ -85,7 +85,7 @@ class PostgresMetaStore(MetaStore):
 
     @property
     def url(self) -> str:
-        """Without the password."""
+        """URL without the password."""
         return self._url
 
     def get(self, key: str) -> bytes | None:
@@ -107,11 +107,11 @@ class PostgresMetaStore(MetaStore):
                 self._note(summary)
 
     def verify(self) -> int:
-        """Number of rows, all of them and their sum checked. Raises `MetaStoreCorrupt`."""
+        """Number of rows, after checking all of them and their sum. Raises `MetaStoreCorrupt`."""
         return self._run(self._verified).rows
 
     def now_ms(self) -> int:
-        """The server's clock, asked at times where it answers and carried on by this machine's monotonic one."""
+        """The server's clock, read when it answers and extrapolated by this machine's monotonic one."""
         now = monotonic_seconds()
         clock = self._clock
         if clock is None or now - clock[0] > CLOCK_KEPT_SECONDS:
@@ -126,7 +126,7 @@ class PostgresMetaStore(MetaStore):
         return clock[1] + int((now - clock[0]) * 1000)
 
     def close(self) -> None:
-        """Idempotent. In a fork it does nothing: the connection is the parent's."""
+        """Idempotent. In a forked child it does nothing: the connection belongs to the parent."""
         with self._lock:
             if self._closed or self._pid != os.getpid():
                 return
@@ -164,7 +164,7 @@ class PostgresMetaStore(MetaStore):
             raise MetaStoreCorrupt(self._url, "last transaction", testimony.digest.hex(), summary.digest.hex())
 
     def _create(self, connection: Connection, store_id: bytes) -> None:
-        """Creates what is missing; several processes may try at once."""
+        """Creates missing tables; several processes may try at once."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (CREATION_LOCK,))
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
@@ -184,7 +184,9 @@ class PostgresMetaStore(MetaStore):
     # -- transactions --------------------------------------------------------------------------------------
 
     def _transact(self, connection: Connection, operations: MetaOperations) -> DatabaseDigest | None:
-        """The summary after it, None where nothing was to be written. Undone wherever it does not end."""
+        """Runs the transaction; the database digest after it, None if nothing was to be written. Rolled back on any
+        error.
+        """
         writes = bool(operations.put or operations.delete)
         if not writes:
             self._check(operations, self._rows_of(connection, operations))
@@ -241,7 +243,7 @@ class PostgresMetaStore(MetaStore):
     # -- the connection ------------------------------------------------------------------------------------
 
     def _run(self, work: Callable[[Connection], Result]) -> Result:
-        """`work`, once more where the connection was lost before its end: nothing was written by then."""
+        """Runs `work`, once more if the connection was lost before its end: nothing was written by then."""
         if self._pid != os.getpid():
             raise MetaStoreForked(self._url, self._pid, os.getpid())
         with self._lock:
@@ -282,7 +284,7 @@ class PostgresMetaStore(MetaStore):
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
-        """Turns what the server and the network say into the store's errors."""
+        """Translates errors of the server and the network."""
         try:
             yield
         except psycopg.Error as error:
@@ -300,7 +302,7 @@ class PostgresMetaStore(MetaStore):
 
 
 class _ConnectionLost(MetaStoreError):
-    """The server went away before the work was done."""
+    """The connection was lost before the work was done."""
 
 
 def _witnessed(summary: DatabaseDigest) -> GuardRecord:
@@ -308,7 +310,7 @@ def _witnessed(summary: DatabaseDigest) -> GuardRecord:
 
 
 def _parts_of(url: str) -> tuple[str, str, str]:
-    """What libpq is given, the schema, and the URL without its password. Raises `InvalidOption`."""
+    """The libpq parameters, the schema, and the URL without its password. Raises `InvalidOption`."""
     parts = urlsplit(url)
     parameters: list[tuple[str, Any]] = parse_qsl(parts.query)
     schema = dict(parameters).get("schema", DEFAULT_SCHEMA)

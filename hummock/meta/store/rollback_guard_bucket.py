@@ -1,12 +1,12 @@
-"""What an object store records of the meta store that belongs to it, outside of that meta store.
+"""Rollback guard in an object store: what it records of its meta store, outside of that meta store.
 
-    store/identity          the id of the store, written once and for ever
-    store/witness/<serial>  that transaction `serial` was acknowledged; the newest counts
-    store/clock             written to be dated: the clock of the object store
+    store/identity          the id of the store, written once
+    store/witness/<serial>  transaction `serial` was acknowledged; the newest counts
+    store/clock             written to get a date: the clock of the object store
 
-An emptied, exchanged or rolled back meta store is refused by these objects, as `RollbackGuard` does for a file. They
-are written every few transactions and at close, so the loss of only the last few of a process that was killed is
-not noticed. Identity and witness have one form, 64 bytes:
+These objects detect an emptied, exchanged or rolled back meta store, as `RollbackGuard` does with a file. They are
+written every few transactions and at close, so the loss of only the last few transactions of a killed process is not
+detected. Identity and witness have the same format, 64 bytes:
 
     magic b"HMKSTO01" | store id, 16 bytes | serial, u64 LE | digest of that transaction, 16 bytes (identity: zeros) |
     blake2b-128 of all before
@@ -44,7 +44,7 @@ NO_DIGEST = bytes(16)
 READS_LIMIT = 16
 WITNESS_EVERY = 16              # transactions
 WITNESS_SECONDS = 10.0
-CLOCK_KEPT_SECONDS = 600.0      # a monotonic clock drifts little in that time
+CLOCK_KEPT_SECONDS = 600.0      # drift of a monotonic clock is small in that time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ class GuardRecord:
 class BucketRollbackGuard:
     """The objects under `store/` of one object store. Not thread safe: its meta store's lock guards it.
 
-    Its methods raise `MetaStoreError` and its branch where the object store fails.
+    Methods raise `MetaStoreError` or a subclass if the object store fails.
     """
 
     def __init__(self, objects: ObjectStore, random_bytes: RandomBytes,
                  monotonic: Callable[[], float] = monotonic_seconds):
         self._objects, self._random_bytes, self._monotonic = objects, random_bytes, monotonic
-        self._written: list[str] = []               # witnesses that are there, oldest first
-        self._last = GuardRecord(b"")                 # the newest of them
+        self._written: list[str] = []               # existing guard records, oldest first
+        self._last = GuardRecord(b"")                 # the newest one
         self._written_at = monotonic()
         self._clock: tuple[float, int] | None = None
 
     def identity(self, create: bool) -> bytes | None:
-        """The id of the store; None where there is none and `create` is false."""
+        """The id of the store; None if it does not exist and `create` is false."""
         try:
             with suppress(ObjectNotFound):
                 return GuardRecord.decode(self._objects.get(IDENTITY), IDENTITY).store_id
@@ -98,7 +98,7 @@ class BucketRollbackGuard:
             raise MetaStoreError(str(error)) from error
 
     def check(self, store_id: bytes) -> None:
-        """Raises `MetaStoreEmptied` where no store is here any more, `MetaStoreReplaced` where it is another one."""
+        """Raises `MetaStoreEmptied` if the store is gone, `MetaStoreReplaced` if it is another one."""
         found = self.identity(False)
         if found is None:
             raise MetaStoreEmptied(self._objects.url, f"this process, which opened store {store_id.hex()} there,")
@@ -106,7 +106,7 @@ class BucketRollbackGuard:
             raise MetaStoreReplaced(self._objects.url, store_id.hex(), found.hex())
 
     def probe(self, store_id: bytes | None) -> None:
-        """Raises `MetaStoreUnfit` unless the object store refuses to create what exists, as the identity does."""
+        """Raises `MetaStoreUnfit` unless the object store's create-if-absent works, which the identity depends on."""
         try:
             if store_id is not None and self._objects.creates_exclusively:
                 try:
@@ -120,7 +120,7 @@ class BucketRollbackGuard:
             raise MetaStoreError(str(error)) from error
 
     def newest(self) -> GuardRecord | None:
-        """The newest testimony. Raises `MetaStoreCorrupt` where it is damaged."""
+        """The newest guard record. Raises `MetaStoreCorrupt` if it is damaged."""
         for _ in range(READS_LIMIT):
             try:
                 self._written = [found.path for found in self._objects.list(WITNESSES)]
@@ -128,7 +128,7 @@ class BucketRollbackGuard:
                     return None
                 path = self._written[-1]
                 testimony = GuardRecord.decode(self._objects.get(path), path)
-            except ObjectNotFound:      # a newer one took its place just now
+            except ObjectNotFound:      # a newer one has just replaced it
                 continue
             except ObjectStoreError as error:
                 raise MetaStoreError(str(error)) from error
@@ -139,7 +139,9 @@ class BucketRollbackGuard:
         raise MetaStoreError(f"{self._objects.url}: {WITNESSES} changed at each of {READS_LIMIT} reads")
 
     def note(self, testimony: GuardRecord, *, now: bool = False) -> None:
-        """Writes the testimony if one is due, or `now`. That it could not be written is no failure of the store."""
+        """Writes the guard record if one is due, or `now`. A failed write is ignored: the meta store itself still
+        works.
+        """
         due = (self._last.serial == 0 or testimony.serial >= self._last.serial + WITNESS_EVERY
                or self._monotonic() - self._written_at >= WITNESS_SECONDS)
         if testimony.serial <= self._last.serial or not (due or now):
@@ -154,7 +156,7 @@ class BucketRollbackGuard:
             self._objects.delete([name for name in older if name < path])
 
     def go_back(self, testimony: GuardRecord) -> None:
-        """Takes the testimony for the newest and gives up what is known of later transactions."""
+        """Makes the record the newest one and deletes records of later transactions."""
         try:
             later = [found.path for found in self._objects.list(WITNESSES) if found.path > _path_of(testimony.serial)]
             self._objects.delete(later)
@@ -164,7 +166,7 @@ class BucketRollbackGuard:
         self.note(testimony, now=True)
 
     def now_ms(self) -> int:
-        """The object store's clock, read at times where it answers and carried on by this machine's monotonic one."""
+        """The object store's clock, read when it answers and extrapolated by this machine's monotonic one."""
         now = self._monotonic()
         if self._clock is None or now - self._clock[0] > CLOCK_KEPT_SECONDS:
             try:

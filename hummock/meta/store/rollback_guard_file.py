@@ -1,16 +1,16 @@
-"""A small file beside a database that remembers that it was initialised, and how far it had come.
+"""Rollback guard: a small file beside a database that records that it was initialised, and its last transaction.
 
-An emptied or lost database looks like a new one, and a database whose log lost its end looks like an older
-one: the witness tells both apart from the truth. It has two slots of 512 bytes, written in turn so that a
-torn write spoils one at most; each is
+An emptied or lost database looks like a new one, and a database whose log lost its end looks like an older one: the
+guard file reveals both. It has two slots of 512 bytes, written alternately so that a torn write damages at most one;
+each is
 
     magic b"HMKWIT01" | store id, 16 bytes | serial, u64 LE | blake2b-128 of the 32 bytes before | zeros
 
 The serial of a slot is a transaction that was acknowledged; the database may be ahead of it, never behind.
 
-The file goes back with the database where an older copy of the directory is laid over it. What such a copy does not
-overwrite is a name that it has not: so a second, empty file says by its name how far the database had come,
-`witness/<database>-<store id>-<serial>`, and is renamed by each transaction.
+If an older copy of the directory is restored over it, the file goes back together with the database. Such a copy does
+not overwrite names that it does not contain: so a second, empty file has the number of the database's last transaction
+in its name, `witness/<database>-<store id>-<serial>`, and is renamed by each transaction.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Acknowledged:
 
     @staticmethod
     def decode(slot: bytes) -> Acknowledged | None:
-        """What a slot says, or None where it was never written or was damaged."""
+        """The content of a slot, or None if it was never written or is damaged."""
         record, digest = slot[:RECORD_BYTES], slot[RECORD_BYTES:RECORD_BYTES + 16]
         if len(record) < RECORD_BYTES or not record.startswith(MAGIC):
             return None
@@ -62,7 +62,7 @@ class RollbackGuard:
         self.path = path
 
     def read(self) -> Acknowledged | None:
-        """The newest testimony, None without a file. Raises `MetaStoreCorrupt` where no slot is whole."""
+        """The newest record, None without a file. Raises `MetaStoreCorrupt` if no slot is intact."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -75,7 +75,7 @@ class RollbackGuard:
         return max(whole, key=lambda slot: slot.serial)
 
     def write(self, testimony: Acknowledged) -> None:
-        """Durable on return; creates the file. OSError as the system raises it."""
+        """Durable on return; creates the file. Raises the system's OSError."""
         try:
             with _opened(self.path, os.O_WRONLY) as descriptor:
                 os.pwrite(descriptor, testimony.encode(), SLOT_BYTES * (testimony.serial & 1))
@@ -84,7 +84,7 @@ class RollbackGuard:
             self.replace(testimony)
 
     def replace(self, testimony: Acknowledged) -> None:
-        """Both slots at once and by rename: a crash leaves no file or a whole one."""
+        """Replaces both slots by renaming a new file: a crash leaves no file or a complete one."""
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             os.write(descriptor, testimony.encode() * 2)
@@ -97,26 +97,26 @@ class RollbackGuard:
 class SerialNames:
     """The names under `witness/` beside the database at `path`; not thread safe by itself.
 
-    What cannot be written there is no failure of the database: then less is known.
+    Failed writes there do not fail the database: they only weaken the detection.
     """
 
     def __init__(self, path: Path):
         self._directory, self._database = path.parent / "witness", path.name
-        self._last: tuple[bytes, Path] | None = None        # what `note` renames next
+        self._last: tuple[bytes, Path] | None = None        # the file that `note` renames next
 
     def newest(self) -> dict[bytes, int]:
-        """The greatest serial of each store that has stood at `path`."""
+        """The greatest serial of each store that was ever at `path`."""
         found: dict[bytes, int] = {}
         for store_id, serial, _ in self._names():
             found[store_id] = max(serial, found.get(store_id, 0))
         return found
 
     def note(self, store_id: bytes, serial: int) -> None:
-        """Transaction `serial` of the store was acknowledged."""
+        """Records that transaction `serial` of the store was acknowledged."""
         wanted = self.name_of(store_id, serial)
         with suppress(OSError):
             if self._last is not None and self._last[0] == store_id:
-                with suppress(FileNotFoundError):           # another process was here
+                with suppress(FileNotFoundError):           # another process has renamed it
                     self._last[1].rename(wanted)
                     self._last = store_id, wanted
                     return
@@ -129,7 +129,7 @@ class SerialNames:
             self._last = store_id, wanted if not older else max((serial, wanted), *older)[1]
 
     def go_back(self, store_id: bytes, serial: int) -> None:
-        """What is known of later transactions is given up."""
+        """Deletes records of later transactions."""
         for owner, found, name in self._names():
             if owner == store_id and found > serial:
                 name.unlink(missing_ok=True)

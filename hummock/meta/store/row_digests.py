@@ -1,4 +1,4 @@
-"""How a database that is not trusted is checked: a digest in each row, and one row that knows them all.
+"""Tamper and corruption detection for a database: a digest in each row, and one summary row over all of them.
 
     meta(key, value, digest)      digest = blake2b-128 of (key size u32 LE | key | value)
     summary(0, format, store_id, serial, rows, total, digest)
@@ -22,7 +22,7 @@ COLUMNS = "id, format, store_id, serial, rows, total, digest"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseDigest:
-    """What all rows together are, as of transaction `serial`."""
+    """Digest over all rows, as of transaction `serial`."""
 
     store_id: bytes
     serial: int = 0
@@ -39,7 +39,7 @@ class DatabaseDigest:
         return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
     def after(self, operations: MetaOperations, held: Iterable[tuple[str, bytes]]) -> DatabaseDigest:
-        """The summary once the operations are done; `held` are the rows that stand under their keys now."""
+        """The digest after the operations; `held` are the current rows of their keys."""
         rows, total = self.rows, self.total
         for key, value in held:
             rows -= 1
@@ -61,7 +61,7 @@ class DatabaseDigest:
 
     @staticmethod
     def of_row(row: tuple | None, store: str) -> DatabaseDigest:
-        """The checked summary. Raises `MetaStoreCorrupt`."""
+        """The verified digest in a summary row. Raises `MetaStoreCorrupt`."""
         if row is None or [type(part) for part in row] != [int, int, bytes, int, int, bytes, bytes]:
             raise MetaStoreCorrupt(store, "summary row", "a summary", row)
         if row[1] > FORMAT:
@@ -82,7 +82,7 @@ def row_digest(key: str, value: bytes) -> bytes:
 
 
 def checked_value(row: tuple, store: str) -> bytes:
-    """The value of a (key, value, digest) whose digest agrees. Raises `MetaStoreCorrupt`."""
+    """The value of a (key, value, digest) after verification. Raises `MetaStoreCorrupt`."""
     key, value, digest = row
     if type(key) is not str or type(value) is not bytes or type(digest) is not bytes:
         raise MetaStoreCorrupt(store, f"types of row {key!r}")

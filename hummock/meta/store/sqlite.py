@@ -1,10 +1,10 @@
-"""The embedded meta store: one SQLite file that does not trust itself.
+"""The embedded meta store: one SQLite file that is verified on every read.
 
-SQLite has no page checksum: a flipped bit in a row is handed out as data. So each row carries a digest that
-every read checks, a summary row carries count and sum of all digests, both checked when the store is opened
-together with SQLite's own integrity check, and a `RollbackGuard` beside the file knows the last acknowledged
-transaction. WAL with synchronous=FULL, because a rollback journal with FULL was seen to lose an acknowledged
-transaction at power loss, and NORMAL loses many.
+SQLite has no page checksum: it returns a flipped bit in a row as data. So each row has a digest that every read
+verifies, a summary row has count and sum of all digests, both checked when the store is opened together with SQLite's
+own integrity check, and a `RollbackGuard` beside the file records the last acknowledged transaction. WAL with
+synchronous=FULL, because a rollback journal with FULL was seen to lose an acknowledged transaction at power loss, and
+NORMAL loses many.
 
     meta(key TEXT, value BLOB, digest)      summary(0, format, store_id, serial, rows, total, digest)
 """
@@ -43,9 +43,9 @@ from hummock.object_store.base import RandomBytes
 from hummock.object_store.full_disk import is_disk_full
 
 OPEN_PAUSE_SECONDS = 0.01
-PART_KEYS = 200                         # that one statement names
+PART_KEYS = 200                         # per statement
 LARGE_BYTES = 1 << 16
-LARGE = "?"                             # stands for a value that is read by itself
+LARGE = "?"                             # placeholder of a value that is read separately
 READ_ALL = f"""SELECT (SELECT {" || ' ' || ".join(f"quote({column})" for column in COLUMNS.split(", "))}
  FROM summary WHERE id = 0) || coalesce((SELECT group_concat(char(10) || CASE WHEN length(value) <= {LARGE_BYTES}
  THEN quote(value) || ' ' || quote(digest) ELSE '{LARGE} {LARGE}' END || ' ' || key, '')
@@ -108,7 +108,7 @@ class SqliteMetaStore(MetaStore):
     def transaction(self, operations: MetaOperations) -> None:
         with self._session() as connection:
             self._check_file()
-            connection.executescript("BEGIN IMMEDIATE")         # asks for the GIL once, `execute` five times
+            connection.executescript("BEGIN IMMEDIATE")         # acquires the GIL once, `execute` five times
             before, held = self._read_all(connection, {**operations.require, **operations.put,
                                                        **dict.fromkeys(operations.delete)})
             for key, expected in operations.require.items():
@@ -125,7 +125,7 @@ class SqliteMetaStore(MetaStore):
                 raise OutcomeUnknown(f"{self._path}: commit ended with {error}") from error
 
     def _check_file(self) -> None:
-        """Raises where the database that was opened is not the one at its path, which others open."""
+        """Raises if the opened database is not the one at its path, which other processes open."""
         try:
             status = self._path.stat()
         except FileNotFoundError as error:
@@ -134,7 +134,7 @@ class SqliteMetaStore(MetaStore):
             raise MetaStoreReplaced(str(self._path), f"file {self._file}", f"file {found}")
 
     def _is_undone(self, connection: sqlite3.Connection, before: DatabaseDigest) -> bool:
-        """Whether the transaction that followed `before` is known not to have happened."""
+        """Whether the transaction that followed `before` certainly did not happen."""
         try:
             if connection.in_transaction:
                 connection.rollback()
@@ -146,13 +146,13 @@ class SqliteMetaStore(MetaStore):
         return DiskFull(self._path.name, str(self._path.parent), f"ENOSPC: {error}")
 
     def verify(self) -> int:
-        """Number of rows, all of them and their sum checked. Raises `MetaStoreCorrupt`."""
+        """Number of rows, after checking all of them and their sum. Raises `MetaStoreCorrupt`."""
         with self._session() as connection:
             connection.execute("BEGIN")
             return self._verified(connection).rows
 
     def close(self) -> None:
-        """Idempotent. In a fork it does nothing: the file's locks are the parent's."""
+        """Idempotent. In a forked child it does nothing: the file's locks belong to the parent."""
         if self._pid == os.getpid() and not self._closed:
             with self._lock, self._typed():
                 self._closed = True
@@ -171,7 +171,7 @@ class SqliteMetaStore(MetaStore):
 
     def _open_patiently(self, testimony: Acknowledged | None, known: Mapping[bytes, int],
                         random_bytes: RandomBytes) -> None:
-        """Opens within the busy timeout: SQLite itself does not wait where the journal's mode changes."""
+        """Opens within the busy timeout: SQLite itself does not wait while the journal mode changes."""
         deadline = monotonic_seconds() + self._timeout_ms / 1000
         while True:
             try:
@@ -182,7 +182,7 @@ class SqliteMetaStore(MetaStore):
                 time.sleep(OPEN_PAUSE_SECONDS)
 
     def _open(self, testimony: Acknowledged | None, known: Mapping[bytes, int], random_bytes: RandomBytes) -> None:
-        """`testimony` and `known` were read before: what is in the database now is no older."""
+        """`testimony` and `known` were read earlier: the database must not be older than they are."""
         with self._session() as connection:
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {setting}")
@@ -202,7 +202,7 @@ class SqliteMetaStore(MetaStore):
             self._rolled_back(summary, self._names.name_of(summary.store_id, named), named)
 
     def _rolled_back(self, summary: DatabaseDigest, witness: Path, acknowledged: int) -> None:
-        """Raises, or takes the database as it is for the newest, if that was asked for."""
+        """Raises, or accepts the database as the newest state, if that was requested."""
         if not self._accepts_rollback:
             raise MetaStoreRolledBack(str(self._path), str(witness), acknowledged, summary.serial)
         with self._session() as connection:
@@ -212,7 +212,7 @@ class SqliteMetaStore(MetaStore):
             self._names.go_back(now.store_id, now.serial)
 
     def _create_witness(self) -> None:
-        """Makes the witness of a store that has none, under the lock that keeps others from doing so too."""
+        """Creates the guard file of a store that has none, under the lock that excludes other processes."""
         with self._session() as connection:
             connection.execute("BEGIN IMMEDIATE")
             if self._witness.read() is None:
@@ -221,7 +221,7 @@ class SqliteMetaStore(MetaStore):
 
     def _initialise(self, connection: sqlite3.Connection, testimony: Acknowledged | None,
                     random_bytes: RandomBytes) -> None:
-        """Creates the tables where the file has none; several processes may try at once."""
+        """Creates the tables if the file has none; several processes may try at once."""
         tables = "SELECT sql FROM sqlite_master ORDER BY name"
         if connection.execute(tables).fetchone() is None:
             if testimony is not None:
@@ -244,7 +244,7 @@ class SqliteMetaStore(MetaStore):
             raise MetaStoreCorrupt(str(self._path), "journal mode", "wal", mode)
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
-        """Raises `FormatTooNew` where the tables, which are others than ours, say that a newer release made them."""
+        """Raises `FormatTooNew` if the tables are not ours and were created by a newer release."""
         with suppress(sqlite3.Error):
             row = connection.execute("SELECT format FROM summary").fetchone()
             if row is not None and isinstance(row[0], int) and row[0] > FORMAT:
@@ -261,7 +261,7 @@ class SqliteMetaStore(MetaStore):
 
     def _apply(self, connection: sqlite3.Connection, operations: MetaOperations, before: DatabaseDigest,
                held: Mapping[str, bytes]) -> DatabaseDigest:
-        """The summary after it. `held`: what stands under the keys before."""
+        """Applies the operations; the digest after them. `held`: the current values of their keys."""
         changed = [key for key in (*operations.delete, *operations.put) if key in held]
         for keys in _parts([key for key in operations.delete if key in held]):
             connection.execute(f"DELETE FROM meta WHERE key IN ({_marks('?', keys)})", keys)
@@ -273,7 +273,7 @@ class SqliteMetaStore(MetaStore):
         return after
 
     def _read_all(self, connection: sqlite3.Connection, keys: Iterable[str]) -> tuple[DatabaseDigest, dict[str, bytes]]:
-        """The summary, and what stands under `keys`, as one text: each column of each row would ask for the GIL."""
+        """The summary row, and the values of `keys`, as one text: each column of each row would acquire the GIL."""
         rows: dict[str, bytes] = {}
         for some in _parts(list(keys)) or [[]]:
             text, = connection.execute(READ_ALL.format(_marks("?", some)), some).fetchone()
@@ -282,7 +282,7 @@ class SqliteMetaStore(MetaStore):
                 summary = DatabaseDigest.of_row(tuple(map(_literal, head.split(" "))), str(self._path))
                 found = [line.split(" ", 2) for line in lines]
                 read = {key: (key, _literal(value), _literal(digest)) for value, digest, key in found}
-            except (AttributeError, ValueError) as error:       # no summary, or types that no row has
+            except (AttributeError, ValueError) as error:       # no summary, or invalid types
                 raise MetaStoreCorrupt(str(self._path), "rows of a transaction", None, text) from error
             for key, row in read.items():
                 value = self._read(connection, key) if row[1] == LARGE else self._checked(row)
@@ -306,7 +306,7 @@ class SqliteMetaStore(MetaStore):
 
     @contextmanager
     def _session(self) -> Iterator[sqlite3.Connection]:
-        """The connection, to this thread alone; whatever transaction is left open is undone."""
+        """The connection, exclusively; rolls back a transaction that is left open."""
         if self._pid != os.getpid():
             raise MetaStoreForked(str(self._path), self._pid, os.getpid())
         with self._lock, self._typed():
@@ -321,7 +321,7 @@ class SqliteMetaStore(MetaStore):
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
-        """Turns what SQLite and the system say into the store's errors."""
+        """Translates errors of SQLite and the system."""
         try:
             yield
         except sqlite3.Error as error:
@@ -350,7 +350,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _literal(text: str) -> int | bytes | str:
-    """What SQLite's `quote` made a text of; such text as it is."""
+    """The value of a text from SQLite's `quote`; any other text unchanged."""
     if text.startswith("X'"):
         return bytes.fromhex(text[2:-1])
     return int(text) if text.lstrip("-").isdecimal() else text

@@ -1,4 +1,4 @@
-"""VacuumLoop: vacuum in the background of a process that writes, so that nobody need think of it."""
+"""VacuumLoop: vacuum in the background of a process that writes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hummock.meta.vacuum.vacuum import Vacuum, VacuumReport
 
 
 class VacuumLoop:
-    """Removes stale files soon after `tell`, and lists all objects every `listing_ms`, on one thread of its own.
+    """Removes obsolete files soon after `tell`, and lists all objects every `listing_ms`, on one thread of its own.
 
-    The first look is `pause_ms` after the news; the pause doubles from look to look up to `interval_ms`, at which
-    files are found that left a version in other processes. A round that fails is tried again at the next; `error` is
-    what the last one raised, None where it did not.
+    The first round is `pause_ms` after `tell`; the pause doubles from round to round up to `interval_ms`, at which
+    files are found that left a version in other processes. A round that fails is retried by the next; `error` is the
+    error of the last one, None if it succeeded.
     """
 
     def __init__(self, vacuum: Vacuum):
         self.error: HummockError | None = None
-        self.report: VacuumReport | None = None         # of the newest listing
+        self.report: VacuumReport | None = None         # of the latest listing
         self._vacuum = vacuum
         self._changed = threading.Condition()
         self._is_told = self._is_closed = False
@@ -29,14 +29,14 @@ class VacuumLoop:
         self._listed_at = monotonic_seconds()
 
     def start(self) -> Self:
-        """REQUIRES that it was not started before."""
+        """Starts the thread. REQUIRES that it was not started before."""
         assert self._thread is None
         self._thread = threading.Thread(target=self._run, name="vacuum", daemon=True)
         self._thread.start()
         return self
 
     def round(self) -> None:
-        """What one look does; `HummockError`s are kept in `error` and counted."""
+        """Runs one round; `HummockError`s are kept in `error` and counted."""
         try:
             if self._is_listing_due():
                 self.report = self._vacuum.run(watch=self._goes_on)
@@ -50,13 +50,13 @@ class VacuumLoop:
             self._vacuum.metrics.vacuum_failures.labels(type(error).__name__).inc()
 
     def tell(self) -> None:
-        """Files have left a version of this process."""
+        """Notifies the loop that files have left a version in this process."""
         with self._changed:
             self._is_told = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ends the thread after the page that it is at. Idempotent."""
+        """Ends the thread after its current page. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

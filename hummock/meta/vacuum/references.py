@@ -1,16 +1,16 @@
-"""References: which files of a store are needed, and by whom, as of one version.
+"""References: which files of a store are needed, and why, as of one version.
 
-They are read version first. Whatever stops needing a file afterwards by moving it on (a commit, a report, a removal)
-changes the head, so a transaction that requires the head unchanged proves that what was read still holds:
+They are read version first. Every later step that ends a need of a file by handing it on (a commit, a report, a
+removal) changes the head, so a transaction that requires the head unchanged proves that what was read is still valid:
 
     an upload       is protected by its registered prefix until it is in a version
     a compact task  by its row, whose token begins the names of the attempt's files, until its report
-    a version's     by the version, and then by the stale list until no reader needs it
+    a version's     by the version, and then by the obsolete list until no reader needs it
 
 A file that was listed before the references were read, and is in none of them, will never be needed again.
 
-The clock is read after the rows that expire by it: one that was set back and a row that was renewed by it since
-would otherwise look like a row that ran out.
+The clock is read after the rows that expire by it: otherwise, if the clock was set back, a row that was renewed since
+could look expired.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from hummock.object_store.base import name_prefix
 
 
 class Need(StrEnum):
-    """Why a file is there."""
+    """The reason for which a file is kept or not."""
 
     LIVE = "live"               # the newest version holds it
-    PINNED = "pinned"           # an older version does, which somebody may read
-    IN_FLIGHT = "in flight"     # it is being written, or too young to tell
-    STALE = "stale"             # no version that is read holds it any more
-    ORPHANED = "orphaned"       # it never came into a version, or was given up
+    PINNED = "pinned"           # an older version does, which a reader may use
+    IN_FLIGHT = "in flight"     # it is being written, or too young to decide
+    STALE = "stale"             # no version in use holds it any more
+    ORPHANED = "orphaned"       # it never entered a version, or was tombstoned
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What stands at `position`; `lapsed`: the upload rows that protect nothing more, required and deleted."""
+    """The references as of `position`; `lapsed`: expired upload rows, required and deleted."""
 
     position: LogPosition
     live: frozenset[str]
     pinned: frozenset[str]
     freed: frozenset[str]
-    prefixes: frozenset[str]            # of names on their way into a version
+    prefixes: frozenset[str]            # of the names of files being written
     tombstones: dict[str, Tombstone]
     generation: int                     # of the writer role
-    now_ms: int                         # when they were read
+    now_ms: int                         # time of reading
     lapsed: MetaOperations
 
     @property
     def proof(self) -> MetaOperations:
-        """What a transaction requires so that a file without a need has none, ever."""
+        """Preconditions under which a file without a need will never be needed."""
         return self.position.requirement + self.lapsed
 
     def need_of(self, name: str, is_young: bool) -> Need:
@@ -85,7 +85,7 @@ class References:
 
 
 def read_references(meta_store: MetaStore, known: LogPosition, clock: Clock) -> References:
-    """The references from the newest version on; `known` is an older position. Raises `MetaStoreCorrupt`."""
+    """The references as of the newest version; `known` is an older position. Raises `MetaStoreCorrupt`."""
     position = follow(meta_store, known)
     stale = read_stale(meta_store)
     leases, uploads, in_force = read_leases(meta_store), read_uploads(meta_store), set(_task_prefixes(meta_store))
@@ -105,8 +105,8 @@ def read_references(meta_store: MetaStore, known: LogPosition, clock: Clock) -> 
 
 
 def pinned_floor(leases: Iterable[Lease], stale: list[StaleFiles], now_ms: int) -> tuple[int | None, MetaOperations]:
-    """The oldest version that a lease in force protects (None: no lease is), and what acting on that takes:
-    the leases that ran out and would hold stale files back, required as they are and deleted.
+    """The oldest version that a valid lease protects (None: there is no lease), and the operations that make acting on
+    it safe: expired leases that would keep obsolete files are required unchanged and deleted.
     """
     floor, require = None, {}
     newest = max((row.version_id for row in stale), default=0)
@@ -119,7 +119,7 @@ def pinned_floor(leases: Iterable[Lease], stale: list[StaleFiles], now_ms: int) 
 
 
 def _task_prefixes(meta_store: MetaStore) -> Iterable[str]:
-    """The prefixes of the files of each compact task under way: of its attempt, and of earlier ones that may count."""
+    """The file name prefixes of each running compact task: of its attempt, and of earlier ones that may count."""
     for key, row in meta_store.list(TASK):
         try:
             record = json.loads(row)

@@ -1,7 +1,8 @@
-"""The stale list: which files left the version, and at which step, so that vacuum need not look for them.
+"""The obsolete list (rows `stale/<version>`): which files left the version at which step, so that vacuum need not
+search.
 
-A row is written in the transaction that takes its files out of the version, whoever does that, and deleted
-after their objects. A file that leaves at version v is needed by versions below v only.
+A row is written in the transaction that removes its files from the version, whatever its purpose, and deleted after
+their objects. A file that leaves at version v is needed by versions below v only.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class StaleFiles:
 
 
 def stale_row(version: HummockVersion, delta: VersionDelta) -> MetaOperations:
-    """What a transaction that takes `version` one step on by `delta` writes for the files that leave with it."""
+    """The row that a transaction writes that advances `version` by `delta`, for the files that leave with it."""
     staying = {info.id for part in delta.added for info in part.sstables}
     leaving = set(delta.removed) - staying
     if not leaving:
@@ -65,5 +66,5 @@ def read_stale(meta_store: MetaStore) -> list[StaleFiles]:
 
 
 def freed_for_all(rows: Iterable[StaleFiles], oldest_version: int | None) -> list[StaleFiles]:
-    """The rows whose files no reader needs; `oldest_version`: the least that is pinned, None: none is."""
+    """The rows whose files no reader needs; `oldest_version`: the oldest pinned one, None: none is pinned."""
     return [row for row in rows if oldest_version is None or row.version_id <= oldest_version]

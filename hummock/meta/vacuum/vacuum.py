@@ -1,24 +1,24 @@
-"""Vacuum removes the files that nothing needs, and no other, while everything else goes on.
+"""Vacuum removes the files that nothing needs, and no other, while all other work continues.
 
-It may run in any process, in several at once, and end at any instruction; what is left is found by the next run.
+It may run in any process, in several at once, and end at any instruction; the next run continues.
 
-    Stale files     0  where this process reads too, lift its leases to what it still reads
-                    1  read the stale list, then the leases
-                    2  delete the leases that ran out, if they hold files back     transaction
+    Obsolete files  0  in a process that reads too, advance its leases to what it still reads
+                    1  read the obsolete list, then the leases
+                    2  delete expired leases, if they keep files                   transaction
                     3  delete the objects that no version in use holds
-                    4  delete their rows of the stale list                         transaction
+                    4  delete their rows of the obsolete list                      transaction
     Orphans         5  list objects, page by page
-                    6  read the references (`References` says why in this order)
-                    7  write the names without a need to the tombstone list        transaction: it proves that
+                    6  read the references (`References` explains this order)
+                    7  tombstone the names without a need                          transaction: it proves that
                     8  delete their objects
-                    9  forget tombstones whose object is gone and whose name       transaction
-                       nobody can commit any more: the writer role moved on, long ago
-    Journals       10  list the journals of large compact tasks, then read the tasks
-                   11  delete those whose task is not under way any more
-    Probes         12  list what checks of executors left, and delete what is older than the grace
+                    9  delete tombstones whose object is gone and whose name       transaction
+                       can no longer be committed: the writer role moved on, long ago
+    Progress logs  10  list the progress logs of large compact tasks, then read the tasks
+                   11  delete those whose task is not running any more
+    Probes         12  list leftovers of executor checks, and delete those older than the grace
 
-A name on the tombstone list never enters a version: a commit that comes too late is refused and loses no data
-without noticing. Removal is decided by rows, not by age; the grace only spares files of who did not register.
+A tombstoned name never enters a version: a late commit is refused, so no data is lost silently. Removal is decided by
+rows, not by age; the grace only spares files of unregistered writers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from hummock.options import VacuumOptions
 
 @dataclass(slots=True)
 class Footprint:
-    """So many files and their stored bytes, `.data` and `.meta` together."""
+    """A number of files and their stored bytes, `.data` and `.meta` together."""
 
     files: int = 0
     bytes: int = 0
@@ -69,19 +69,19 @@ class Footprint:
 
 @dataclass(slots=True)
 class VacuumReport:
-    """The files that were there, by need, before anything was removed; stale ones as the stale list says."""
+    """The files that were found, by need, before any removal; obsolete ones according to the obsolete list."""
 
     dry_run: bool = False
     found: dict[Need, Footprint] = field(default_factory=lambda: {need: Footprint() for need in Need})
     removed: Footprint = field(default_factory=Footprint)
     objects_listed: int = 0
-    foreign_objects: int = 0        # that are no part of any file of the store: left alone
-    pages_left: int = 0             # of the listing, overtaken by commits at every try
-    is_complete: bool = False       # every object was sorted, from the first to the last
+    foreign_objects: int = 0        # not part of any file of the store: left alone
+    pages_left: int = 0             # pages that concurrent commits invalidated at every try
+    is_complete: bool = False       # the whole listing was processed
 
     @property
     def garbage(self) -> Footprint:
-        """What nothing needs."""
+        """The files that nothing needs."""
         stale, orphaned = self.found[Need.STALE], self.found[Need.ORPHANED]
         return Footprint(stale.files + orphaned.files, stale.bytes + orphaned.bytes)
 
@@ -101,23 +101,23 @@ class VacuumReport:
         return f"<vacuum{'' if self.is_complete else ' (in part)'}: {parts or 'nothing stored'}>"
 
 
-ATTEMPTS = 16           # tries against other processes before a page is given up
+ATTEMPTS = 16           # tries against other processes before a page is skipped
 Result = TypeVar("Result")
 Watch = Callable[[VacuumReport], bool]
 
 
 def unwatched(report: VacuumReport) -> bool:
-    """Lets every run go on to its end."""
+    """The default `watch`: never ends a run."""
     return True
 
 
 class _Overtaken(MetaStoreError):
-    """What was read never held until it was acted on."""
+    """Every try was invalidated by concurrent changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What a listing showed of a file: one or both of its objects."""
+    """A listed file: one or both of its objects."""
 
     name: str
     bytes: int
@@ -127,9 +127,9 @@ class StoredFile:
 class Vacuum:
     """Removes what is not needed from one store. Not thread safe by itself; any number may work at once.
 
-    Leases run by the meta store's clock unless `clock` is given. `lift` is called before leases are read: it gives
-    up what this process has pinned and does not need.
-    Raises `MetaStoreEmptied` where objects exist that a lost meta store must have named.
+    Leases expire by the meta store's clock unless `clock` is given. `lift` is called before leases are read: it
+    releases what this process has pinned and does not need. Raises `MetaStoreEmptied` if objects exist that a lost meta
+    store must have referenced.
     """
 
     def __init__(self, meta_store: MetaStore, object_store: ObjectStore, clock: Clock | None = None, *,
@@ -139,13 +139,13 @@ class Vacuum:
         self._meta_store, self._object_store, self._clock = meta_store, object_store, clock or meta_store.now_ms
         self._lift = lift
         self._position = load(meta_store, object_store)
-        self._behind = ""               # the last file that an unfinished listing came to
+        self._behind = ""               # the last file of an unfinished listing
 
     def run(self, *, dry_run: bool = False, watch: Watch = unwatched) -> VacuumReport:
-        """Removes stale files and orphans; `dry_run` only says what it would remove.
+        """Removes obsolete files and orphans; `dry_run` only reports them.
 
-        `watch` is shown the report after each page; where it returns False, the run ends there. So does one that
-        has listed `objects_per_run`; the next goes on where it ended.
+        `watch` is called with the report after each page; if it returns False, the run ends. So does a run that has
+        listed `objects_per_run`; the next continues there.
         """
         began = monotonic_seconds()
         report = VacuumReport(dry_run)
@@ -163,11 +163,11 @@ class Vacuum:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the newest listing has not come to its end."""
+        """Whether the latest listing is unfinished."""
         return bool(self._behind)
 
     def remove_stale(self, *, watch: Watch = unwatched) -> VacuumReport:
-        """The first stage alone, which lists no object and may run often."""
+        """Removes obsolete files only, which lists no object and may run often."""
         report = VacuumReport()
         self._remove_stale(report, watch)
         return report
@@ -175,7 +175,7 @@ class Vacuum:
     # -- stale files ---------------------------------------------------------------------------------------
 
     def _remove_stale(self, report: VacuumReport, watch: Watch) -> bool:
-        """Whether it came to its end."""
+        """Whether it was not ended by `watch`."""
         self._lift()
         freed = iter(self._overtaking(lambda: self._freed(report.dry_run)))
         while rows := list(islice(freed, self.options.page_files)):
@@ -191,7 +191,7 @@ class Vacuum:
         return True
 
     def _freed(self, dry_run: bool) -> list[StaleFiles]:
-        """The rows whose files no lease protects; leases that ran out are gone before they are acted on."""
+        """The rows whose files no lease protects; expired leases are deleted before they are disregarded."""
         stale = read_stale(self._meta_store)
         leases = read_leases(self._meta_store)
         floor, lapsed = pinned_floor(leases, stale, self._clock())
@@ -225,9 +225,9 @@ class Vacuum:
             self._behind = ""
 
     def _remove_from(self, page: list[StoredFile], first: str, last: str | None, report: VacuumReport) -> None:
-        """Sorts the page, the whole listing between two names, by need and removes the orphans in it.
+        """Classifies the page, the whole listing between two names, by need and removes its orphans.
 
-        One that commits overtake at every try is left to the next run.
+        A page that concurrent commits invalidate at every try is left to the next run.
         """
         try:
             orphans = self._overtaking(lambda: self._give_up(page, first, last, report))
@@ -241,7 +241,7 @@ class Vacuum:
 
     def _give_up(self, page: list[StoredFile], first: str, last: str | None,
                  report: VacuumReport) -> list[StoredFile]:
-        """The page's orphans, on the tombstone list from here on. Raises `PreconditionFailed`."""
+        """Tombstones the page's orphans and returns them. Raises `PreconditionFailed`."""
         references = read_references(self._meta_store, self._position, self._clock)
         self._position, now_ms = references.position, references.now_ms
         needs = [(file, references.need_of(file.name, now_ms - file.modified_ms < self.options.grace_ms))
@@ -251,7 +251,7 @@ class Vacuum:
             self._bury(references, orphans)
             self._forget(references, {file.name for file in page}, first, last)
         for file, need in needs:
-            if need is not Need.STALE:      # those are known by the stale list
+            if need is not Need.STALE:      # those are taken from the obsolete list
                 report.found[need].add(file.bytes)
         return orphans
 
@@ -286,25 +286,25 @@ class Vacuum:
                 yield found
 
     def _remove_journals(self) -> None:
-        """What tasks that have ended wrote down of themselves. Their numbers are never used again."""
+        """Deletes progress logs of ended tasks. Task numbers are never reused."""
         journals = [(found.path, task_id_of(found.path)) for found in self._object_store.list(JOURNAL_PREFIX)]
         running = {row.task.id for row in read_running(self._meta_store)} if journals else set()
         self._delete_objects([path for path, task_id in journals if task_id is not None and task_id not in running])
 
     def _remove_probes(self) -> None:
-        """Whoever makes one deletes it, unless it died in between."""
+        """Deletes probes of executor checks that died before deleting them."""
         newest_ms = self._clock() - self.options.grace_ms
         self._delete_objects([found.path for found in self._object_store.list(PROBE_PREFIX)
                               if found.modified_ms <= newest_ms])
 
     def _remove_leftovers(self) -> None:
-        """A store that does not let us is no reason to fail: they cost space alone."""
+        """Deletes leftovers; errors of the object store are ignored, since leftovers only cost space."""
         try:
             self._object_store.remove_leftovers(self._clock())
         except ObjectStoreError as error:
             self.metrics.vacuum_failures.labels(type(error).__name__).inc()
 
-    # -- both ----------------------------------------------------------------------------------------------
+    # -- shared --------------------------------------------------------------------------------------------
 
     def _delete(self, names: Iterable[str]) -> None:
         self._delete_objects([path for name in names for path in (sstable_data_path(name), sstable_meta_path(name))])
@@ -320,7 +320,7 @@ class Vacuum:
             self.metrics.vacuum_removed_bytes.labels(stage).inc(size_bytes)
 
     def _overtaking(self, attempt: Callable[[], Result]) -> Result:
-        """The result of `attempt`, which reads again where what it read was overtaken."""
+        """Result of `attempt`, which is repeated if concurrent changes invalidated its reads."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()

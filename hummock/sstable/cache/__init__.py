@@ -1,1 +1,1 @@
-"""The block cache, and what is admitted to it."""
+"""The block cache and its admission policy."""

@@ -1,22 +1,21 @@
 """CacheAdmission: which blocks enter a full cache.
 
-A cache that is full gains nothing by changing one block for another that is as rarely wanted, and loses the price of
-the change: memory that is cold, and a whole block decoded for one row. So a missed block enters a full cache only when
-of late, among the blocks that share its slot of a small table, most misses were its own (the majority vote of Boyer
-and Moore, a slot at a time). With about as many slots as the cache has blocks, a block that is missed less often than
-half of the average slot never enters, and one that is wanted often enters after a few misses.
+Replacing a block by one that is read as rarely gains nothing and costs cold memory and a whole block decoded for one
+row. So a full cache admits a missed block only if, among the blocks that hash to the same slot of a small table, most
+recent misses were its own (Boyer-Moore majority vote per slot). With about as many slots as the cache has blocks, a
+block with fewer misses than half the average slot never enters, and a frequently read one enters after a few misses.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 cdef enum:
-    SLOT_BYTES = 64 << 10       # of the cache for each slot
+    SLOT_BYTES = 64 << 10       # of cache capacity per slot
     FEWEST_SLOTS = 64
     MOST_SLOTS = 1 << 20
-    COUNT = 7                   # the bits of a vote that count
-    ENOUGH = 4                  # votes to enter: with 3, one uniform miss in 40 paid for an entry that gained nothing
-    MOST = 5                    # no block is further ahead, so that it is forgotten when it is wanted no more
+    COUNT = 7                   # mask of a vote's counter bits
+    ENOUGH = 4                  # votes to enter; with 3, one in 40 misses of a uniform load admitted a useless block
+    MOST = 5                    # the counter saturates here, so that a block no longer read is soon displaced
 
 
 cdef class CacheAdmission:
@@ -35,7 +34,7 @@ cdef class CacheAdmission:
             self.admitted += 1
             return True
         if self.cache.used_bytes > self.cache.limit_bytes():
-            self.cache.shrink()         # what callers held when it came has been let go since
+            self.cache.shrink()         # callers may have released blocks since
         if self.votes == NULL:
             while slots < MOST_SLOTS and slots * SLOT_BYTES < <uint64_t>self.cache.capacity_bytes:
                 slots <<= 1

@@ -13,52 +13,52 @@ cdef enum:
     NEAR_BYTES = 16
 
 
-cdef struct CacheSlot:                 # of one object, in one cache line: all that a look-up reads
-    PyObject* value                     # owned reference; NULL: not cached, and the rest says nothing
-    const uint64_t* heads               # of the rows if the object is a block
+cdef struct CacheSlot:                  # one cached object, in one cache line: all that a lookup reads
+    PyObject* value                     # owned reference; NULL: not cached, and all other fields are undefined
+    const uint64_t* heads               # key prefixes of the rows, if the object is a block
     uint32_t values_before              # bytes from the first value to `heads`
     uint32_t rows
-    float value_bytes                   # of a row, on average
-    uint8_t was_used                    # since it last stood at the old end of the queue
-    uint8_t is_fixed_width                    # keys and values are of one length, under one epoch, none a tombstone
+    float value_bytes                   # per row, on average
+    uint8_t was_used                    # since it last reached the old end of the queue
+    uint8_t is_fixed_width              # one key length, one value length, one epoch, no tombstones
     uint8_t prefix_size
-    uint32_t each_suffix                # from here on only of plain blocks
+    uint32_t each_suffix                # bytes; this and the fields below are set for fixed-width blocks only
     uint32_t each_value
     uint64_t epoch
-    uint8_t prefix[NEAR_BYTES]          # that all keys begin with
+    uint8_t prefix[NEAR_BYTES]          # common to all keys
 
 
 cdef enum:
-    ERROR_UNITS = 1 << 16                 # of a block
-    NEIGHBOURS = 4                      # blocks that a guess is put right by
+    ERROR_UNITS = 1 << 16               # per block
+    NEIGHBOURS = 4                      # most blocks by which a prediction is corrected
 
 
-cdef struct BlockHint:                  # of one block: what leads from a key to the lines of its row
-    uint32_t heads                      # in 8 bytes from the slots's `base`, even if the block has gone; 0: not known
-    int32_t lag                         # how much later than among evenly growing keys it begins
+cdef struct BlockHint:                  # per block: locates the cache lines of a predicted row
+    uint32_t heads                      # offset from FileSlots.base in 8 bytes, kept after eviction; 0: unknown
+    int32_t lag                         # interpolation error: how much later the block begins than predicted
 
 
-cdef struct PredictedRow:                  # where a key's row is, if it is there and blocks are alike
+cdef struct PredictedRow:               # where the row of a key is if it exists and all blocks are alike
     Py_ssize_t block
-    double share                        # of the block that stands before it
+    double share                        # fraction of the block before the row
 
 
-cdef struct CacheNode:                  # what the queue knows of the object
+cdef struct CacheNode:                  # queue node of a cached object
     CacheSlot* slot
-    Py_ssize_t bytes                    # what it counts in the budget
-    CacheNode* newer                    # neighbours in the cache's queue while the slot is taken
+    Py_ssize_t bytes                    # charged to the budget
+    CacheNode* newer                    # neighbours in the cache's queue while the slot is in use
     CacheNode* older
 
 
 cdef inline PyObject* used(CacheSlot* slot) noexcept:
     """Borrowed, valid until the GIL is released; NULL: not cached. Counts as a use."""
-    if not slot.was_used:              # a line that is only read stays with every reader
+    if not slot.was_used:               # a line that is only read stays in every core's cache
         slot.was_used = True
     return slot.value
 
 
 cdef inline void enqueue_rows(PrefetchList* lines, CacheSlot* slot, double share) noexcept nogil:
-    """The block, and the row before which `share` of it stands."""
+    """Enqueues the block and its row at fraction `share`."""
     cdef Py_ssize_t row = row_at(share, slot.rows)
     if slot.value != NULL:
         enqueue(lines, slot.heads + row)
@@ -75,38 +75,38 @@ cdef class BlockCache:
     cdef readonly Py_ssize_t used_bytes
     cdef readonly Py_ssize_t objects
     cdef readonly Py_ssize_t evictions
-    cdef readonly BlockCache lender     # whose budget this one may use half of; None: its own is all
-    cdef readonly Py_ssize_t lent_bytes     # of `capacity_bytes`, used by the borrower
+    cdef readonly BlockCache lender     # up to half of its budget may be borrowed; None: no borrowing
+    cdef readonly Py_ssize_t lent_bytes     # part of `capacity_bytes` in use by the borrower
     cdef CacheNode queue                # sentinel: queue.older is the newest node, queue.newer the oldest
 
     cdef void link(self, CacheNode* node) noexcept
     cdef void unlink(self, CacheNode* node) noexcept
     cdef void remove(self, CacheNode* node)
-    cdef Py_ssize_t limit_bytes(self) noexcept              # that it may use at this moment
+    cdef Py_ssize_t limit_bytes(self) noexcept              # current budget: less what is lent, plus what is borrowed
     cdef void borrow(self) noexcept
     cdef void shrink(self)
 
 
 cdef class FileSlots:
-    """The entries of one file, by index. All methods under the GIL."""
+    """The cache slots of one file, by block index. All methods REQUIRE the GIL."""
     cdef readonly BlockCache cache
     cdef readonly Py_ssize_t size
-    cdef CacheSlot* entries             # `size` of them, of a slab
-    cdef CacheNode* nodes               # of each; owned
-    cdef EvenKeys even                  # of the index, as are the lags
-    cdef BlockHint* hints               # of each block, and the end of the last; owned
+    cdef CacheSlot* entries             # `size` slots, allocated from a slab
+    cdef CacheNode* nodes               # one per slot; owned
+    cdef EvenKeys even                  # from the index, as are the lags
+    cdef BlockHint* hints               # one per block, and one for the end of the last; owned
     cdef const uint8_t* base
-    cdef Py_ssize_t rows                # of the largest block that came, as are the next two
+    cdef Py_ssize_t rows                # of the largest block cached so far, as are the next two
     cdef Py_ssize_t values_before
     cdef float value_bytes
 
     cdef inline PyObject* peek(self, Py_ssize_t index) noexcept:
         return used(&self.entries[index])
 
-    cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # of what `peek` reads
+    cdef inline void prefetch(self, Py_ssize_t index) noexcept:     # what `peek` reads
         prefetch_line(&self.entries[index])
 
-    cdef inline const void* hint_of(self, Slice key) noexcept nogil:        # that `predicted_row` begins with
+    cdef inline const void* hint_of(self, Slice key) noexcept nogil:        # the first hint `predicted_row` reads
         return &self.hints[<Py_ssize_t>even_position(&self.even, key)]
 
     cdef inline PredictedRow predicted_row(self, Slice key) noexcept nogil:
@@ -127,7 +127,7 @@ cdef class FileSlots:
         return out
 
     cdef inline void enqueue_predicted(self, PrefetchList* lines, PredictedRow predicted) noexcept nogil:
-        """The lines of the row, and of the slot of its block."""
+        """Enqueues the cache lines of the row and of its block's slot."""
         cdef BlockHint* hint = &self.hints[predicted.block]
         cdef const uint8_t* heads = self.base + 8 * <Py_ssize_t>hint.heads
         cdef Py_ssize_t row = row_at(predicted.share, self.rows)
@@ -136,8 +136,8 @@ cdef class FileSlots:
             enqueue_value(lines, heads - self.values_before + <Py_ssize_t>(self.value_bytes * row), self.value_bytes)
         enqueue(lines, &self.entries[predicted.block])
 
-    cdef void learn(self, SstableIndex index) noexcept      # where its keys stand among evenly growing ones
+    cdef void learn(self, SstableIndex index) noexcept      # computes the interpolation error of each block
     cdef put(self, Py_ssize_t index, object value, Py_ssize_t bytes_, const CacheSlot* shown)
-    # `shown` says what stands in the value; it may be NULL
+    # `shown`: the slot's description of `value`; may be NULL
 
     cdef void note(self, Py_ssize_t index, const CacheSlot* shown) noexcept

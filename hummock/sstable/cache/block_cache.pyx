@@ -1,13 +1,13 @@
 """BlockCache: decoded blocks and metas, kept up to a budget of bytes.
 
-There is no table of keys: each open file has a FileSlots with a slot for each of its blocks, so a reader
-finds a block by index, and all that a file had cached goes with its slots. What was not used for longest goes
-first, by second chances: an object that reaches the old end of the queue goes only if nobody has used it
-since it entered or last came by; finding one marks it, without moving it. An object that somebody holds
-stays, and counts, since dropping it would free nothing. Where slots of other sizes than are wanted now lie idle in
-slabs, a few objects more go with each that comes, so that those slabs empty.
+There is no hash table: each open file has a FileSlots with one slot per block, so a reader finds a block by index,
+and dropping the FileSlots evicts everything the file had cached. Eviction is second chance (CLOCK): an object at
+the old end of the queue is evicted only if it was not used since it was inserted or last reached that end; a hit
+sets a flag and moves nothing. An object with other references stays, and counts, since dropping it would free
+nothing. While slabs hold idle memory in size classes that are not in demand, each insertion evicts a few objects
+more, so that those slabs empty.
 
-Everything here runs under the GIL, and never releases it half way.
+Everything here runs under the GIL and never releases it midway.
 """
 
 cimport cython
@@ -23,11 +23,11 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 
-cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # that `hints` reach
+cdef Py_ssize_t NEARBY_BYTES = (<Py_ssize_t>1) << 35         # address range that `hints` can express
 
 cdef enum:
-    IDLE_BYTES = 64 << 20       # of slabs, and an eighth of the budget, are no reason to drop more
-    MORE = 8                    # objects that go with one that comes while slabs lie idle, at most a 64th of the budget
+    IDLE_BYTES = 64 << 20       # tolerated idle slab memory, besides an eighth of the budget
+    MORE = 8                    # extra evictions per insertion while slabs are idle, at most a 64th of the budget
 
 
 cdef inline int32_t error_of(double blocks) noexcept nogil:
@@ -36,10 +36,10 @@ cdef inline int32_t error_of(double blocks) noexcept nogil:
 
 
 cdef class BlockCache:
-    """Invariant: `used_bytes` is the sum over the queue; above `limit_bytes` only what is held by others.
+    """Invariant: `used_bytes` is the sum over the queue; it exceeds `limit_bytes` only by objects that others hold.
 
-    A cache with a `lender` goes beyond its own capacity by up to half of the lender's, which keeps so much less: a
-    filter that is read again for a key costs many times what a block does.
+    A cache with a `lender` exceeds its own capacity by up to half of the lender's, whose limit shrinks by as much:
+    rereading a filter for a key costs many times what rereading a block does.
     """
 
     def __cinit__(self, Py_ssize_t capacity_bytes, BlockCache lender=None):
@@ -90,9 +90,9 @@ cdef class BlockCache:
                 self.evictions += 1
 
 
-@cython.no_gc_clear     # the cache must still be there when the slots goes
+@cython.no_gc_clear     # __dealloc__ uses the cache
 cdef class FileSlots:
-    """`size` entries of `cache`, all empty at first."""
+    """`size` slots of `cache`, all empty at first."""
 
     def __cinit__(self, BlockCache cache not None, Py_ssize_t size):
         cdef size_t entries = <size_t>(size if size > 0 else 1)
@@ -158,7 +158,7 @@ cdef class FileSlots:
         self.hints[index.blocks].lag = error_of(late)
 
     def __setitem__(self, Py_ssize_t index, sized):
-        """Caches `sized = (object, bytes)` at `index`, in the slot of what stood there."""
+        """Caches `sized = (object, bytes)` at `index`, replacing the object there."""
         if not 0 <= index < self.size:
             raise IndexError(index)
         self.put(index, sized[0], sized[1], NULL)

@@ -1,4 +1,4 @@
-"""The blocked Bloom filter: one cache line answers whether a key hash may be in a file."""
+"""The blocked Bloom filter: a lookup reads one cache line."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -31,7 +31,7 @@ cdef extern from * nogil:
 
 
 cdef inline const void* filter_line(const uint64_t* words, uint64_t blocks, uint64_t hash) noexcept nogil:
-    """The line that a filter reads of its words to answer for the hash."""
+    """The cache line that a lookup of the hash reads."""
     return words + 8 * bloom_block(hash, blocks)
 
 
@@ -41,14 +41,14 @@ cdef class BloomFilter:
     cdef readonly Py_ssize_t size_bytes     # memory held, for cache accounting
     cdef readonly int probes                # bits set for each hash, 1..7
     cdef uint64_t blocks
-    cdef const uint64_t* words              # 8 for each block, aligned to a cache line; goes into `memory`
-    cdef uint8_t* memory                    # of a slab
+    cdef const uint64_t* words              # 8 per block, aligned to a cache line; points into `memory`
+    cdef uint8_t* memory                    # from a slab
     cdef Py_ssize_t memory_bytes
 
     cdef inline bint may_contain(self, uint64_t hash) noexcept nogil:   # False: no such key was added
         return bloom_has(self.words + 8 * bloom_block(hash, self.blocks), hash, self.probes)
 
-    cdef inline const void* line_of(self, uint64_t hash) noexcept nogil:        # that `may_contain` reads
+    cdef inline const void* line_of(self, uint64_t hash) noexcept nogil:        # the line `may_contain` reads
         return filter_line(self.words, self.blocks, hash)
 
     cdef inline void prefetch(self, uint64_t hash) noexcept nogil:

@@ -1,4 +1,4 @@
-"""The blocked Bloom filter: one cache line answers whether a key hash may be in a file.
+"""The blocked Bloom filter: a lookup reads one cache line.
 
 Bytes: u32 blocks | u8 probes | 3 zero bytes | 64 bytes for each block (little-endian u64 words). A hash belongs
 to block (hash * blocks) >> 64; its bits there are the lowest `probes` groups of nine bits of
@@ -17,20 +17,20 @@ cdef enum:
     HEADER_BYTES = 8
     BLOCK_BYTES = 64
     BLOCK_BITS = 512
-    MOST_PROBES = 7             # nine bits each of a 64-bit product
+    MOST_PROBES = 7             # each uses nine bits of a 64-bit product
     MAX_BLOCKS = 1 << 26        # 4 GiB of filter
-    AHEAD = 32                  # hashes whose lines are fetched before the first of them is set
+    AHEAD = 32                  # hashes whose lines are prefetched as a batch
 
 
 cdef class BloomFilter:
-    """`may_contain(hash)`: False only for hashes that were not among those it was built from."""
+    """`may_contain(hash)`: False only for hashes it was not built from."""
 
     def __dealloc__(self):
         slab_give(self.memory, self.memory_bytes)
 
     @staticmethod
     def load(const uint8_t[::1] data, str object_name="filter") -> BloomFilter:
-        """The filter in the bytes that `build_filter` gave. Corruption where they are none."""
+        """Decodes the result of `build_filter`. Raises Corruption if it is malformed."""
         cdef BloomFilter filter = BloomFilter.__new__(BloomFilter)
         cdef Py_ssize_t size = data.shape[0]
         cdef uint8_t* words
@@ -52,21 +52,21 @@ cdef class BloomFilter:
         return filter
 
     def contains(self, uint64_t hash) -> bool:
-        """What `may_contain` says, for Python."""
+        """`may_contain`, for Python."""
         return self.may_contain(hash)
 
 
 def build_filter(const uint64_t[::1] hashes, int bits_per_key) -> bytes:
-    """A filter of `hashes` (uint64[n], in any order, repeats allowed) with about `bits_per_key` bits for each."""
+    """A filter of `hashes` (uint64[n], in any order, repeats allowed) with about `bits_per_key` bits per hash."""
     cdef Py_ssize_t count = hashes.shape[0]
     cdef uint64_t blocks = (<uint64_t>count * <uint64_t>bits_per_key + BLOCK_BITS - 1) // BLOCK_BITS
-    cdef int probes = (bits_per_key * 6 + 5) // 10      # a little below ln 2 bits, as blocks fill unevenly
+    cdef int probes = (bits_per_key * 6 + 5) // 10      # a little below bits * ln 2, as blocks fill unevenly
     cdef bytes out
     cdef uint8_t* at
     blocks = min(max(blocks, 1), MAX_BLOCKS)
     probes = min(max(probes, 1), MOST_PROBES)
     out = bytes(HEADER_BYTES + BLOCK_BYTES * blocks)
-    at = <uint8_t*><char*>out                           # nobody else holds these bytes yet
+    at = <uint8_t*><char*>out                           # no other reference to these bytes exists yet
     put_u32(at, <uint32_t>blocks)
     at[4] = <uint8_t>probes
     if count > 0:

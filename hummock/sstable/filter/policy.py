@@ -1,7 +1,7 @@
-"""Filter policies: how a file's key hashes become bytes that answer "may this key be in here?".
+"""Filter policies: how the filter of a file is built from its key hashes.
 
-The policy's name stands in the file's info; a reader that does not know it reads the file without a filter. A
-filter never says no to a hash it was built from.
+The file's info contains the policy's name; a reader that does not know it reads the file without a filter. A filter
+has no false negatives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Filter(Protocol):
 
 
 class FilterPolicy(Protocol):
-    """`build` once per file from uint64[n] hashes, in any order; `load` what it built."""
+    """`build` is called once per file with uint64[n] hashes, in any order; `load` decodes its result."""
 
     name: str
 
@@ -40,7 +40,7 @@ class FilterPolicy(Protocol):
 
 
 class BlockedBloomPolicy:
-    """The default: compiled, one cache line for each key."""
+    """The default: compiled, reads one cache line per key."""
 
     name = "blocked_bloom"
 
@@ -65,7 +65,7 @@ class PybloomFilter:
 
 
 class PybloomFilterPolicy:
-    """Filters of pybloom-live: a plain Bloom filter in another implementation, slow to build."""
+    """Standard Bloom filters by pybloom-live, slow to build."""
 
     name = "pybloom"
 
@@ -95,7 +95,7 @@ class PybloomFilterPolicy:
 
 
 class NoFilterPolicy:
-    """No filter: every read of a file looks into it."""
+    """No filter: every read whose key is in the file's range reads the file."""
 
     name = "none"
 
@@ -110,7 +110,7 @@ POLICIES = (BlockedBloomPolicy, PybloomFilterPolicy)
 
 
 def filter_policy(name: str, bits_per_key: int = 10) -> FilterPolicy:
-    """The policy of that name, for writing. InvalidOption for an unknown name."""
+    """The policy of that name, for writing. Raises InvalidOption for an unknown name."""
     if name == NoFilterPolicy.name:
         return NoFilterPolicy()
     for policy in POLICIES:
@@ -120,7 +120,7 @@ def filter_policy(name: str, bits_per_key: int = 10) -> FilterPolicy:
 
 
 def load_filter(name: str, data: bytes, object_name: str) -> Filter | None:
-    """The filter that a policy of that name built; None where there is none or the name is unknown."""
+    """The filter built by the policy of that name; None if there is none or the name is unknown."""
     for policy in POLICIES:
         if policy.name == name and data:
             return policy().load(data, object_name)

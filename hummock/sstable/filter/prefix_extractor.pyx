@@ -1,6 +1,6 @@
-"""PrefixExtractor: a table's prefix rule, compiled: the same few instructions for whoever builds and whoever reads.
+"""PrefixExtractor: a table's prefix rule, compiled; shared by writers and readers.
 
-A prefix tells by itself where it ends, so every key that begins with the prefix of one key has that very prefix.
+Prefixes are self-delimiting, so every key that begins with the prefix of some key has that same prefix.
 """
 
 from functools import lru_cache
@@ -14,8 +14,8 @@ from hummock.base.key cimport TABLE_ID_BYTES, Slice, slice_of
 from hummock.base.key import USER_KEY_PREFIX_BYTES, successor_of_prefix
 
 cdef enum:
-    GROUP_BYTES = 8                     # of a string, each followed by a byte
-    MORE_FOLLOWS = 9                    # that byte, unless the group is the last
+    GROUP_BYTES = 8                     # of a string; a marker byte follows each group
+    MORE_FOLLOWS = 9                    # the marker, unless the group is the last
     KEPT_RULES = 1024
 
 cdef Py_ssize_t COLUMNS_AT = USER_KEY_PREFIX_BYTES
@@ -83,7 +83,7 @@ cdef class PrefixExtractor:
         return hash64(first.data, size)
 
     def length(self, bytes user_key not None) -> int:
-        """Bytes of the key's prefix; 0: it has none."""
+        """Size of the key's prefix in bytes; 0: none."""
         return self.length_of(slice_of(user_key))
 
 
