@@ -1,8 +1,8 @@
 """Block compression by C functions that need no GIL.
 
-The installed wheels of `lz4` and `zstandard` contain the C libraries with exported functions; they are looked up at
-import and must pass a round trip and a fixed example before they are used. For a wheel built without them,
-`pyarrow.Codec` produces the same bytes but acquires the GIL for each block.
+The installed wheels of `lz4` and `zstandard` contain the C libraries with exported functions, which are looked up
+when this module is imported and must pass a round trip and a fixed example before they are used. For a wheel built
+without them, `pyarrow.Codec` produces the same bytes but acquires the GIL for each block.
 """
 
 import ctypes
