@@ -43,8 +43,8 @@ Chunks = Iterator[DataChunk]
 
 
 def run_query(plan: LogicalPlan, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None) -> pa.Table:
-    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a
-    name. `cache`: of the store's columns.
+    """The visible columns of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
+    a cache of the store's columns.
     """
     shown = [position for position in range(len(plan.schema)) if position not in plan.hidden]
     schema = plan.schema.project(shown)
@@ -61,7 +61,7 @@ def query_chunks(plan: LogicalPlan, store: StateStore, epoch: Epoch) -> Chunks:
 
 
 class _Query:
-    """Evaluates the nodes of one plan; a node is a generator over those of its inputs."""
+    """Evaluates the nodes of one plan; a node is a generator over its inputs' generators."""
 
     def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None = None):
         self._store, self._epoch, self._cache = store, epoch, cache

@@ -1,11 +1,11 @@
-"""What can go wrong with rows, types, text and catalogs.
+"""Errors about rows, types, text and catalogs.
 
     RelationalError
     ├── SourceTextError (ValueError)      points at a span of SQL text
     │   ├── ParseError                    the text is not SQL that we understand
-    │   └── BindError                     the text is SQL, but a name or a type in it does not fit
-    ├── EncodingError (ValueError)        bytes that are no encoding, or a value that has none
-    │   └── InvalidValue                  a value from outside that its column cannot hold
+    │   └── BindError                     the text is SQL, but a name or a type in it is invalid
+    ├── EncodingError (ValueError)        bytes that are not an encoding, or a value without one
+    │   └── InvalidValue                  an external value that its column cannot represent
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     └── CatalogError
@@ -25,7 +25,7 @@ LINE_CHARACTERS = 120
 
 
 def shortened(text: str, limit: int = 100) -> str:
-    """`text`, its middle left out where it has more than `limit` bytes in UTF-8."""
+    """`text`, its middle omitted if it has more than `limit` bytes in UTF-8."""
     if len(text) <= limit // 4 or (len(text) <= limit and len(text.encode("utf-8", "replace")) <= limit):
         return text
     half = (limit - 3) // (2 if text.isascii() else 8)
@@ -39,9 +39,8 @@ class RelationalError(Exception):
 class SourceTextError(RelationalError, ValueError):
     """An error at a span of SQL text; `str()` shows the line with carets below the span.
 
-    `text` is missing when a tree was built by the fluent API; then only the message is shown. Of a long message
-    or line the part that matters is shown, so that it is never above 2 kB.
-    `start` and `end` are character offsets into `text`, half open.
+    `text` is missing if the tree was built by the fluent API; then only the message is shown. A long message or line is
+    shortened around the span, to at most 2 kB. `start` and `end` are character offsets into `text`, half open.
     """
 
     def __init__(
@@ -69,18 +68,18 @@ class SourceTextError(RelationalError, ValueError):
 
 
 class ParseError(SourceTextError):
-    """The text is not SQL that we understand."""
+    """The text is not SQL that this package supports."""
 
 
 class BindError(SourceTextError):
-    """A name, a type or a combination of them has no meaning here."""
+    """A name, a type or a combination of them is invalid here."""
 
 
 class EncodingError(RelationalError, ValueError):
-    """Bytes that no encoder wrote, or a value that the format cannot hold.
+    """Bytes that no encoder wrote, or a value that the format cannot represent.
 
-    `row` is the row in the batch, `column` the position of the column in the encoder, `offset` the byte
-    inside the row's bytes; each None where it does not apply.
+    `row` is the row in the batch, `column` the position of the column in the encoder, `offset` the byte inside the
+    row's bytes; each None if it does not apply.
     """
 
     def __init__(
@@ -93,8 +92,8 @@ class EncodingError(RelationalError, ValueError):
 
 
 class InvalidValue(EncodingError):
-    """A value from outside that its column cannot hold. `column_name` is the column's, `row` counts the rows that were
-    handed over from 0; None where it is not known, or no row in particular.
+    """An external value that its column cannot represent. `column_name` is the column's name, `row` the index from 0
+    among the rows passed by the caller; None if unknown, or no row in particular.
     """
 
     def __init__(self, reason: str, *, column_name: str | None = None, row: int | None = None):
@@ -106,13 +105,13 @@ class InvalidValue(EncodingError):
         self.args = (f"{', '.join(parts)}: {reason}" if parts else reason,)
 
     def named(self, column_name: str) -> InvalidValue:
-        """The same error of a column whose name was not known below."""
+        """The same error with the column name, which the code that raised it did not know."""
         return InvalidValue(self.reason, column_name=column_name, row=self.row)
 
 
 class DamagedRow(EncodingError):
-    """Stored bytes of `table` that are no row of it; `key` are the values of its primary key, None where those cannot
-    be read either, `column_name` is the column that cannot, None where it is not known.
+    """Stored bytes of `table` that do not decode to a row; `key` are the values of its primary key, None if those
+    cannot be decoded either, `column_name` is the undecodable column, None if unknown.
     """
 
     def __init__(self, table: str, key: tuple[object, ...] | None, column_name: str | None, reason: str):
@@ -130,7 +129,7 @@ class DamagedRow(EncodingError):
 
 
 class EvaluationError(RelationalError, ArithmeticError):
-    """An expression has no value for a row; `row` is its position in the chunk where it is known."""
+    """An expression has no value for a row; `row` is its position in the chunk if known."""
 
     def __init__(self, message: str, *, row: int | None = None):
         self.row = row
@@ -147,7 +146,7 @@ class ConsistencyError(RelationalError, RuntimeError):
 
 
 class CatalogError(RelationalError):
-    """A statement about objects of the catalog cannot be carried out; `name` is the object it was about."""
+    """A statement about catalog objects fails; `name` is the object concerned."""
 
     def __init__(self, message: str, *, name: str | None = None):
         self.name = name

@@ -1,7 +1,7 @@
 """The fluent API of relations: lazy, immutable, each method a few lines over a logical plan.
 
 The same `Relation` is a batch query (`to_arrow`) or the definition of a view; SQL builds the same plans. Nothing is
-read before `to_arrow`, `get` and the like are called; a relation prints its schema, never its data.
+read before `to_arrow`, `get` and the like are called; `repr` shows the schema, never the data.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Column = str | UnboundExpr | Named
 
 
 class Runner(Protocol):
-    """Who answers queries and carries out changes: a session."""
+    """Executes queries and changes: a session."""
 
     def query(self, plan: LogicalPlan) -> pa.Table:
         """The visible columns of the plan's rows at one committed epoch."""
 
     def insert(self, table: TableCatalog, query: LogicalPlan) -> int:
-        """Insert the rows of `query`, one column per stored column of the table; how many."""
+        """Inserts the rows of `query`, one column per stored column of the table; returns their number."""
 
     def update(
         self,
@@ -45,15 +45,15 @@ class Runner(Protocol):
         assignments: Sequence[tuple[int, Expression]],
         predicate: Expression | None,
     ) -> int:
-        """Set columns of the rows for which `predicate` is true (None: all); how many."""
+        """Sets columns of the rows for which `predicate` is true (None: all); returns their number."""
 
     def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
-        """Delete the rows for which `predicate` is true (None: all); how many."""
+        """Deletes the rows for which `predicate` is true (None: all); returns their number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Rows described by `plan`, read through `runner`; `views` are the ids of the views whose queries are in it."""
+    """Rows described by `plan`, read through `runner`; `views` are the ids of the views inlined in it."""
 
     plan: LogicalPlan
     runner: Runner
@@ -74,10 +74,10 @@ class Relation:
         return f"{type(self).__name__}{self.schema}"
 
     def over(self, plan: LogicalPlan) -> Relation:
-        """What a plan makes of this one."""
+        """A relation with another plan and the same runner."""
         return Relation(plan, self.runner, self.views)
 
-    # ---- verbs ---------------------------------------------------------------------------------------------
+    # ---- transformations -----------------------------------------------------------------------------------
 
     def filter(self, *conditions: UnboundExpr) -> Relation:
         """The rows for which all conditions are true."""
@@ -95,7 +95,7 @@ class Relation:
         return self.over(select(self.plan, Selection(items)))
 
     def with_columns(self, **named: object) -> Relation:
-        """All columns and further ones."""
+        """All columns and additional ones."""
         return self.over(select(self.plan, Selection((Star(), *_named(named)))))
 
     def distinct(self) -> Relation:
@@ -103,7 +103,7 @@ class Relation:
         return self.over(select(self.plan, Selection((Star(),), distinct=True)))
 
     def group_by(self, *columns: Column) -> GroupedRelation:
-        """Groups of rows with equal values; `.agg` says what is computed of each."""
+        """Groups of rows with equal values; `.agg` defines the aggregates of each."""
         return GroupedRelation(self, tuple(map(_item, columns)))
 
     def agg(self, **summaries: UnboundExpr) -> Relation:
@@ -120,7 +120,7 @@ class Relation:
             raise BindError(f"limit({count}, offset={offset}): neither can be negative")
         return self.over(Limit(self.plan, count, offset))
 
-    # ---- answers -------------------------------------------------------------------------------------------
+    # ---- results -------------------------------------------------------------------------------------------
 
     def explain(self) -> str:
         """The optimized plan as text."""
@@ -143,7 +143,7 @@ class Relation:
         return frame
 
     def rows(self) -> list[dict[str, Any]]:
-        """The same as Python dicts, for small answers."""
+        """The same as Python dicts, for small results."""
         return self.to_arrow().to_pylist()
 
 
@@ -163,7 +163,7 @@ class GroupedRelation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableRelation(Relation):
-    """A stored table or view: a relation with a key; a table accepts changes too."""
+    """A stored table or view: a relation with a key; a table also accepts changes."""
 
     @classmethod
     def of(cls, table: TableCatalog, runner: Runner) -> Self:
@@ -195,14 +195,15 @@ class TableRelation(Relation):
         return found[0] if found else None
 
     def insert(self, rows: Iterable[Sequence[object] | Mapping[str, object]] | pa.Table) -> int:
-        """Insert rows: tuples of all visible columns, dicts of some, or an Arrow table by column names."""
+        """Inserts rows: tuples of all visible columns, dicts of some, or an Arrow table by column names; their number.
+        """
         table = writable(self.table)
         given = rows.to_pylist() if isinstance(rows, pa.Table | pa.RecordBatch) else rows
         cells = tuple(stored_row(table, self._row(row)) for row in given)
         return self.runner.insert(table, Values(table.schema, cells)) if cells else 0
 
     def update(self, set: Mapping[str, object], where: UnboundExpr | None = None, **key: object) -> int:
-        """Set columns of the rows that `where` and `column=value` choose; how many."""
+        """Sets columns of the rows selected by `where` and `column=value`; returns their number."""
         table = retractable(self.table, "UPDATE")
         binder = self._binder()
         assignments = []
@@ -212,7 +213,7 @@ class TableRelation(Relation):
         return self.runner.update(table, tuple(assignments), self._predicate(where, key))
 
     def delete(self, where: UnboundExpr | None = None, **key: object) -> int:
-        """Delete the rows that `where` and `column=value` choose; how many."""
+        """Deletes the rows selected by `where` and `column=value`; returns their number."""
         table = retractable(self.table, "DELETE")
         return self.runner.delete(table, self._predicate(where, key))
 
@@ -220,7 +221,7 @@ class TableRelation(Relation):
         return ExprBinder(Scope(self.plan.schema, self.plan.hidden, self.name))
 
     def _predicate(self, where: UnboundExpr | None, key: Mapping[str, object]) -> Expression | None:
-        """`where` and equality with each of `key`; None chooses every row."""
+        """`where` and equality with each of `key`; None selects every row."""
         condition = where
         for name, value in key.items():
             equal = Name(name) == value
@@ -228,7 +229,7 @@ class TableRelation(Relation):
         return None if condition is None else self._binder().condition(condition, "WHERE")
 
     def _row(self, row: Sequence[object] | Mapping[str, object]) -> dict[int, Expression]:
-        """The given values by column number, converted."""
+        """The given values by column index, converted."""
         table = self.table
         if isinstance(row, Mapping):
             pairs = [(column_of(table, name), value) for name, value in row.items()]

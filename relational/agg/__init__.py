@@ -1,4 +1,4 @@
-"""Aggregation in memory: groups by number, their aggregates in columns."""
+"""Aggregation in memory: groups by dense id, their aggregates in columns."""
 
 from relational.agg.groups import AggChange, AggGroups
 from relational.agg.spec import AggSpec

@@ -24,13 +24,13 @@ cdef enum:
 
 @cython.final
 cdef class GroupStates(GroupRecords):
-    """The records, and in each the states of `kernels`, one after the other."""
+    """The group records, each with the states of `kernels` side by side."""
 
     cdef readonly tuple kernels         # AggKernel, each with its offset in the record
     cdef int8_t weights[2 * BLOCK]      # of the current block, and of one call in it
 
     def __init__(self, kernels):
-        """Records for `kernels`, whose offsets in them are set here."""
+        """Records for `kernels`; sets their offsets in the record."""
         cdef AggKernel kernel
         cdef Py_ssize_t width = 0
         self.kernels = tuple(kernels)
@@ -40,10 +40,10 @@ cdef class GroupStates(GroupRecords):
         super().__init__(width)
 
     def apply(self, const int32_t[::1] ids not None, arguments, const uint8_t[::1] ops=None):
-        """Takes in a chunk: row r changes group ids[r] (negative: none) by its op (None: all inserts).
+        """Applies a chunk: row r changes group ids[r] (negative: none) by its op (None: all inserts).
 
-        `arguments`, per kernel: its column or None, and uint8[rows], 1 where its FILTER is true, or None. A row
-        whose argument is NULL does not count. ids: int32[rows]; IndexError for one that is not below `groups`.
+        `arguments`, per kernel: its column or None, and uint8[rows], 1 where its FILTER is true, or None. A row whose
+        argument is NULL does not count. ids: int32[rows]; IndexError for one that is not below `groups`.
         """
         cdef Py_ssize_t rows = ids.shape[0], row
         cdef int count = len(self.kernels), i
@@ -77,7 +77,7 @@ cdef class GroupStates(GroupRecords):
                 kernel.end()
 
     def load(self, kernel, const int32_t[::1] ids not None, columns, const uint8_t[::1] found=None):
-        """Fills the part of `kernel` in the records of `ids` from the state columns of a stored row each, where
+        """Fills the part of `kernel` in the records of `ids` from the state columns of one stored row each, where
         `found`.
         """
         cdef AggKernel into = kernel
@@ -115,21 +115,21 @@ cdef class GroupStates(GroupRecords):
                     output_changed[row] |= not of.same_output(of.picked(~row), of.picked(row))
 
     def finish(self):
-        """The epoch ended: no group is dirty, nothing is saved or gathered."""
+        """Ends the epoch: no group is dirty, nothing is saved or gathered."""
         cdef AggKernel kernel
         GroupRecords.finish(self)
         for kernel in self.kernels:
             kernel.end_epoch()
 
     def keep(self, const int32_t[::1] ids not None):
-        """What is known of `ids` becomes groups 0, 1, 2 …, the rest is forgotten. REQUIRES that none is dirty."""
+        """Renumbers the groups `ids` to 0, 1, 2 …, and discards the others. REQUIRES that none is dirty."""
         cdef AggKernel kernel
         GroupRecords.keep(self, ids)
         for kernel in self.kernels:
             kernel.pack()
 
     cdef int fit(self) except -1:
-        """Lays all records out anew where a kernel needs more bytes for its state than it has."""
+        """Rewrites all records with a wider layout if a kernel needs more bytes for its state."""
         cdef AggKernel kernel
         cdef Py_ssize_t width = 0, old_width = self.width, rows = self.groups + 1
         cdef RecordArena records
@@ -155,7 +155,7 @@ cdef class GroupStates(GroupRecords):
         return 0
 
     cdef int lay_out(self, const uint8_t* source, Py_ssize_t rows, uint8_t* target, Py_ssize_t width) except -1:
-        """Copies records to where their states have the bytes that are wanted. `target`: zeros."""
+        """Copies records into the layout with the requested state widths. `target`: zeros."""
         cdef AggKernel kernel
         cdef Py_ssize_t offset = 0
         for kernel in self.kernels:
@@ -182,7 +182,7 @@ cdef class GroupStates(GroupRecords):
 
 cdef void copy_states(AggKernel kernel, const uint8_t* source, Py_ssize_t old_width, Py_ssize_t rows, uint8_t* target,
                       Py_ssize_t width) noexcept nogil:
-    """The states of one call, made as wide as is wanted."""
+    """Widens the states of one call to the requested width."""
     cdef Py_ssize_t row
     for row in range(rows):
         memcpy(target + row * width, source + row * old_width, <size_t>kernel.width)
@@ -203,7 +203,7 @@ cdef void weigh(const int32_t* ids, const uint8_t* ops, Py_ssize_t rows, int8_t*
 
 cdef const int8_t* own_weights(AggKernel kernel, Py_ssize_t first, Py_ssize_t rows, const int8_t* common,
                                int8_t* out) noexcept nogil:
-    """The weights of one call: 0 also where its mask is not set or its argument is NULL. `common` or `out`."""
+    """The weights of one call: 0 also if its mask is not set or its argument is NULL. Returns `common` or `out`."""
     cdef const ColumnView* view = kernel.view
     cdef const uint8_t* mask = kernel.mask
     cdef bint has_nulls = view != NULL and view.validity != NULL

@@ -1,4 +1,4 @@
-"""The rows that a flush emits for groups: an insert for a new group, a delete for one that vanished, else an update."""
+"""The rows emitted by a flush of groups: an insert for a new group, a delete for a vanished one, else an update."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from libc.stdint cimport int32_t, uint8_t
 cdef enum:
     INSERT = 0              # of relational.chunk's Op
     DELETE = 1
-    UPDATE_HALF = 2         # the bit by which the halves of an update differ from an insert and a delete
+    UPDATE_HALF = 2         # the bit that distinguishes update halves from an insert and a delete
 
 
 def plan(const uint8_t[::1] existed, const uint8_t[::1] exists, const uint8_t[::1] changed, bint only_new):
     """(picks int32[n], ops uint8[n]) of the rows that describe the changes of groups, in the order of groups.
 
-    All uint8 per group. Pick i is the i-th group as it is now, ~i as it was. An update is U- and U+, with
-    `only_new` U+ alone.
+    All arguments are uint8 per group. Pick i is the current state of the i-th group, ~i its former state. An update is
+    U- and U+, with `only_new` U+ alone.
     """
     cdef Py_ssize_t i, rows = 0, count = existed.shape[0]
     cdef bint was, is_now, is_same
@@ -27,7 +27,7 @@ def plan(const uint8_t[::1] existed, const uint8_t[::1] exists, const uint8_t[::
         for i in range(count):
             was, is_now = existed[i] != 0, exists[i] != 0
             is_same = was & is_now & (changed[i] == 0)
-            # Written whether or not they count, since no branch here could be foreseen
+            # Written unconditionally, since the branch would be unpredictable
             picks[rows], ops[rows] = <int32_t>~i, <uint8_t>(DELETE + is_now * UPDATE_HALF)
             rows += was & ~(is_now & (is_same | only_new)) & 1
             picks[rows], ops[rows] = <int32_t>i, <uint8_t>(INSERT + was * UPDATE_HALF)

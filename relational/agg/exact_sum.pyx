@@ -1,9 +1,8 @@
 """ExactSumKernel: SUM and AVG of SMALLINT, INT, BIGINT and NUMERIC, exact under any retraction.
 
-A sum has 128 bits, and 192 once the magnitudes of all arguments so far could add up to more; no table can overflow
-those, so no addition is checked. Whether a result fits its type is checked when it is read, so a sum may leave the
-range of its type and return. An average is rounded half away from zero to the scale of its type. Over no rows both are
-NULL.
+A sum has 128 bits, and 192 once the magnitudes of all arguments so far could exceed 128; no table can overflow 192, so
+no addition is checked. Whether a result fits its type is checked when it is read, so a sum may exceed the range of its
+type and return. An average is rounded half away from zero to the scale of its type. Over no rows both are NULL.
 """
 
 cimport cython
@@ -21,14 +20,14 @@ from relational.chunk.column_builder cimport ColumnBuilder
 cdef packed struct ExactSum:
     int64_t sum[2]      # the low 128 bits, two's complement, in units of the argument's scale
     int64_t count       # non-NULL arguments
-    int64_t high        # the 64 bits above `sum`; there only where the kernel `is_wide`
+    int64_t high        # the 64 bits above `sum`; present only if the kernel `is_wide`
 
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    STREAM = 64                 # arguments read ahead: blocks are too short for the processor to see the sequence
+    STREAM = 64                 # prefetch distance in arguments: blocks are too short for the hardware prefetcher
 
 
 ctypedef fused Integer:
@@ -38,7 +37,7 @@ ctypedef fused Integer:
 
 
 cdef inline ExactSum* counted(uint8_t* states, int64_t group, Py_ssize_t width, int8_t weight) noexcept nogil:
-    """The state of a group, its count already changed."""
+    """The state of a group, with its count already updated."""
     cdef ExactSum* state = <ExactSum*>(states + group * width)
     state.count += weight
     return state
@@ -55,7 +54,7 @@ cdef void add_integers(uint8_t* states, Py_ssize_t width, const int32_t* ids, co
 
 cdef void add_numerics(uint8_t* states, Py_ssize_t width, const int32_t* ids, const int8_t* weights,
                        const uint8_t* values, Py_ssize_t rows, bint is_wide) noexcept nogil:
-    """As above. The value of a NULL may be anything, so it is not looked at."""
+    """As above. The value of a NULL is unspecified and not read."""
     cdef Py_ssize_t row
     cdef ExactSum* state
     for row in range(rows):
@@ -74,10 +73,10 @@ cdef class ExactSumKernel(AggKernel):
 
     cdef bint is_average
     cdef bint is_bigint         # the result is BIGINT, else NUMERIC
-    cdef bint has_above         # states may have digits above their 38
+    cdef bint has_above         # states may exceed 38 digits
     cdef uint64_t reach         # |any sum| < reach * 2**64, while that is less than REACH
     cdef int64_t limit[2]       # 128 bits: exclusive upper bound of a NUMERIC result
-    cdef int more_digits        # scale of the result less that of the argument
+    cdef int more_digits        # scale of the result minus that of the argument
 
     def __init__(self, spec, bint strict=False):
         super().__init__(spec, strict)
@@ -93,7 +92,7 @@ cdef class ExactSumKernel(AggKernel):
             raise ValueError(f"{spec.kind} of {spec.input_type} as {spec.output_type}: wrong scale")
 
     def outputs(self, const int32_t[::1] picks):
-        """The sums or averages; NULL for no rows and, unless strict, for what does not fit."""
+        """The sums or averages; NULL for no rows and, unless strict, for an overflow."""
         cdef Py_ssize_t row, rows = picks.shape[0], overflows = 0
         cdef ColumnBuilder out = new_column(self.spec.output_type, rows)
         cdef ExactSum* state
@@ -115,7 +114,7 @@ cdef class ExactSumKernel(AggKernel):
         return out.finish()
 
     def state_columns(self, const int32_t[::1] picks):
-        """Sum as NUMERIC of 38 digits, and count; of wide sums also the digits above those 38, as BIGINT."""
+        """Sum as NUMERIC of 38 digits, and count; for wide sums also the digits above those 38, as BIGINT."""
         cdef Py_ssize_t row, rows = picks.shape[0]
         cdef list columns = [new_column(kind, rows) for kind in (*self.spec.state_types, *self.spec.wide_types)]
         cdef ColumnBuilder sums = columns[0], counts = columns[1]
@@ -153,7 +152,7 @@ cdef class ExactSumKernel(AggKernel):
         return left[0] == right[0] and left[1] == right[1]
 
     cdef int result(self, const ExactSum* state, int64_t* out) noexcept nogil:
-        """The result of a group with rows, 16 bytes; -1 where it does not fit its type."""
+        """The result of a group with rows, 16 bytes; -1 if it does not fit its type."""
         cdef bint is_high = self.is_wide() and not is_narrow(state.sum, state.high)
         if self.is_average:
             if is_high:
@@ -212,7 +211,7 @@ cdef class ExactSumKernel(AggKernel):
 
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1:
-        """A wide sum that was stored before there were digits above its 38 has none there."""
+        """A wide sum stored before the column of digits above its 38 existed has none there."""
         cdef Column sums = columns[0], counts = columns[1], above = columns[2] if self.has_above else None
         cdef ExactSum* state
         cdef const uint8_t* value
@@ -231,5 +230,5 @@ cdef class ExactSumKernel(AggKernel):
         return 0
 
     cdef inline bint is_wide(self) noexcept nogil:
-        """Whether sums have 192 bits, as from when anything could leave 128."""
+        """Whether sums have 192 bits, which they get as soon as one could exceed 128."""
         return self.width == sizeof(ExactSum)

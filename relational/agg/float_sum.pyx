@@ -16,9 +16,9 @@ from relational.chunk.column cimport Column, REAL, is_null
 from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef struct FloatSum:
-    double high         # sum of the finite arguments as it is rounded
-    double low          # what rounding left out of `high`
-    int64_t finite      # arguments of each sort
+    double high         # rounded sum of the finite arguments
+    double low          # rounding error of `high`
+    int64_t finite      # number of arguments by class
     int64_t nans
     int64_t positive    # +inf
     int64_t negative    # -inf

@@ -1,9 +1,9 @@
 """AggGroups: the groups of an aggregation in memory, one kernel per call.
 
-The interface that executors and batch queries use. A chunk is first located (rows to group ids); groups seen for the
-first time may be loaded from their stored states; then the chunk is applied. No step is per row or per group in Python.
-A flush returns the changes since the last one, in pieces. The columns of a group are decoded from its encoded key, so
-they are SQL-equal to the input. One thread at a time.
+The interface for executors and batch queries. A chunk is first located (rows to group ids); new groups may be loaded
+from their stored states; then the chunk is applied. No step is per row or per group in Python. A flush returns the
+changes since the last one, in pieces. The columns of a group are decoded from its encoded key, so they are SQL-equal to
+the input. One thread at a time.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from relational.hash.key_ids import KeyInterner
 from relational.hash.located_keys import LocatedKeys
 from relational.types import DataType
 
-EVICTION_SHARE = 3 / 4  # of the capacity is left filled by an eviction
-FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then stay in the cache
+EVICTION_SHARE = 3 / 4  # of the capacity remains filled after an eviction
+FLUSH_GROUPS = 16_384  # in one piece of a flush, whose states, rows and bytes then fit the cache
 MIN_VANISHED = 4096  # vanished groups that make a rebuild worthwhile
 
 
 @dataclass(frozen=True, slots=True)
 class AggChange:
-    """What one epoch changed, or a piece of it. None: no rows. `output`: (group columns, results), its updates
-    are U-/U+ pairs. `state`: (group columns, count(*), states), its updates are U+ alone, which a StateTable
-    takes. `failures`: for each reason why results of `output` are NULL, how many more groups have such a result than
-    before; less than 0 where results came back.
+    """The changes of one epoch, or a piece of them. None: no rows. `output`: (group columns, results), its updates are
+    U-/U+ pairs. `state`: (group columns, count(*), states), its updates are U+ alone, as accepted by StateTable.
+    `failures`: for each reason why results of `output` are NULL, the change in the number of groups with such a result;
+    negative if results became valid again.
     """
 
     output: StreamChunk | None
@@ -50,7 +50,7 @@ class AggChange:
 
 
 class AggGroups:
-    """Groups by number. A group exists while its count(*) is above 0; that without group columns always."""
+    """Groups by id. A group exists while its count(*) is above 0; the one without group columns always does."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class AggGroups:
         capacity_bytes: int | None = None,
     ):
         """`group_by` are columns of the input chunks. `strict`: a result that does not fit its type is an
-        EvaluationError, else NULL. Above `capacity_bytes` a flush forgets clean groups, oldest first, which
-        the caller must then be able to load again.
+        EvaluationError, else NULL. Above `capacity_bytes` a flush evicts clean groups, oldest first; the caller must be
+        able to load them again.
         """
         self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
         self.capacity_bytes = capacity_bytes
@@ -74,8 +74,8 @@ class AggGroups:
         )
         self._stored: tuple[AggKernel, ...] = (self._rows, *self._calls)
         self._states = GroupStates(dict.fromkeys(self._stored))
-        self._had_row = False  # the group of an aggregation without group columns had one at the last flush
-        self._vanished = 0  # groups in memory, about, that no longer exist
+        self._had_row = False  # the global group had a row at the last flush
+        self._vanished = 0  # approximate number of groups in memory that no longer exist
 
     @property
     def groups(self) -> int:
@@ -89,34 +89,36 @@ class AggGroups:
 
     @property
     def size_bytes(self) -> int:
-        """Memory held by keys, marks and states."""
+        """Memory used by keys, marks and states."""
         return sum(part.size_bytes for part in (self._numbers, self._states, *self._states.kernels))
 
     @property
     def overflows(self) -> int:
-        """Results that are NULL now, as given out last, because their type cannot hold them."""
+        """The number of emitted results that are NULL because their type cannot represent them."""
         return sum(kernel.overflows for kernel in self._calls)
 
     @property
     def output_types(self) -> tuple[DataType, ...]:
-        """Of the chunks that go out: group columns, then one result per call."""
+        """The types of output chunks: group columns, then one result per call."""
         return (*self.group_types, *(spec.output_type for spec in self.specs))
 
     @property
     def state_types(self) -> tuple[DataType, ...]:
-        """Of a stored group: group columns, count(*), the states of each call, and what is above wide ones."""
+        """The types of a stored group: group columns, count(*), the states of each call, and the high parts of wide
+        sums.
+        """
         states = (data_type for spec in self.specs for data_type in spec.state_types)
         above = (data_type for spec in self.specs for data_type in spec.wide_types)
         return (*self.group_types, DataType.BIGINT, *states, *above)
 
     @property
     def retractable_calls(self) -> tuple[int, ...]:
-        """The calls whose extremes can go stale."""
+        """The calls whose extremes can become stale."""
         calls = enumerate(self.specs)
         return tuple(index for index, spec in calls if spec.is_min_max and spec.is_retractable)
 
     def locate(self, chunk: DataChunk) -> LocatedKeys:
-        """The groups of the visible rows; numbers for those not met before."""
+        """The groups of the visible rows; assigns ids to new groups."""
         before = self._numbers.count
         if self.group_by:
             ids = self._numbers.find([chunk.columns[index] for index in self.group_by], chunk.visibility)
@@ -128,9 +130,9 @@ class AggGroups:
         return LocatedKeys(ids, self._grow(before))
 
     def open_global(self) -> np.ndarray:
-        """Makes the one group of an aggregation without group columns; its number if it was not there yet.
+        """Creates the one group of an aggregation without group columns; returns its id if it is new.
 
-        The group is dirty from then on, so the next flush emits it even if no row ever arrives.
+        The group is then dirty, so the next flush emits it even if no row ever arrives.
         """
         if self.group_by:
             raise ValueError(f"there are group columns {self.group_by}")
@@ -146,8 +148,8 @@ class AggGroups:
         return DataChunk(self._numbers.keys(ids), capacity=len(ids))
 
     def load(self, ids: np.ndarray, rows: DataChunk, found: np.ndarray | None = None) -> None:
-        """Gives new groups the states that were stored. `rows`: a row of `state_types` per id; where `found`
-        (uint8[ids]) is 0 the group starts empty. REQUIRES that nothing was applied to `ids` yet.
+        """Sets new groups to their stored states. `rows`: a row of `state_types` per id; if `found` (uint8[ids]) is 0
+        the group starts empty. REQUIRES that nothing was applied to `ids` yet.
         """
         exists = np.ones(len(ids), np.uint8) if found is None else np.ascontiguousarray(found, np.uint8)
         columns = iter(rows.columns[len(self.group_types) :])
@@ -162,9 +164,9 @@ class AggGroups:
     def apply(
         self, chunk: DataChunk, ids: np.ndarray, masks: Sequence[np.ndarray | None] | None = None
     ) -> None:
-        """Takes the rows into their groups. `ids` as `locate` gave them; `masks`: per call uint8[capacity], 1
-        where its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call
-        that has no FILTER.
+        """Applies the rows to their groups. `ids` as returned by `locate`; `masks`: per call uint8[capacity], 1 where
+        its FILTER is true, or None. A chunk without ops is all inserts. ValueError for the mask of a call that has no
+        FILTER.
         """
         masks = [None] * len(self.specs) if masks is None else masks
         for index, spec in enumerate(self.specs):
@@ -179,20 +181,20 @@ class AggGroups:
         self._states.apply(ids, arguments, getattr(chunk, "ops", None))
 
     def stale(self, call: int) -> np.ndarray:
-        """The groups whose extreme of `call` has to be looked up before the next flush, int32[n]."""
+        """The groups whose extreme of `call` must be looked up before the next flush, int32[n]."""
         return self._calls[call].stale(self._states.dirty_groups())
 
     def refill(self, call: int, ids: np.ndarray, values: Column) -> None:
-        """Gives the stale groups `ids` their extremes of `call`. ConsistencyError for NULL: a group that has
-        arguments has an extreme.
+        """Sets the extremes of `call` in the stale groups `ids`. ConsistencyError for NULL: a group that has arguments
+        has an extreme.
         """
         self._calls[call].refill(ids, values)
 
     def flush(self) -> Iterator[AggChange]:
-        """What changed since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of
-        these groups has ended. REQUIRES that all are taken before the groups are used again.
+        """The changes since the last flush, FLUSH_GROUPS groups at a time; after the last piece the epoch of these
+        groups has ended. REQUIRES that all pieces are consumed before the groups are used again.
 
-        ConsistencyError for a group of which more rows were retracted than came, or whose extreme is stale.
+        ConsistencyError for a group with more retracted than inserted rows, or with a stale extreme.
         """
         dirty, vanished = self._states.dirty_groups(), 0
         for first in range(0, len(dirty), FLUSH_GROUPS):
@@ -207,19 +209,19 @@ class AggGroups:
         self._evict(vanished)
 
     def results(self) -> DataChunk:
-        """The groups that exist with their results, in the order in which they appeared."""
+        """The existing groups with their results, in order of creation."""
         ids = np.arange(self.groups, dtype=np.int32)
         picks = np.flatnonzero(self._gather(ids)).astype(np.int32)
         columns = [kernel.outputs(picks) for kernel in self._calls]
         return DataChunk([*self.keys(ids[picks]).columns, *columns], capacity=len(picks))
 
     def _grow(self, before: int) -> np.ndarray:
-        """Room in every part for the groups numbered from `before` on; their numbers."""
+        """Allocates every part for the groups from id `before` on; returns their ids."""
         self._states.grow(self.groups)
         return np.arange(before, self.groups, dtype=np.int32)
 
     def _gather(self, ids: np.ndarray, first: int = 0) -> np.ndarray:
-        """Gathers the states of `ids`, dirty groups from index `first` on; which of them exist, uint8[ids]."""
+        """Gathers the states of `ids`, dirty groups from index `first` on; returns which of them exist, uint8[ids]."""
         self._states.gather(ids, first)
         counts = self._row_counts(np.arange(len(ids), dtype=np.int32))
         if len(counts) and counts.min() < 0:
@@ -229,7 +231,7 @@ class AggGroups:
         return (counts > 0).view(np.uint8) if self.group_by else np.ones(len(ids), np.uint8)
 
     def _row_counts(self, picks: np.ndarray) -> np.ndarray:
-        """Rows of the picked groups as gathered (pick i), or as they were before this epoch (pick ~i)."""
+        """Row counts of the picked groups as gathered (pick i), or before this epoch (pick ~i)."""
         return self._rows.outputs(picks).to_numpy()
 
     def _change(self, ids: np.ndarray, exists: np.ndarray) -> AggChange:
@@ -254,7 +256,7 @@ class AggGroups:
         return AggChange(output, state, {reason: count for reason, count in failures.items() if count})
 
     def _state_columns(self, picks: np.ndarray) -> list[pa.Array]:
-        """The states of picked groups, in the order of `state_types`."""
+        """The states of the picked groups, in the order of `state_types`."""
         states, above = [], []
         for kernel in self._stored:
             columns = kernel.state_columns(picks)
@@ -263,7 +265,7 @@ class AggGroups:
         return states + above
 
     def _evict(self, vanished: int) -> None:
-        """Evicts vanished groups once they are many, and above the capacity the oldest ones too."""
+        """Evicts vanished groups once there are many, and above the capacity also the oldest ones."""
         self._vanished += vanished
         wanted = self.groups
         if self.capacity_bytes is not None and self.size_bytes > self.capacity_bytes:
@@ -280,7 +282,7 @@ class AggGroups:
 
 
 def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
-    """The kernel that keeps the states of a call."""
+    """The kernel for the states of a call."""
     if spec.kind == "count":
         return CountKernel(spec, strict)
     if spec.is_min_max:
@@ -291,8 +293,7 @@ def _kernel(spec: AggSpec, strict: bool) -> AggKernel:
 def _chunk(
     keys: DataChunk, picks: np.ndarray, ops: np.ndarray, columns: list[pa.Array]
 ) -> StreamChunk | None:
-    """Planned rows as a chunk that begins with the group columns; None without rows. `keys`: those of the
-    dirty groups.
+    """Planned rows as a chunk that begins with the group columns; None without rows. `keys`: those of the dirty groups.
     """
     if len(picks) == 0:
         return None

@@ -1,5 +1,5 @@
-"""Exact sums: 128-bit two's complement in 16 bytes of memory, as Arrow's decimal128 has them, or 192 bits: a high word
-more, kept apart. `sum` and `out` point to 16 bytes, `high` to the word above them.
+"""Exact sums: 128-bit two's complement in 16 bytes of memory, as in Arrow's decimal128, or 192 bits with a separate
+high word. `sum` and `out` point to 16 bytes, `high` to the word above them.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -150,7 +150,7 @@ cdef extern from * nogil:
     int64_t sign_of "hummock_sign"(const void* sum) noexcept                            # the word above 128 bits
     uint64_t REACH "HUMMOCK_REACH"
     uint64_t reach_of "hummock_reach"(const void* values, int64_t count) noexcept
-    # at most REACH; less: no choice of the values, some taken away, adds up to reach * 2**64
+    # at most REACH; if less: no subset sum of the values reaches reach * 2**64 in magnitude
     bint is_narrow "hummock_is_narrow"(const void* sum, int64_t high) noexcept
     # 192 bits have the value of the low 128
     int average "hummock_average"(const void* sum, int64_t count, int more_digits, void* out) noexcept
@@ -160,4 +160,4 @@ cdef extern from * nogil:
     void split_wide "hummock_split_wide"(const void* sum, int64_t high, void* low, int64_t* above) noexcept
     # sum = above * 10**38 + low, |low| < 10**38, both of one sign; REQUIRES |sum| < 2**63 * 10**38
     void join_wide "hummock_join_wide"(const void* low, int64_t above, void* sum, void* high) noexcept
-    # the sum of any such parts
+    # the inverse: the sum of any such parts

@@ -1,4 +1,4 @@
-"""AggKernel: the part of a group's record that one aggregate call owns; CountKernel; helpers that all kernels share."""
+"""AggKernel: the part of a group's record that belongs to one aggregate call; CountKernel; helpers for all kernels."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
@@ -11,33 +11,33 @@ from relational.chunk.column_builder cimport ColumnBuilder
 
 cdef class AggKernel:
     cdef readonly object spec           # AggSpec
-    cdef readonly bint strict           # a result that its type cannot hold is an error, not NULL
-    cdef readonly Py_ssize_t overflows  # groups whose result as given out last is NULL because its type cannot hold it
-    cdef GroupRecords states            # set by GroupStates, which holds this kernel: a cycle, and lives as long
+    cdef readonly bint strict           # a result that does not fit its type is an error, not NULL
+    cdef readonly Py_ssize_t overflows  # groups whose last emitted result is NULL because it does not fit its type
+    cdef GroupRecords states            # set by GroupStates, which references this kernel: a cycle of equal lifetime
     cdef Py_ssize_t offset              # of this call's state in a record
-    cdef Py_ssize_t width               # bytes of it; all zero is the state of no rows
-    cdef Py_ssize_t wanted              # bytes that it needs from now on: more than `width` after `begin` or `expect`
-    cdef object held                    # what `view` and `mask` point into, between `begin` and `end`
+    cdef Py_ssize_t width               # its size in bytes; all zero is the state of no rows
+    cdef Py_ssize_t wanted              # required size: more than `width` after `begin` or `expect`
+    cdef object held                    # owner of `view` and `mask`, between `begin` and `end`
     cdef const ColumnView* view         # the argument of the current chunk, or NULL
     cdef const uint8_t* mask            # its FILTER, or NULL
 
     cdef int begin(self, Py_ssize_t rows, Column argument, mask) except -1      # before a chunk
-    cdef void end(self) noexcept                                                # the chunk is over
+    cdef void end(self) noexcept                                                # after a chunk
     cdef int add(self, const int32_t* ids, const int8_t* weights, Py_ssize_t first, Py_ssize_t rows) except -1 nogil
     # row i adds argument `first + i` to group ids[i] (-1 with weight 0: none): weight 1 adds, -1 retracts, 0 is a no-op
     cdef int expect(self, Py_ssize_t rows, list columns) except -1              # before rows of the state columns
     cdef void widen(self, uint8_t* state) noexcept nogil
-    # makes the first `width` bytes of a state, behind which zeros lie, one of `wanted` bytes
+    # widens a state from `width` bytes, which zeros follow, to `wanted` bytes
     cdef int read_states(self, const int32_t* ids, const uint8_t* found, Py_ssize_t rows,
                          list columns) except -1
     # fills the states of `ids` from rows of the state columns, where found
     cdef bint same_state(self, const void* a, const void* b) noexcept nogil
     cdef bint same_output(self, const void* a, const void* b) noexcept nogil
-    cdef int end_epoch(self) except -1  # nothing is saved any more
-    cdef int pack(self) except -1       # drops memory that no record points to; REQUIRES nothing saved
+    cdef int end_epoch(self) except -1  # nothing remains saved
+    cdef int pack(self) except -1       # releases memory that no record references; REQUIRES nothing saved
 
     cdef inline void* state(self, int64_t group) noexcept nogil:
-        """This call's state of a group. Lives until groups are added."""
+        """This call's state of a group. Valid until groups are added."""
         return self.states.record(group) + self.offset
 
     cdef inline void* picked(self, int64_t pick) noexcept nogil:
@@ -50,7 +50,7 @@ cdef class CountKernel(AggKernel):
     """Rows, or non-NULL arguments. State: int64."""
 
 
-cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # room for `rows`, which are to be put
+cdef ColumnBuilder new_column(data_type, Py_ssize_t rows)               # capacity for `rows`, to be filled by put
 cdef int check_picks(AggKernel kernel, const int32_t[::1] picks) except -1   # IndexError
 cdef int64_t int64_at(Column column, Py_ssize_t row) noexcept nogil     # REQUIRES BIGINT; NULL is 0
 

@@ -1,4 +1,4 @@
-"""AggKernel, what the kernels of all aggregate calls share, and CountKernel."""
+"""AggKernel, the base of the kernels of all aggregate calls, and CountKernel."""
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
@@ -13,14 +13,14 @@ from relational.errors import EvaluationError
 
 
 cdef class AggKernel:
-    """Base of all kinds."""
+    """Base of all kernels."""
 
     def __init__(self, spec, bint strict=False):
         self.spec, self.strict = spec, strict
 
     @property
     def size_bytes(self):
-        """Memory held beside the records."""
+        """Memory used outside the records."""
         return 0
 
     def outputs(self, const int32_t[::1] picks):
@@ -74,7 +74,7 @@ cdef class AggKernel:
         return 0
 
     def count_overflow(self, Py_ssize_t groups):
-        """`groups` more results than before do not fit: EvaluationError when strict, else they are NULL and counted."""
+        """Counts `groups` additional results that do not fit: EvaluationError when strict, else they are NULL."""
         if groups and self.strict:
             raise EvaluationError(
                 f"{self.overflow_reason}: {groups} of the results do not fit {self.spec.output_type}")
@@ -82,7 +82,7 @@ cdef class AggKernel:
 
     @property
     def overflow_reason(self):
-        """Why such a result is NULL."""
+        """The reason for such a NULL result."""
         return f"value out of range for {self.spec.kind.upper()}"
 
 

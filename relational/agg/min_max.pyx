@@ -1,9 +1,9 @@
 """MinMaxKernel: MIN and MAX of any type, as encoded key bytes.
 
-Keys order as their values do, so one kernel serves every type, and a result is SQL-equal to a value that was added
-(1 month may be returned as 30 days). Without retractions the extreme alone is the state. With them, retracting the
-extreme makes the group stale until a value at least as extreme arrives, or until its owner looks up the next extreme in
-the materialized input and refills it, which must happen before results are read.
+Keys order as their values do, so one kernel serves every type, and a result is SQL-equal to an added value (1 month may
+be returned as 30 days). Without retractions the extreme alone is the state. With them, retracting the extreme makes the
+group stale until a value at least as extreme arrives, or until its owner looks up the next extreme in the materialized
+input and refills it, which must happen before results are read.
 """
 
 cimport cython
@@ -35,7 +35,7 @@ cdef struct MinMaxState:
     int32_t status      # MinMaxStatus
 
 cdef enum:
-    WASTE_BYTES = 1 << 20       # left behind in the arena before packing is worth it
+    WASTE_BYTES = 1 << 20       # garbage in the arena that makes packing worthwhile
 
 cdef uint8_t NULL_TAG = 1       # the whole key of NULL in an ascending column
 
@@ -47,7 +47,7 @@ cdef class MinMaxKernel(AggKernel):
     cdef int direction          # 1: the least key is the extreme, -1: the greatest
     cdef bint is_retractable
     cdef object encoder         # KeyEncoder of the argument, ascending
-    cdef ByteBuffer arena       # encoded extremes; replaced ones are left behind for the saved records
+    cdef ByteBuffer arena       # encoded extremes; replaced ones remain for the saved records
     cdef Py_ssize_t live_bytes  # of `arena` when it was last packed
     cdef BinaryColumn keys      # encoded arguments of the current chunk, or None
 
@@ -61,11 +61,11 @@ cdef class MinMaxKernel(AggKernel):
 
     @property
     def size_bytes(self):
-        """Memory held by the encoded extremes."""
+        """Memory used by the encoded extremes."""
         return self.arena.capacity
 
     def stale(self, const int32_t[::1] ids):
-        """Those of `ids` whose extreme has to be looked up, as int32[n]."""
+        """Those of `ids` whose extreme must be looked up, as int32[n]."""
         cdef Py_ssize_t row, count = 0
         out = np.empty(ids.shape[0], np.int32)
         cdef int32_t[::1] found = out
@@ -76,8 +76,8 @@ cdef class MinMaxKernel(AggKernel):
         return out[:count]
 
     def refill(self, const int32_t[::1] ids, Column values not None):
-        """Sets the extremes of the stale groups `ids` to `values`. ConsistencyError where a value is NULL
-        although the group has arguments left: its materialized input has lost rows.
+        """Sets the extremes of the stale groups `ids` to `values`. ConsistencyError if a value is NULL although the
+        group has arguments left: its materialized input has lost rows.
         """
         cdef BinaryColumn keys = self.encoder.encode([values])
         cdef MinMaxState* state
@@ -93,7 +93,7 @@ cdef class MinMaxKernel(AggKernel):
             self.put_key(state, keys.at(row), head_of(keys.at(row).data + 1, keys.at(row).size - 1))
 
     def outputs(self, const int32_t[::1] picks):
-        """The extremes; NULL for no rows. ConsistencyError where one is stale."""
+        """The extremes; NULL for no rows. ConsistencyError for a stale one."""
         cdef Py_ssize_t row, rows = picks.shape[0], stale = 0
         cdef BinaryColumnBuilder keys = BinaryColumnBuilder()
         cdef MinMaxState* state
@@ -120,7 +120,7 @@ cdef class MinMaxKernel(AggKernel):
         return [extremes, counts.finish()]
 
     cdef Slice key(self, const MinMaxState* state) noexcept nogil:
-        """Lives until the arena grows."""
+        """Valid until the arena grows."""
         cdef Slice out
         out.data = self.arena.data + state.start
         out.size = state.size

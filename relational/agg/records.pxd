@@ -1,5 +1,5 @@
-"""GroupRecords: one record per group with the states of all aggregate calls side by side, the groups that an epoch has
-touched, and their records before that epoch.
+"""GroupRecords: one record per group with the states of all aggregate calls side by side, the groups touched in an
+epoch, and their records before that epoch.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -8,20 +8,20 @@ from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.hash.record_arena cimport RecordArena
 
 
-cdef Py_ssize_t padded(Py_ssize_t width) noexcept       # of a record with states of so many bytes
+cdef Py_ssize_t padded(Py_ssize_t width) noexcept       # size of a record with states of so many bytes
 
 
 cdef class GroupRecords:
     cdef readonly Py_ssize_t groups     # records
-    cdef readonly Py_ssize_t width      # bytes of a record; an all-zero record is the state of no rows
-    cdef readonly uint32_t epoch        # number of the present epoch, counted by `finish`
-    cdef RecordArena records           # one of no group, which rows of no group may change by 0; then each group's
+    cdef readonly Py_ssize_t width      # of a record, in bytes; an all-zero record is the state of no rows
+    cdef readonly uint32_t epoch        # number of the current epoch, incremented by `finish`
+    cdef RecordArena records            # record -1, which rows of no group may change by 0; then each group's
     cdef ByteBuffer saved               # records of the dirty groups before this epoch, in dirty order
     cdef ByteBuffer gathered            # records that the last `gather` copied, in its order
     cdef Py_ssize_t first_saved         # index in `saved` of the former state of gathered record 0
-    cdef RecordArena marks             # a bit per group: it is dirty
+    cdef RecordArena marks              # a bit per group: whether it is dirty
     cdef ByteBuffer dirty               # int32: dirty groups in the order of their first touch in this epoch
-    cdef ByteBuffer touched             # uint32 per group: number of the last epoch, before this, that touched it
+    cdef ByteBuffer touched             # uint32 per group: number of the last earlier epoch that touched it
 
     cdef int mark(self, const int32_t* ids, Py_ssize_t rows) except -1 nogil
     # makes ids dirty, saving each group's record at its first touch; prefetches all of them
@@ -29,11 +29,11 @@ cdef class GroupRecords:
     cdef int copy_records(self, const int32_t* ids, Py_ssize_t rows, uint8_t* target) except -1 nogil
 
     cdef inline uint8_t* record(self, int64_t group) noexcept nogil:
-        """The record of a group, -1: of none. Lives until groups are added."""
+        """The record of a group, -1: of none. Valid until groups are added."""
         return self.records.data + (group + 1) * self.width
 
     cdef inline uint8_t* picked(self, int64_t pick) noexcept nogil:
-        """Gathered record `pick`; where negative, the former state of gathered record ~pick."""
+        """Gathered record `pick`; if negative, the former state of gathered record ~pick."""
         if pick >= 0:
             return self.gathered.data + pick * self.width
         return self.saved.data + (self.first_saved + ~pick) * self.width

@@ -1,4 +1,4 @@
-"""GroupRecords: the records of an aggregation's groups, the groups that an epoch has touched, and their former records.
+"""GroupRecords: the records of an aggregation's groups, the groups touched in an epoch, and their former records.
 
 The first touch of a group in an epoch makes it dirty and saves its record. At the flush a new group becomes an insert,
 a vanished one a delete, a changed one an update. Records are scattered over memory, so they are gathered once before
@@ -19,11 +19,11 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 16
-    LINE = 64                   # bytes; a record does not lie across two lines unless it is longer
+    LINE = 64                   # bytes; a record does not cross a line unless it is longer than one
 
 
 cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
-    """A power of two, or whole lines."""
+    """Rounds up to a power of two, or to whole lines."""
     cdef Py_ssize_t out = 8
     while out < width and out < LINE:
         out *= 2
@@ -31,7 +31,7 @@ cdef Py_ssize_t padded(Py_ssize_t width) noexcept:
 
 
 cdef class GroupRecords:
-    """A group is dirty while its mark is set; `dirty` lists those. Records of groups never touched are all zero."""
+    """A group is dirty while its mark is set; `dirty` lists the dirty groups. Untouched records are all zero."""
 
     def __init__(self, Py_ssize_t width):
         """Records of at least `width` bytes."""
@@ -43,17 +43,17 @@ cdef class GroupRecords:
 
     @property
     def count(self):
-        """Dirty groups."""
+        """The number of dirty groups."""
         return self.dirty.size // sizeof(int32_t)
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         return (self.records.capacity + self.saved.capacity + self.gathered.capacity + self.marks.capacity
                 + self.dirty.capacity + self.touched.capacity)
 
     def grow(self, Py_ssize_t groups):
-        """Empty records up to `groups`, clean, as if touched in the epoch before."""
+        """Adds zero records up to `groups`, clean, with the previous epoch as the last one that touched them."""
         cdef Py_ssize_t group, more = groups - self.groups
         if more <= 0:
             return
@@ -66,13 +66,12 @@ cdef class GroupRecords:
         self.groups = groups
 
     def touch(self, const int32_t[::1] ids not None):
-        """Makes `ids` (negative: skipped) dirty."""
+        """Marks `ids` (negative: skipped) as dirty."""
         if ids.shape[0]:
             self.mark(&ids[0], ids.shape[0])
 
     def gather(self, const int32_t[::1] ids not None, Py_ssize_t first_saved=0):
-        """Makes the present records of `ids` the gathered ones; what they were before this epoch was saved from
-        index `first_saved` on.
+        """Gathers the current records of `ids`; their records before this epoch are saved from index `first_saved` on.
         """
         self.gathered.size = 0
         self.first_saved = first_saved
@@ -86,7 +85,7 @@ cdef class GroupRecords:
         return np.frombuffer(self.dirty.to_bytes(), np.int32)
 
     def finish(self):
-        """The epoch ended: no group is dirty, nothing is saved or gathered."""
+        """Ends the epoch: no group is dirty, nothing is saved or gathered."""
         cdef const int32_t* dirty = <const int32_t*>self.dirty.data
         cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t)
         for row in range(rows):
@@ -98,19 +97,19 @@ cdef class GroupRecords:
         self.epoch += 1
 
     def resave(self):
-        """What the dirty groups are now counts as what they were before this epoch."""
+        """Saves the current records of the dirty groups as those before this epoch."""
         self.saved.size = self.gathered.size = 0
         if self.dirty.size:
             self.save(<const int32_t*>self.dirty.data, self.count)
 
     def reset(self, const int32_t[::1] ids not None):
-        """Gives `ids` empty records."""
+        """Zeroes the records of `ids`."""
         cdef Py_ssize_t row
         for row in range(ids.shape[0]):
             memset(self.record(ids[row]), 0, self.width)
 
     def latest(self, Py_ssize_t wanted, exists):
-        """At most `wanted` of the groups that exist (uint8[groups]), those touched last, ascending: int32[n]."""
+        """At most `wanted` of the existing groups (uint8[groups]), the last touched ones, ascending: int32[n]."""
         living = np.flatnonzero(exists)
         if len(living) > wanted:
             first = len(living) - wanted
@@ -120,7 +119,7 @@ cdef class GroupRecords:
         return living.astype(np.int32)
 
     def keep(self, const int32_t[::1] ids not None):
-        """What is known of `ids` becomes groups 0, 1, 2 …, the rest is forgotten. REQUIRES that none is dirty."""
+        """Renumbers the groups `ids` to 0, 1, 2 …, and discards the others. REQUIRES that none is dirty."""
         cdef RecordArena kept = RecordArena(), marks = RecordArena()
         cdef ByteBuffer touched = ByteBuffer(ids.shape[0] * sizeof(uint32_t))
         cdef Py_ssize_t row
@@ -161,12 +160,12 @@ cdef class GroupRecords:
         return 0
 
     cdef int copy_records(self, const int32_t* ids, Py_ssize_t rows, uint8_t* target) except -1 nogil:
-        """The present records of `ids`."""
+        """Copies the current records of `ids`."""
         cdef Py_ssize_t row
         for row in range(rows):
             if row + AHEAD < rows:
                 __builtin_prefetch(self.record(ids[row + AHEAD]))
-            if self.width == 32:            # count and one sum, a copy without a call
+            if self.width == 32:            # count and one sum, an inlined copy
                 memcpy(target, self.record(ids[row]), 32)
             elif self.width == 64:
                 memcpy(target, self.record(ids[row]), 64)

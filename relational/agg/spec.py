@@ -1,7 +1,7 @@
-"""What an aggregate call needs of its state: kind, types, and whether a retraction can remove its minimum or maximum.
+"""The state requirements of an aggregate call: kind, types, and whether a retraction can remove its extreme.
 
 A spec is an aggregate call without its filter and its text, independent of expressions. The types of the columns that
-store the state of a call follow from the spec alone, so a planner can lay out the table.
+store the state of a call depend on the spec alone, so a planner can lay out the table.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from relational.types import DataType
 KINDS = ("count", "sum", "avg", "min", "max")
 MAX_PRECISION = 38
 NARROW_PRECISION = 19
-"""Digits of arguments of which 2**63 add up to less than 38 digits."""
+"""Up to this many digits, 2**63 arguments add up to less than 38 digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggSpec:
     """One call. `argument` is a column of the input chunk, None for count(*).
 
-    `is_retractable` (MIN and MAX only) says that rows may be retracted, so that the extreme can be lost and
-    has to be looked up again; without it a retraction is an error. `is_filtered`: it has a FILTER.
+    `is_retractable` (MIN and MAX only): rows may be retracted, so the extreme can be lost and must then be looked up
+    again; without it a retraction is an error. `is_filtered`: it has a FILTER.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class AggSpec:
 
     @property
     def counts_rows(self) -> bool:
-        """The result is the number of rows of the group."""
+        """Whether the result is the number of rows of the group."""
         return self.kind == "count" and self.argument is None and not self.is_filtered
 
     @property
@@ -58,7 +58,7 @@ class AggSpec:
 
     @property
     def state_types(self) -> tuple[DataType, ...]:
-        """The types of the columns that hold this call's state in the value row of a group, next to each other."""
+        """The types of the adjacent columns that store this call's state in the value row of a group."""
         if self.kind == "count":
             return (DataType.BIGINT,)
         if self.is_min_max:
@@ -69,8 +69,8 @@ class AggSpec:
 
     @property
     def wide_types(self) -> tuple[DataType, ...]:
-        """The types of the columns that follow the states of all calls: BIGINT, how often 10**38 is in the sum,
-        where the first column's 38 digits may be too few; NULL counts as 0.
+        """The types of the columns after the states of all calls: BIGINT, the multiple of 10**38 in the sum, if the
+        first column's 38 digits may be too few; NULL counts as 0.
         """
         if self.kind not in ("sum", "avg") or (self.argument_type.precision or 0) <= NARROW_PRECISION:
             return ()

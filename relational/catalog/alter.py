@@ -26,8 +26,8 @@ def with_column(
     not_null: bool = False,
     max_length: int | None = None,
 ) -> TableCatalog:
-    """The next version of `table`, with one more column. Duplicate where the name is taken; CatalogError for a default
-    where rows are stored as an entry per value, and for NOT NULL without a default, as there are rows.
+    """The next version of `table`, with one more column. Duplicate if the name exists; CatalogError for a default on a
+    table stored as one entry per value, and for NOT NULL without a default, since the table has rows.
     """
     _check_alterable(table)
     if not_null and default is None:
@@ -48,7 +48,7 @@ def with_column(
 
 
 def without_column(table: TableCatalog, name: str) -> TableCatalog:
-    """The next version of `table`, without a column. NotFound; CatalogError for one of the key, or the last one."""
+    """The next version of `table`, without the column. NotFound; CatalogError for a key column, or the last one."""
     _check_alterable(table)
     position = column_index(table, name)
     if position in {*table.pk_indices, *table.stream_key, *table.distribution_key}:
@@ -66,7 +66,7 @@ def without_column(table: TableCatalog, name: str) -> TableCatalog:
 
 
 def column_index(table: TableCatalog, name: str) -> int:
-    """The number of a visible column; NotFound with the nearest name there is."""
+    """The index of a visible column; NotFound with the closest existing name."""
     known = {table.columns[index].name: index for index in table.visible_indices}
     if name not in known:
         near = get_close_matches(name, known, n=1)
@@ -94,7 +94,7 @@ def _free_id(table: TableCatalog) -> int:
 
 
 def _version(table: TableCatalog, columns: Sequence[ColumnCatalog], kept: Sequence[int]) -> TableCatalog:
-    """The version after `table` with `columns`, the first of which are its columns number `kept`."""
+    """The version after `table` with `columns`, the first of which are the old columns at the indices `kept`."""
     moved = {old: new for new, old in enumerate(kept)}
     pk = tuple(SortKey(moved[key.column], key.order) for key in table.pk)
     return replace(

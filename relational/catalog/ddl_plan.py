@@ -1,7 +1,7 @@
-"""The changes of a DDL, as pure functions of a snapshot of the catalog.
+"""Catalog changes of DDL statements, as pure functions of a catalog snapshot.
 
-Each returns the operations of a transaction with their preconditions: the transaction fails if a name was taken, or
-anything that the plan depends on was changed, in the meantime. Errors say what to do.
+Each returns the operations of a transaction with their preconditions: the transaction fails if, in the meantime, the
+name was taken or anything that the plan depends on was changed. Error messages name the remedy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from relational.errors import CatalogError, DependencyError, Duplicate, NotFound
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """The dropped objects: tables, views and indexes, readers first, with their state tables; and the operations."""
+    """The dropped objects (tables, views and indexes, readers first) with their state tables; and the operations."""
 
     dropped: tuple[TableCatalog, ...]
     states: tuple[TableCatalog, ...]
@@ -40,20 +40,20 @@ class DropPlan:
 
     @property
     def jobs(self) -> tuple[int, ...]:
-        """Ids of the jobs that end."""
+        """Ids of the stopped jobs."""
         return tuple(table.id for table in self.dropped if table.kind.is_job)
 
     @property
     def stored(self) -> tuple[int, ...]:
-        """Ids whose rows nobody reads any more."""
+        """Ids whose rows are no longer read."""
         return (*self.jobs, *(state.id for state in self.states))
 
 
 def create_table(
     snapshot: CatalogSnapshot, table: TableCatalog, internals: Iterable[TableCatalog] = ()
 ) -> MetaOperations:
-    """A table, view or index, with the state tables of its job. Duplicate if the name is taken; NotFound if its
-    schema, or something it reads, is gone.
+    """Creates a table, view or index with the state tables of its job. Duplicate if the name is taken; NotFound if its
+    schema, or an object that it reads, no longer exists.
     """
     check_name(table.name)
     require: dict[str, bytes | None] = dict(_within(snapshot, table))
@@ -67,22 +67,21 @@ def create_table(
 
 
 def note_loaded(table_id: int, table_ids: Iterable[int]) -> MetaOperations:
-    """A load fills `table_ids` for an object that is not there yet: creating it forgets this, else the rows are to be
-    dropped.
+    """Records that a load fills `table_ids` for an object that does not exist yet. Creating the object deletes the
+    record; otherwise the rows must be dropped.
     """
     key = loaded_key(table_id)
     return MetaOperations(require={key: None}, put={key: json.dumps(sorted(table_ids)).encode()})
 
 
 def forget_loaded(table_id: int) -> MetaOperations:
-    """The object is there, or will never be."""
+    """Deletes the record: the object exists, or will never exist."""
     return MetaOperations(delete=(loaded_key(table_id),))
 
 
 def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperations] = ()) -> MetaOperations:
-    """Jobs are set aside, but for those that the changes `beside` in the same transaction drop. It requires nothing,
-    so that a DDL that was planned before a job failed can be committed after it: the one process that has the writer
-    role decides both.
+    """Suspends jobs, except those that the changes `beside` in the same transaction drop. It has no preconditions, so a
+    DDL planned before a job failed can be committed after it: the one process with the writer role decides both.
     """
     deleted = {key for operations in beside for key in operations.delete}
     rows = {failed_key(failure.job_id): encode(failure) for failure in failures}
@@ -90,15 +89,15 @@ def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperation
 
 
 def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
-    """Jobs that were set aside run again."""
+    """Resumes suspended jobs."""
     return MetaOperations(delete=tuple(failed_key(job_id) for job_id in job_ids))
 
 
 def rebuild_jobs(
     snapshot: CatalogSnapshot, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]
 ) -> DropPlan:
-    """Views and indexes replace those of the same names, under new ids. Whatever else reads
-    them reads the new ones. REQUIRES that all jobs that read one of them are among them.
+    """Replaces views and indexes by those of the same names under new ids; their other readers read the new ones.
+    REQUIRES that all jobs that read one of them are among them.
     """
     old = [snapshot.find_within(job.schema_id, job.name) for job in jobs]
     gone = _dropping(snapshot, [each for each in reversed(old) if each is not None])
@@ -110,7 +109,7 @@ def rebuild_jobs(
 
 
 def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
-    """What requires the schema of a new object; Duplicate if the name is taken in it."""
+    """Preconditions on the schema of a new object; Duplicate if the schema already has the name."""
     if table.schema_id not in snapshot.schemas:
         raise NotFound(f"the schema of {table.name!r} was dropped meanwhile", name=table.name)
     taken = snapshot.find_within(table.schema_id, table.name)
@@ -121,7 +120,7 @@ def _within(snapshot: CatalogSnapshot, table: TableCatalog) -> dict[str, bytes]:
 
 
 def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperations:
-    """The next version of a table's columns. CatalogError if another one was made in the meantime."""
+    """Commits the next version of a table's columns. CatalogError if the table was altered in the meantime."""
     current = snapshot.get(altered.id)
     if altered.schema_version != current.schema_version + 1:
         raise CatalogError(f"table {current.name!r} was altered meanwhile: send the statement again", name=current.name)
@@ -132,8 +131,8 @@ def alter_table(snapshot: CatalogSnapshot, altered: TableCatalog) -> MetaOperati
 def drop_column(
     snapshot: CatalogSnapshot, table_id: int, name: str, *, cascade: bool = False
 ) -> tuple[TableCatalog, DropPlan]:
-    """The next version of a table, and what is dropped with the column. DependencyError naming what reads it, unless
-    `cascade`, which drops that too.
+    """The next version of a table, and the objects dropped with the column. DependencyError naming its readers, unless
+    `cascade`, which drops them too.
     """
     table = snapshot.get(table_id)
     altered = without_column(table, name)
@@ -151,8 +150,8 @@ def drop_column(
 
 
 def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False) -> DropPlan:
-    """Drops a table, view or index, and the indexes of a table. DependencyError naming what else reads it, unless
-    `cascade`, which drops that too.
+    """Drops a table, view or index, and the indexes of a table. DependencyError naming its other readers, unless
+    `cascade`, which drops them too.
     """
     dropped = snapshot.with_dependents((table,))
     own = (table, *(each for each in snapshot.dependents(table.id) if each.kind is TableKind.INDEX))
@@ -170,7 +169,7 @@ def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool 
 def replace_table(
     snapshot: CatalogSnapshot, old: TableCatalog, table: TableCatalog, internals: Iterable[TableCatalog] = ()
 ) -> DropPlan:
-    """A table replaces another of the same name. DependencyError where something reads that."""
+    """Replaces a table by another of the same name. DependencyError if the old one has readers."""
     if (old.schema_id, old.name) != (table.schema_id, table.name):
         raise CatalogError(f"{table.name!r} cannot come in the place of {old.name!r}", name=table.name)
     plan = drop_table(snapshot, old)
@@ -192,7 +191,7 @@ def _dropping(snapshot: CatalogSnapshot, dropped: Sequence[TableCatalog]) -> Dro
 
 
 def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOperations:
-    """An empty schema. Duplicate if the name is taken."""
+    """Creates an empty schema. Duplicate if the name is taken."""
     check_name(schema.name, "a schema")
     database = snapshot.databases.get(schema.database_id)
     if database is None:
@@ -209,7 +208,7 @@ def create_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog) -> MetaOpera
 
 
 def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bool = False) -> DropPlan:
-    """Drops a schema, with `cascade` everything in it and everything that reads it. DependencyError, CatalogError."""
+    """Drops a schema; with `cascade`, its objects and all their readers. DependencyError, CatalogError."""
     if schema.id == PUBLIC.id:
         raise CatalogError("the schema 'public' is always there: drop what stands in it", name=schema.name)
     content = snapshot.list(schema_id=schema.id)
@@ -228,7 +227,7 @@ def drop_schema(snapshot: CatalogSnapshot, schema: SchemaCatalog, *, cascade: bo
 
 
 def create_database(snapshot: CatalogSnapshot, database: DatabaseCatalog, public: SchemaCatalog) -> MetaOperations:
-    """A database with its `public` schema. Duplicate if the name is taken."""
+    """Creates a database with its `public` schema. Duplicate if the name is taken."""
     check_name(database.name, "a database")
     if any(each.name == database.name for each in snapshot.databases.values()):
         raise Duplicate(f"there is already a database {database.name!r}", name=database.name)
@@ -242,7 +241,7 @@ def create_database(snapshot: CatalogSnapshot, database: DatabaseCatalog, public
 
 
 def drop_database(snapshot: CatalogSnapshot, database: DatabaseCatalog) -> DropPlan:
-    """Drops a database whose schemas are empty, with them. DependencyError, CatalogError."""
+    """Drops a database and its schemas, which must be empty. DependencyError, CatalogError."""
     if database.id == DEV.id:
         raise CatalogError("the database 'dev' is always there", name=database.name)
     schemas = [schema for schema in snapshot.schemas.values() if schema.database_id == database.id]

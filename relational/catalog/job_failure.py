@@ -12,11 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """`job_id` is the id of the job's table. `since` is the last epoch that was committed with it, `failed_at_ms` the
-    wall clock in milliseconds since 1970 when it was set aside. `reason` is the error's text; `follows` the id of the
-    job whose failure took this one along, which reads it, None for the one that failed. `split` and `offset` are where
-    its source was, None without one; `is_malformed`: a record there is no row of the table. `is_retried`: whoever opens
-    the store tries again, as the cause lies outside."""
+    """`job_id` is the id of the job's table. `since` is the last epoch committed with the job, `failed_at_ms` the wall
+    clock in milliseconds since 1970 when it was suspended. `reason` is the error text; `follows` the id of the failed
+    job that this one reads and therefore follows, None for the job that failed itself. `split` and `offset` are the
+    position of its source, None without a source; `is_malformed`: the record there is not a row of the table.
+    `is_retried`: opening the store resumes the job, since the cause is external.
+    """
 
     job_id: int
     since: int
@@ -29,7 +30,7 @@ class JobFailure:
     is_malformed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """A record that `from_json` reads."""
+        """A record for `from_json`."""
         return asdict(self)
 
     @classmethod

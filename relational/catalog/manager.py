@@ -43,7 +43,7 @@ class CatalogManager:
     """
 
     def __init__(self, meta_store: MetaStore, notifications: NotificationService | None = None):
-        """`notifications` brings updates in one order with those of others in the process; None: its own service."""
+        """`notifications` orders updates with those of other components of the process; None: a service of its own."""
         self._store = meta_store
         self._notifications = notifications or NotificationService(Metrics(), ACKNOWLEDGE_MS)
         self._lock = threading.Lock()  # guards the snapshot and the order of notifications
@@ -51,20 +51,21 @@ class CatalogManager:
         self._posted = 0  # serial number of the newest notification
         self.refresh()
 
-    # ---- what is known -----------------------------------------------------------------------------------------
+    # ---- reads -------------------------------------------------------------------------------------------------
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """All that this manager knows now."""
+        """The current snapshot."""
         return self._snapshot
 
     @property
     def version(self) -> int:
-        """How many DDLs it knows of."""
+        """The number of DDLs in the current snapshot."""
         return self._snapshot.version
 
     def refresh(self) -> CatalogSnapshot:
-        """What was committed before the call is known after it, to the subscribers too unless one hangs."""
+        """Loads everything committed before the call, and notifies the subscribers before it returns, unless one hangs.
+        """
         with self._lock:
             known = self._snapshot
             version, failures = self._store.get(VERSION), dict(self._store.list(FAILED_PREFIX))
@@ -78,12 +79,12 @@ class CatalogManager:
         return self._snapshot
 
     def subscribe(self, callback: Callable[[CatalogSnapshot], None]) -> TopicSubscription:
-        """Calls `callback` with each snapshot from here on, versions ascending; see `NotificationService`."""
+        """Calls `callback` with each later snapshot, in ascending order of version; see `NotificationService`."""
         return self._notifications.subscribe(CATALOG_TOPIC, callback)
 
     def follow(self, subscribe: Callable[[Callable[[Any], Any]], TopicSubscription]) -> TopicSubscription:
-        """Refreshes with each version of the store; `subscribe` is a HummockManager's. A DDL is part of a version, so
-        whoever reads at that one knows what there is at it.
+        """Refreshes at each version of the store; `subscribe` is a HummockManager's. A DDL is part of a version, so a
+        reader of that version sees exactly its objects.
         """
         return subscribe(lambda _: self.refresh())
 
@@ -96,7 +97,7 @@ class CatalogManager:
             return self.refresh().resolve(wanted)
 
     def find(self, name: str | ObjectName) -> TableCatalog | None:
-        """The same, or None."""
+        """As `resolve`, but None if there is none."""
         wanted = _object_name(name)
         return self._snapshot.find(wanted) or self.refresh().find(wanted)
 
@@ -108,15 +109,15 @@ class CatalogManager:
             return self.refresh().resolve_schema(name, database)
 
     def get(self, table_id: int) -> TableCatalog:
-        """What has an id, state tables included; NotFound if it was never committed or is dropped."""
+        """The object with this id, state tables included; NotFound if it was never committed or was dropped."""
         return self._snapshot.get(table_id)
 
     def list(self, kind: TableKind | None = None, schema_id: int | None = None) -> tuple[TableCatalog, ...]:
-        """Tables, views and indexes by name, or all of one kind; of one schema or of all."""
+        """Tables, views and indexes by name, or those of one kind; of one schema or of all."""
         return self._snapshot.list(kind, schema_id)
 
     def jobs(self) -> tuple[TableCatalog, ...]:
-        """All that an actor writes, each after what it reads."""
+        """All objects that an actor writes, each after those it reads."""
         return self._snapshot.jobs()
 
     def internal_tables(self, job_id: int) -> tuple[TableCatalog, ...]:
@@ -124,17 +125,17 @@ class CatalogManager:
         return self._snapshot.internal_tables(job_id)
 
     def offset_table(self, table: TableCatalog) -> TableCatalog:
-        """Where the source of `table` keeps its offsets."""
+        """The table of source offsets of `table`."""
         return self._snapshot.offset_table(table)
 
     def dependents(self, table_id: int) -> tuple[TableCatalog, ...]:
-        """What reads a table or view directly, by name."""
+        """The direct readers of a table or view, by name."""
         return self._snapshot.dependents(table_id)
 
     # ---- DDL ---------------------------------------------------------------------------------------------------
 
     def allocate_ids(self, count: int) -> range:
-        """`count` ids that nobody had or will have. CatalogError after too many lost races."""
+        """`count` ids that were never used and are never reused. CatalogError after too many lost races."""
         for _ in range(ID_ATTEMPTS):
             before = self._store.get(NEXT_ID)
             first = FIRST_ID if before is None else int(before)
@@ -150,10 +151,10 @@ class CatalogManager:
     def plan_create(
         self, draft: TableCatalog, internals: Iterable[TableCatalog] = ()
     ) -> tuple[TableCatalog, MetaOperations]:
-        """The object under its id (allocated if the draft's is 0) and what a transaction must do to create it.
+        """The object under its id (allocated if the draft's is 0) and the operations that create it.
 
-        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either becomes true
-        in the meantime.
+        `internals` are the state tables of its job. Duplicate, NotFound; the transaction fails if either condition
+        arises in the meantime.
         """
         snapshot = self._snapshot
         planning.create_table(snapshot, draft.with_id(draft.id or -1))
@@ -161,12 +162,15 @@ class CatalogManager:
         return table, self._as_next(snapshot, planning.create_table(snapshot, table, internals))
 
     def plan_loaded(self, table_id: int, table_ids: Iterable[int]) -> MetaOperations:
-        """What says that a load filled `table_ids` for an object that is not there yet, until it is created."""
+        """Operations recording that a load filled `table_ids` for an object that does not exist yet, until it is
+        created.
+        """
         snapshot = self._snapshot
         return self._as_next(snapshot, planning.note_loaded(table_id, table_ids))
 
     def plan_forget_loaded(self, table_ids: Iterable[int]) -> MetaOperations:
-        """What forgets the loads for objects that will not be there; whoever asks drops the rows as well."""
+        """Operations that delete the load records of objects that will not be created; the caller also drops the rows.
+        """
         snapshot = self._snapshot
         gone = sum((planning.forget_loaded(table_id) for table_id in table_ids), NONE)
         return self._as_next(snapshot, gone)
@@ -174,46 +178,49 @@ class CatalogManager:
     def plan_failures(
         self, failures: Iterable[JobFailure], beside: Iterable[MetaOperations] = ()
     ) -> MetaOperations:
-        """What sets jobs aside in the transaction that also carries out `beside`: it is no version of its own."""
+        """Operations that suspend jobs in the transaction that also applies `beside`; they create no catalog version.
+        """
         return planning.note_failures(failures, beside)
 
     def plan_resume(self, job_ids: Iterable[int]) -> MetaOperations:
-        """The operations that resume suspended jobs; they make no catalog version either."""
+        """Operations that resume suspended jobs; they create no catalog version either."""
         return planning.forget_failures(job_ids)
 
     def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:
-        """What goes where jobs are built anew: `jobs` are tables by the ids that they have, each as it comes, with the
-        state tables `states`. The rows of the old ones go."""
+        """Replaces rebuilt views and indexes by `jobs`, which have the same names and new ids, with their state tables
+        `states`. The old rows are dropped.
+        """
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.rebuild_jobs(snapshot, jobs, states))
 
     def plan_alter(self, altered: TableCatalog) -> MetaOperations:
-        """What makes `altered` the next version of its table. CatalogError if it is not the next one any more."""
+        """Operations that make `altered` the next version of its table. CatalogError if it no longer is the next one.
+        """
         snapshot = self._snapshot
         return self._as_next(snapshot, planning.alter_table(snapshot, altered))
 
     def plan_drop_column(
         self, table_id: int, column: str, *, cascade: bool = False
     ) -> tuple[TableCatalog, DropPlan]:
-        """The next version of a table and what is dropped with its column. NotFound, DependencyError, CatalogError."""
+        """The next version of a table and the drops with its column. NotFound, DependencyError, CatalogError."""
         snapshot = self._snapshot
         altered, plan = planning.drop_column(snapshot, table_id, column, cascade=cascade)
         return altered, self._next_plan(snapshot, plan)
 
     def plan_drop(self, name: str | ObjectName, *, cascade: bool = False) -> DropPlan:
-        """What is dropped with a table, view or index. NotFound, DependencyError."""
+        """The drops of a table, view or index. NotFound, DependencyError."""
         table, snapshot = self.resolve(name), self._snapshot
         return self._next_plan(snapshot, planning.drop_table(snapshot, table, cascade=cascade))
 
     def plan_replace(self, table_id: int, table: TableCatalog, internals: Iterable[TableCatalog] = ()) -> DropPlan:
-        """What is dropped along with the table that `table` replaces; `table` has its name and an id of its own.
-        NotFound, DependencyError.
+        """The drops when `table` replaces the table `table_id`: `table` has the same name and a new id. NotFound,
+        DependencyError.
         """
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.replace_table(snapshot, snapshot.get(table_id), table, internals))
 
     def plan_create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> tuple[SchemaCatalog, MetaOperations]:
-        """A new schema and what creates it. Duplicate, NotFound."""
+        """A new schema and the operations that create it. Duplicate, NotFound."""
         snapshot = self._snapshot
         draft = SchemaCatalog(-1, name, snapshot.resolve_database(database).id)
         planning.create_schema(snapshot, draft)
@@ -221,12 +228,12 @@ class CatalogManager:
         return schema, self._as_next(snapshot, planning.create_schema(snapshot, schema))
 
     def plan_drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> DropPlan:
-        """What is dropped with a schema. NotFound, DependencyError, CatalogError."""
+        """The drops of a schema. NotFound, DependencyError, CatalogError."""
         schema, snapshot = self.resolve_schema(name, database), self._snapshot
         return self._next_plan(snapshot, planning.drop_schema(snapshot, schema, cascade=cascade))
 
     def plan_create_database(self, name: str) -> tuple[DatabaseCatalog, MetaOperations]:
-        """A new database with its `public` schema, and what creates it. Duplicate."""
+        """A new database with its `public` schema, and the operations that create it. Duplicate."""
         snapshot = self._snapshot
         planning.create_database(snapshot, DatabaseCatalog(-1, name), SchemaCatalog(-2, DEFAULT_SCHEMA, -1))
         first, second = self.allocate_ids(2)
@@ -234,23 +241,23 @@ class CatalogManager:
         return database, self._as_next(snapshot, planning.create_database(snapshot, database, public))
 
     def plan_drop_database(self, name: str) -> DropPlan:
-        """What is dropped with a database whose schemas are empty. NotFound, DependencyError, CatalogError."""
+        """The drops of a database, whose schemas must be empty. NotFound, DependencyError, CatalogError."""
         snapshot = self._snapshot
         return self._next_plan(snapshot, planning.drop_database(snapshot, snapshot.resolve_database(name)))
 
     def apply(self, operations: MetaOperations) -> None:
-        """Execute planned operations in a transaction of their own. PreconditionFailed if the catalog has changed."""
+        """Executes planned operations in a separate transaction. PreconditionFailed if the catalog has changed."""
         self._store.transaction(operations)
         self.refresh()
 
     def create(self, draft: TableCatalog, internals: Iterable[TableCatalog] = ()) -> TableCatalog:
-        """Create in a transaction of its own."""
+        """Creates an object in a separate transaction."""
         table, operations = self.plan_create(draft, internals)
         self.apply(operations)
         return table
 
     def drop(self, name: str | ObjectName, *, cascade: bool = False) -> tuple[TableCatalog, ...]:
-        """Drop in a transaction of its own; what was dropped, dependents first."""
+        """Drops an object in a separate transaction; returns the dropped objects, dependents first."""
         plan = self.plan_drop(name, cascade=cascade)
         self.apply(plan.operations)
         return plan.dropped
@@ -259,7 +266,7 @@ class CatalogManager:
         return replace(plan, operations=self._as_next(snapshot, plan.operations))
 
     def _as_next(self, snapshot: CatalogSnapshot, operations: MetaOperations) -> MetaOperations:
-        """The operations, as the version after the one they were planned on."""
+        """The operations, committed as the version after the one they were planned on."""
         before, after = snapshot.rows.get(VERSION), str(snapshot.version + 1).encode()
         return operations + MetaOperations(require={VERSION: before}, put={VERSION: after})
 

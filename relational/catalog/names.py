@@ -36,7 +36,7 @@ class ObjectName:
 
     @classmethod
     def parse(cls, text: str) -> ObjectName:
-        """The name that a text writes with dots; a part in double quotes may hold anything. CatalogError."""
+        """Parses a dotted name; a part in double quotes may contain any character. CatalogError."""
         parts, at = [], 0
         while (match := _PART.match(text, at)) is not None:
             parts.append(match[2] if match[1] is None else match[1].replace('""', '"'))
@@ -50,19 +50,19 @@ class ObjectName:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """As few as say it."""
+        """The shortest unambiguous list of parts."""
         if self.database != DEFAULT_DATABASE:
             return self.database, self.schema, self.name
         return (self.name,) if self.schema == DEFAULT_SCHEMA else (self.schema, self.name)
 
     def __str__(self) -> str:
-        """As short as it can be written, without quotes."""
+        """The shortest form, without quotes."""
         return ".".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCatalog:
-    """Schemas under a name."""
+    """A namespace of schemas."""
 
     id: int
     name: str
@@ -77,7 +77,7 @@ class DatabaseCatalog:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCatalog:
-    """Tables, views and indexes under a name, no two of which have one name."""
+    """A namespace of tables, views and indexes; their names are unique."""
 
     id: int
     name: str
@@ -93,7 +93,7 @@ class SchemaCatalog:
 
 DEV = DatabaseCatalog(0, DEFAULT_DATABASE)
 PUBLIC = SchemaCatalog(0, DEFAULT_SCHEMA, DEV.id)
-"""These two are there without a row that says so."""
+"""These two exist without a row in the meta store."""
 
 
 def check_name(name: str, what: str = "a table") -> None:

@@ -31,8 +31,8 @@ KEY_FORM_LOSES = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL))
 
 
 class TableKind(StrEnum):
-    """Who writes it: statements or a connector, a query's change stream, the changes of a table in another order, an
-    executor for itself; nobody, where it is a query by a name.
+    """By writer: statements or a connector, a query's change stream, the changes of a table in another order, an
+    executor for its own use; none for a named query.
     """
 
     TABLE = "table"
@@ -43,12 +43,12 @@ class TableKind(StrEnum):
 
     @property
     def is_job(self) -> bool:
-        """An actor writes it and all may read it."""
+        """Whether an actor writes it and all may read it."""
         return self in (TableKind.TABLE, TableKind.MATERIALIZED_VIEW, TableKind.INDEX)
 
     @property
     def one(self) -> str:
-        """One of them, in words."""
+        """A noun with its article, for messages."""
         return f"an {self}" if self[0] in "aeiou" else f"a {self}"
 
 
@@ -61,7 +61,7 @@ class ConflictBehaviour(StrEnum):
 
 
 class RowFormat(StrEnum):
-    """How many entries of the store a row is: one, or one per value, which an update of one column writes alone."""
+    """Store entries per row: one, or one per value, so that an update of one column writes that entry alone."""
 
     ROW = "row"
     CELL = "cell"
@@ -69,9 +69,9 @@ class RowFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnCatalog:
-    """One stored column. `column_id` is never reused; `SELECT *` leaves hidden columns out. `default` is what it holds
-    in rows that were written before it was there, and in inserted rows that say nothing of it. `not_null` and
-    `max_length` (characters of a VARCHAR, None without a limit) are constraints on written rows.
+    """One stored column. `column_id` is never reused; `SELECT *` omits hidden columns. `default` is its value in rows
+    written before the column was added, and in inserted rows that omit it. `not_null` and `max_length` (characters of a
+    VARCHAR, None without a limit) are constraints on written rows.
     """
 
     name: str
@@ -110,17 +110,16 @@ class ColumnCatalog:
 
 @dataclass(frozen=True, slots=True)
 class TableCatalog:
-    """A table as the store and every executor see it. All indices point into `columns`.
+    """A table as the store and every executor see it. All indices refer to `columns`.
 
-    `stream_key` identifies a row of its change stream; `pk` orders the stored rows and contains the
-    stream key; `distribution_key` is hashed to the vnode and lies within `pk` (empty: one vnode, 0).
-    `row_id_index` is the generated key column of a table without a declared key. The prefix of the
-    first `prefix_columns` key columns is filtered. `plan` is a view's bound logical plan as JSON text,
-    `definition` the statement that made the object. `dependencies` are the ids of the tables it reads;
-    for an internal table the id of the job that owns it. `schema_id` is the schema of its name.
-    `reads` are the (table id, column id) that its query needs, None where that is not known: then it may
-    need all. `schema_version` rises with each change of the columns; ids from `next_column_id` on (0: from
-    the largest there is) were never given out. `kernel_version` is that of the expression kernels which computed the
+    `stream_key` identifies a row of its change stream; `pk` orders the stored rows and contains the stream key;
+    `distribution_key` is hashed to the vnode and is a subset of `pk` (empty: one vnode, 0). `row_id_index` is the
+    generated key column of a table without a declared key. The prefix of the first `prefix_columns` key columns has a
+    filter. `plan` is a view's bound logical plan as JSON text, `definition` the statement that created the object.
+    `dependencies` are the ids of the tables it reads; for an internal table the id of the job that owns it. `schema_id`
+    is the schema of its name. `reads` are the (table id, column id) pairs that its query needs, None if unknown: then
+    it may need all. `schema_version` increases with each change of the columns; ids from `next_column_id` on (0: after
+    the largest in use) were never assigned. `kernel_version` is the version of the expression kernels that computed the
     stored rows of a view.
     """
 
@@ -244,5 +243,5 @@ def value_columns(columns: Sequence[ColumnCatalog], pk: Sequence[SortKey]) -> tu
 
 
 def offset_table_name(table: TableCatalog) -> str:
-    """The name of the internal table that says how far the connector of `table` was read."""
+    """The name of the internal table that stores the source offsets of `table`."""
     return f"{table.name}.offsets"

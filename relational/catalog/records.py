@@ -38,12 +38,12 @@ def table_key(table_id: int) -> str:
 
 
 def loaded_key(table_id: int) -> str:
-    """The meta key that says what was loaded for an object to be."""
+    """The meta key of the load record of an object that does not exist yet."""
     return f"{LOADED_PREFIX}{table_id:010}"
 
 
 def failed_key(job_id: int) -> str:
-    """The meta key that says why a job was set aside."""
+    """The meta key of the JobFailure of a suspended job."""
     return f"{FAILED_PREFIX}{job_id:010}"
 
 
@@ -58,23 +58,23 @@ def database_key(database_id: int) -> str:
 
 
 def table_name_key(schema_id: int, name: str) -> str:
-    """The meta key that holds a name within a schema."""
+    """The meta key of a name within a schema."""
     within = "" if schema_id == PUBLIC.id else f"{schema_id}/"
     return f"catalog/name/{within}{_quoted(name)}"
 
 
 def schema_name_key(database_id: int, name: str) -> str:
-    """The meta key that holds a name within a database."""
+    """The meta key of a schema name within a database."""
     return f"catalog/schema_name/{database_id}/{_quoted(name)}"
 
 
 def database_name_key(name: str) -> str:
-    """The meta key that holds the name of a database."""
+    """The meta key of a database name."""
     return f"catalog/database_name/{_quoted(name)}"
 
 
 def encode(record: TableCatalog | SchemaCatalog | DatabaseCatalog | JobFailure) -> bytes:
-    """The row of an object."""
+    """The meta store value of an object."""
     return json.dumps(record.to_json(), sort_keys=True).encode()
 
 

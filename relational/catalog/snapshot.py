@@ -27,7 +27,7 @@ Catalog = TypeVar("Catalog", TableCatalog, SchemaCatalog, DatabaseCatalog)
 
 @dataclass(frozen=True)
 class CatalogSnapshot:
-    """All objects by id, after `version` DDLs; `rows` are the bytes that they were read from, by meta key."""
+    """All objects by id, after `version` DDLs; `rows` are the bytes that they were parsed from, by meta key."""
 
     version: int = 0
     tables: Mapping[int, TableCatalog] = field(default_factory=dict)
@@ -37,12 +37,12 @@ class CatalogSnapshot:
 
     @classmethod
     def read(cls, rows: Mapping[str, bytes], known: CatalogSnapshot) -> CatalogSnapshot:
-        """The snapshot of all rows of the catalog; what is as in `known` is not parsed again."""
+        """The snapshot of all catalog rows; objects whose rows are unchanged since `known` are not parsed again."""
 
         def parsed(
             prefix: str, objects: Mapping[int, Catalog], parse: Callable[[Mapping], Catalog]
         ) -> dict[int, Catalog]:
-            """The objects under a prefix by id."""
+            """The objects under a key prefix, by id."""
             keys = {int(key[len(prefix) :]): key for key in rows if key.startswith(prefix)}
             return {
                 number: objects[number]
@@ -61,18 +61,18 @@ class CatalogSnapshot:
 
     @cached_property
     def loaded(self) -> dict[int, tuple[int, ...]]:
-        """The tables that a load filled for an object that is not there yet, by the object's id."""
+        """The tables that a load filled for an object that does not exist yet, by the object's id."""
         keys = [key for key in self.rows if key.startswith(LOADED_PREFIX)]
         return {int(key[len(LOADED_PREFIX) :]): tuple(json.loads(self.rows[key])) for key in keys}
 
     @cached_property
     def failure_rows(self) -> dict[str, bytes]:
-        """The rows that say which jobs were set aside, by meta key."""
+        """The rows of suspended jobs, by meta key."""
         return {key: row for key, row in self.rows.items() if key.startswith(FAILED_PREFIX)}
 
     @cached_property
     def failed(self) -> dict[int, JobFailure]:
-        """The jobs that were set aside, by id."""
+        """The suspended jobs, by id."""
         found = (JobFailure.from_json(json.loads(row)) for row in self.failure_rows.values())
         return {failure.job_id: failure for failure in found if failure.job_id in self.tables}
 
@@ -86,7 +86,7 @@ class CatalogSnapshot:
 
     @cached_property
     def _readers(self) -> dict[int, list[TableCatalog]]:
-        """What reads each table, view or index directly, by name."""
+        """The direct readers of each table, view or index, by name."""
         readers: dict[int, list[TableCatalog]] = {}
         for table in self.list():
             for dependency in table.dependencies:
@@ -121,7 +121,7 @@ class CatalogSnapshot:
         return found
 
     def _hint(self, name: ObjectName, schema: SchemaCatalog) -> str:
-        """Where else the name is, or the nearest name of the schema."""
+        """Another schema that has the name, or the closest name in this schema."""
         elsewhere = sorted(str(self.name_of(table)) for (_, other), table in self._named.items() if other == name.name)
         near = get_close_matches(name.name, [other for within, other in self._named if within == schema.id], n=1)
         if elsewhere:
@@ -152,31 +152,31 @@ class CatalogSnapshot:
         raise NotFound(f"there is no database {name!r}{_near(name, known)}", name=name)
 
     def name_of(self, table: TableCatalog) -> ObjectName:
-        """The whole name of a table, view or index."""
+        """The fully qualified name of a table, view or index."""
         schema = self.schemas[table.schema_id]
         return ObjectName(table.name, schema.name, self.databases[schema.database_id].name)
 
     def show(self, tables: Iterable[TableCatalog]) -> list[str]:
-        """Their names as they would be written, sorted."""
+        """Their names as written in SQL, sorted."""
         return sorted(str(self.name_of(table)) for table in tables)
 
     # ---- by id and kind --------------------------------------------------------------------------------------
 
     def get(self, table_id: int) -> TableCatalog:
-        """What has an id, state tables included; NotFound if it was never committed or is dropped."""
+        """The object with this id, state tables included; NotFound if it was never committed or was dropped."""
         try:
             return self.tables[table_id]
         except KeyError:
             raise NotFound(f"there is no table of id {table_id}", name=str(table_id)) from None
 
     def list(self, kind: TableKind | None = None, schema_id: int | None = None) -> tuple[TableCatalog, ...]:
-        """Tables, views and indexes by name, or all of one kind; of one schema or of all."""
+        """Tables, views and indexes by name, or those of one kind; of one schema or of all."""
         tables = self._named.values() if kind is None else self.tables.values()
         chosen = (table for table in tables if kind in (None, table.kind) and schema_id in (None, table.schema_id))
         return tuple(sorted(chosen, key=lambda table: (table.name, table.schema_id)))
 
     def jobs(self) -> tuple[TableCatalog, ...]:
-        """All that an actor writes, each after what it reads (ids ascend, and what is read is older)."""
+        """All objects that an actor writes, each after those it reads (ids ascend, and inputs are older)."""
         running = (table for table in self._named.values() if table.kind.is_job)
         return tuple(sorted(running, key=lambda table: table.id))
 
@@ -185,12 +185,12 @@ class CatalogSnapshot:
         return tuple(self._states.get(job_id, ()))
 
     def offset_table(self, table: TableCatalog) -> TableCatalog:
-        """Where the source of `table` keeps its offsets."""
+        """The table of source offsets of `table`."""
         name = offset_table_name(table)
         return next(state for state in self.internal_tables(table.id) if state.name == name)
 
     def dependents(self, table_id: int, column_id: int | None = None) -> tuple[TableCatalog, ...]:
-        """What reads a table or view directly, or one of its columns, by name."""
+        """The direct readers of a table or view, or of one of its columns, by name."""
         return tuple(
             table
             for table in self._readers.get(table_id, ())
@@ -198,7 +198,7 @@ class CatalogSnapshot:
         )
 
     def with_dependents(self, tables: Iterable[TableCatalog]) -> tuple[TableCatalog, ...]:
-        """The objects and all that reads them, directly or not, readers before what they read."""
+        """The objects and all their direct and indirect readers, readers first."""
         found = {table.id: table for table in tables}
         waiting = list(found)
         while waiting:

@@ -1,4 +1,4 @@
-"""Columns and chunks: rows side by side, some hidden, some of them changes."""
+"""Columns and chunks: batches of rows, some hidden, some of them changes."""
 
 from relational.chunk.column import Column, mask_of
 from relational.chunk.data_chunk import DataChunk

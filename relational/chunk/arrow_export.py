@@ -17,11 +17,11 @@ import pyarrow as pa
 from relational.chunk.arrow_import import imported
 from relational.types import DataType
 
-OP_COLUMN = "_op"  # uint8, the numbers of Op
+OP_COLUMN = "_op"  # uint8, the values of Op
 
 
 def rows_to_arrow(arrays: Sequence[pa.Array], rows: int, ops: np.ndarray | None) -> pa.StructArray:
-    """Columns of `rows` rows, and their ops if there are some, as one array that shares their memory."""
+    """Columns of `rows` rows, and their ops if any, as one array that shares their memory."""
     fields = [pa.field(f"c{at}", array.type) for at, array in enumerate(arrays)]
     parts = list(arrays)
     if ops is not None:
@@ -31,7 +31,7 @@ def rows_to_arrow(arrays: Sequence[pa.Array], rows: int, ops: np.ndarray | None)
 
 
 def array_from(source: Any) -> pa.Array | pa.ChunkedArray:
-    """The values of an object that speaks the protocol. TypeError for any other."""
+    """The values of an object that implements the protocol. TypeError for any other."""
     if isinstance(source, (pa.Array, pa.ChunkedArray)):
         return source
     if hasattr(source, "__arrow_c_array__"):
@@ -44,7 +44,7 @@ def array_from(source: Any) -> pa.Array | pa.ChunkedArray:
 def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray], int]:
     """(names, columns, rows) of a table, a batch or a struct of any library.
 
-    A struct that is NULL has no row: ValueError. TypeError for an object that does not speak the protocol.
+    A NULL struct has no row: ValueError. TypeError for an object that does not implement the protocol.
     """
     if isinstance(source, (pa.RecordBatch, pa.Table)):
         return source.schema.names, source.columns, source.num_rows
@@ -60,8 +60,8 @@ def rows_from(source: Any) -> tuple[list[str], list[pa.Array | pa.ChunkedArray],
 
 
 def imported_columns(names: Sequence[str], columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-    """Columns from outside as those of the types that they come nearest to, validated. BindError for a type that none
-    of ours corresponds to, InvalidValue names a column and a row.
+    """Foreign columns converted to the closest types of ours, validated. BindError for a type without a counterpart,
+    InvalidValue names a column and a row.
     """
     return [imported(array, DataType.from_arrow(array.type), name) for name, array in zip(names, columns, strict=True)]
 
@@ -69,7 +69,7 @@ def imported_columns(names: Sequence[str], columns: Sequence[pa.Array | pa.Chunk
 def changes_from(source: Any) -> tuple[list[pa.Array], np.ndarray]:
     """(columns without `_op`, ops uint8[rows]) of a table; without `_op` all rows are inserts.
 
-    ValueError for an op that is none, or a null among them; the errors of `imported_columns`.
+    ValueError for an invalid op or a null among them; also raises the errors of `imported_columns`.
     """
     names, columns, rows = rows_from(source)
     pairs = [(name, column) for name, column in zip(names, columns, strict=True) if name != OP_COLUMN]

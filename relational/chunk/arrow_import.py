@@ -37,7 +37,7 @@ SHOWN_REASON = 300
 
 class _Refused(Exception):
     """A row that cannot be stored, by its position in the current array; None: no row in particular. `is_first`: it is
-    the first, or so much lies before it that a search there would take all memory.
+    the first such row, or it is so far into the array that a search before it would exhaust memory.
     """
 
     def __init__(self, row: int | None, reason: str, is_first: bool = False) -> None:
@@ -46,10 +46,10 @@ class _Refused(Exception):
 
 
 def imported(array: pa.Array | pa.ChunkedArray, data_type: DataType, column: str | None = None) -> pa.Array:
-    """`array` as a column of `data_type`, validated; `column` is named in errors.
+    """`array` as a column of `data_type`, validated; errors name `column`.
 
-    InvalidValue names the first row that the type cannot hold, counted over all chunks from 0, or no row where Arrow's
-    type has no way into `data_type`.
+    InvalidValue names the first row that the type cannot represent, counted over all chunks from 0, or no row if
+    Arrow's type has no conversion to `data_type`.
     """
     try:
         return _whole(array, data_type)
@@ -60,8 +60,8 @@ def imported(array: pa.Array | pa.ChunkedArray, data_type: DataType, column: str
 
 
 def in_layout(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
-    """The same for an array that was made here: one in the layout of `data_type` already is trusted and returned.
-    BindError where there is no way, InvalidValue where a value does not fit.
+    """As `imported`, for an array built here: one already in the layout of `data_type` is trusted and returned.
+    BindError if there is no conversion, InvalidValue if a value does not fit.
     """
     if array.type == data_type.arrow and not isinstance(array, pa.ChunkedArray):
         return array
@@ -72,8 +72,8 @@ def in_layout(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Arra
 
 
 def check_ranges(array: pa.Array, data_type: DataType) -> None:
-    """InvalidValue for the first row of a column, in its own layout, that holds a date or time outside the years 1 to
-    9999 at any level.
+    """InvalidValue for the first row of a column, in its own layout, with a date or time outside the years 1 to 9999 at
+    any level.
     """
     if not any(data_type.contains(kind) for kind in RANGES):
         return
@@ -119,8 +119,8 @@ def _whole(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
 
 
 def _one_chunk(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array converted. Where its values have parts or stand elsewhere, the first that was refused need not be the
-    first row's: that one is sought among the rows before.
+    """The converted array. If its values are nested or indirect, the first rejected value need not belong to the first
+    invalid row: that row is searched for among the rows before.
     """
     try:
         return _converted(array, data_type)
@@ -163,14 +163,14 @@ def _converted(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _shallow_check(array: pa.Array) -> None:
-    """That the buffers of this level are there and long enough."""
+    """Checks that the buffers of this level are present and long enough."""
     try:
         array.validate()
     except pa.ArrowException:
         _attempt(_validated, array, "this is no sound Arrow array: ")
 
 
-# -- values that hold no others ------------------------------------------------------------------------------
+# -- values without nested values ----------------------------------------------------------------------------
 
 
 def _leaf(array: pa.Array, data_type: DataType) -> pa.Array:
@@ -220,7 +220,7 @@ def _is_convertible(given: DataType, wanted: DataType) -> bool:
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Arrow's safe cast, and what it lets pass. pa.ArrowException for a value that would be another."""
+    """Arrow's safe cast, plus checks for what it accepts. pa.ArrowException for a value that would change."""
     result, types = array.cast(wanted), pa.types
     if types.is_floating(wanted) and types.is_floating(array.type):
         fault, lost = "out of range", pc.and_(pc.is_inf(result), pc.invert(pc.is_inf(array)))
@@ -250,7 +250,7 @@ def _microseconds(array: pa.Array, given: DataType) -> pa.Array:
 
 
 def _whole_microseconds(array: pa.Array) -> pa.Array:
-    """Intervals without a part below a microsecond, rounded down."""
+    """Intervals rounded down to whole microseconds."""
     rows = len(array)
     parts = np.frombuffer(array.buffers()[1], INTERVAL_PARTS, rows, 16 * array.offset) if rows else None
     if parts is None or not (parts["nanoseconds"] % 1000).any():
@@ -268,7 +268,7 @@ def _json(texts: pa.Array) -> pa.Array:
 
 
 def _check_range(array: pa.Array, data_type: DataType) -> None:
-    """That dates and times lie in the years 1 to 9999."""
+    """Checks that dates and times are within the years 1 to 9999."""
     least, most = RANGES[data_type.kind]
     numbers = array.view(pa.int32() if data_type.kind is TypeKind.DATE else pa.int64())
     found = pc.min_max(numbers)
@@ -282,14 +282,15 @@ def _check_range(array: pa.Array, data_type: DataType) -> None:
 
 
 def _attempt(convert: Callable[[pa.Array], pa.Array], array: pa.Array, prefix: str) -> pa.Array:
-    """`convert(array)`, or _Refused with the first row that it fails for. BindError where it has no way at all."""
+    """`convert(array)`, or _Refused with the first row that it fails for. BindError if there is no conversion at all.
+    """
     try:
         return convert(array)
     except pa.ArrowNotImplementedError as error:
         raise BindError(_shown(error)) from None
     except pa.ArrowException as error:
         failure: Exception = error
-    sound, faulty = 0, len(array)  # the rows before `sound` pass; those before `faulty` do not
+    sound, faulty = 0, len(array)  # rows before `sound` pass; rows before `faulty` do not
     while faulty - sound > 1:
         middle = (sound + faulty) // 2
         try:
@@ -305,12 +306,12 @@ def _attempt(convert: Callable[[pa.Array], pa.Array], array: pa.Array, prefix: s
 
 
 def _shown(error: Exception) -> str:
-    """What Arrow says of one row, without the position that it has in an array of one."""
+    """Arrow's message about one row, without its position in the one-row array."""
     text = str(error)
     return "these bytes are not UTF-8" if "UTF8" in text else shortened(text, SHOWN_REASON)
 
 
-# -- values that hold others ---------------------------------------------------------------------------------
+# -- nested values -------------------------------------------------------------------------------------------
 
 
 def _struct(array: pa.Array, data_type: DataType) -> pa.Array:
@@ -336,7 +337,7 @@ def _field(array: pa.Array, position: int, data_type: DataType) -> pa.Array:
 
 
 def _list(array: pa.Array, data_type: DataType, element: DataType) -> pa.Array:
-    """Elements that no row holds are left out, also those under a NULL."""
+    """Omits elements outside every row, and those under a NULL."""
     starts, sizes, values = _elements(array, data_type)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -352,7 +353,7 @@ def _list(array: pa.Array, data_type: DataType, element: DataType) -> pa.Array:
 
 
 def _held_elements(values: pa.Array, starts: np.ndarray, sizes: np.ndarray, element: DataType) -> pa.Array:
-    """The elements of all rows, one row after the other."""
+    """The elements of all rows, row after row."""
     held = np.flatnonzero(sizes)
     if not len(held):
         return pa.nulls(0, element.arrow)
@@ -369,8 +370,8 @@ def _held_elements(values: pa.Array, starts: np.ndarray, sizes: np.ndarray, elem
 
 
 def _elements(array: pa.Array, data_type: DataType) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-    """(first element int64[rows], elements int64[rows], the elements) of an array of any kind of list; a NULL has
-    none. All of them lie within the elements.
+    """(first element int64[rows], element counts int64[rows], the elements) of an array of any list type; a NULL has
+    none. All ranges are within the elements.
     """
     arrow, types, rows = array.type, pa.types, len(array)
     if types.is_fixed_size_list(arrow):
@@ -398,7 +399,7 @@ def _pairs(array: pa.Array) -> pa.Array:
 
 
 def _owner(element: int | None, starts: np.ndarray, sizes: np.ndarray) -> int | None:
-    """The first row whose list holds an element; None where no row does."""
+    """The first row whose list contains an element; None if no row does."""
     if element is None:
         return None
     return _first((starts <= element) & (element < starts + sizes))
@@ -408,7 +409,7 @@ def _first(mask: np.ndarray) -> int | None:
     return int(np.argmax(mask)) if mask.any() else None
 
 
-# -- values that are written once for many rows --------------------------------------------------------------
+# -- values stored once for many rows ------------------------------------------------------------------------
 
 
 def _from_dictionary(array: pa.Array, data_type: DataType) -> pa.Array:
@@ -449,8 +450,8 @@ def _converted_at(
     data_type: DataType,
     is_valid: pa.Array | None = None,
 ) -> pa.Array:
-    """`values` from `first` to `last`, or those of them at `positions`, NULL where not `is_valid`. _Refused with the
-    position of one that cannot be stored; those that are at no position may be anything.
+    """`values` from `first` to `last`, or those at `positions`, NULL where not `is_valid`. _Refused with the position
+    of one that cannot be stored; unreferenced values may be anything.
     """
     try:
         converted = _converted(values.slice(first, last - first), data_type)
@@ -473,7 +474,7 @@ def _converted_at(
 
 
 def _converted_runs(values: pa.Array, used: np.ndarray, data_type: DataType) -> pa.Array:
-    """The values at ascending positions, without a look at those between."""
+    """The values at ascending positions, without reading those between."""
     parts = [pa.nulls(0, data_type.arrow)]
     for run in np.split(used, np.flatnonzero(np.diff(used) > 1) + 1) if len(used) else ():
         try:

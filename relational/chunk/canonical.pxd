@@ -1,6 +1,6 @@
 """Canonical forms of values: integers that are equal exactly where SQL considers the values equal [R4].
 
--0.0 is 0.0, all NaN are one value, and intervals are their length. For hashing and equality, never for storage.
+-0.0 is 0.0, all NaN are one value, and an interval is its length. For hashing and equality, never for storage.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -26,7 +26,7 @@ cdef void add_hashes(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, 
 
 
 cdef inline bint is_plain_word(int kind) noexcept nogil:
-    """A value is 8 bytes that are their own canonical form."""
+    """Whether a value is 8 bytes that are their own canonical form."""
     return kind == BIGINT or kind == TIME or kind == TIMESTAMP or kind == TIMESTAMPTZ
 
 
@@ -62,7 +62,7 @@ cdef inline uint128_t pair_of(const ColumnView* view, Py_ssize_t row) noexcept n
 
 
 cdef inline bint same_bytes(const uint8_t* a, const uint8_t* b, Py_ssize_t size) noexcept nogil:
-    """Short ones, which most are, without a call."""
+    """Compares short values, the common case, without a call."""
     if size > 16 or size < 8:
         return memcmp(a, b, <size_t>size) == 0
     return load64(a) == load64(b) and load64(a + size - 8) == load64(b + size - 8)
@@ -71,8 +71,8 @@ cdef inline bint same_bytes(const uint8_t* a, const uint8_t* b, Py_ssize_t size)
 cdef inline bint equal_values(
     const ColumnView* left, Py_ssize_t a, const ColumnView* right, Py_ssize_t b, bint is_exact
 ) noexcept nogil:
-    """Two rows of columns of one type are equal, or both NULL. `is_exact`: in representation too, as 0.0 and -0.0 are
-    not.
+    """Whether two rows of columns of one type are equal, or both NULL. `is_exact`: in representation too, which
+    distinguishes 0.0 and -0.0.
     """
     cdef Py_ssize_t size
     cdef int width

@@ -27,15 +27,15 @@ cdef bint equal_nested(
 
 
 cdef inline uint64_t mixed(uint64_t hash, uint64_t word) noexcept nogil:
-    """Folds a word into a hash by one full multiplication, as wyhash does. Each side has a constant of its own: zeros,
-    and words that equal the hash, are common.
+    """Folds a word into a hash by one full multiplication, as wyhash does. Each operand is mixed with its own constant:
+    zeros, and words that equal the hash, are common.
     """
     cdef uint128_t product = <uint128_t>(hash ^ SPREAD) * (word ^ WORD_SPREAD)
     return <uint64_t>product ^ <uint64_t>(product >> 64)
 
 
 cdef inline uint64_t hash_of_bytes(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Of short ones, which most are, without a call: both ends, which overlap."""
+    """Hashes short values, the common case, without a call: both ends, which overlap."""
     cdef uint64_t head = 0, tail = 0
     if size > 16:
         return hash64(data, size)

@@ -3,12 +3,12 @@
 A kernel works on a `ColumnView` and never touches Python; the owner of a view keeps a reference to its Column. Row i of
 a view is bit `offset + i` of the bitmaps and element i of the other pointers, so slices of larger arrays need no
 further handling. The children of a STRUCT have its rows; the one child of a LIST has its elements, those of row i at
-positions offsets[i] to offsets[i + 1]. What a NULL row has in a child is undefined.
+positions offsets[i] to offsets[i + 1]. The child values of a NULL row are undefined.
 """
 
 from libc.stdint cimport int32_t, uint8_t
 
-cdef enum Kind:                         # the numbers of relational.types.TypeKind
+cdef enum Kind:                         # the values of relational.types.TypeKind
     BOOLEAN = 0
     SMALLINT = 1
     INT = 2
@@ -29,7 +29,7 @@ cdef enum Kind:                         # the numbers of relational.types.TypeKi
 
 cdef enum:
     KINDS = 17
-    LONG_WORK = 65_536                  # cells from which on a kernel is worth giving up the GIL (about 200 us)
+    LONG_WORK = 65_536                  # cells from which on releasing the GIL pays off (about 200 us)
 
 cdef struct ColumnView:                 # borrowed from a Column
     int kind
@@ -54,7 +54,7 @@ cdef inline bint is_null(const ColumnView* view, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline bint has_bytes(int kind) noexcept nogil:
-    """A value is bytes of any number."""
+    """Whether values are byte strings of any length."""
     return kind == VARCHAR or kind == BYTEA or kind == JSONB
 
 
@@ -80,7 +80,7 @@ cdef class Column:
     cdef ColumnView view
     cdef const ColumnView** child_views # owned; of `children`
 
-    cdef int point(self) except -1      # fills `view` from `array`
+    cdef int point(self) except -1      # sets `view` from `array`
     cdef int point_at_children(self) except -1
 
 

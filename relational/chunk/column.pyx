@@ -1,7 +1,7 @@
 """Column: an Arrow array as pointers, so that compiled modules read it without Python calls.
 
 A column is immutable. It has exactly the Arrow layout of its type, and so have its children: large strings,
-dictionaries, list views, other time units and chunked arrays are converted when the column is made.
+dictionaries, list views, other time units and chunked arrays are converted when the column is constructed.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from relational.chunk.arrow_import import in_layout
 from relational.chunk.python_values import array_of_values, python_values
 from relational.types import DataType
 
-cdef uint8_t NOTHING = 0                # what pointers of columns without bytes point to
+cdef uint8_t NOTHING = 0                # target of the pointers of columns without bytes
 cdef int32_t NO_OFFSETS[1]
 NO_OFFSETS[0] = 0
 cdef dict TYPE_OF_ARROW = {}            # Arrow type -> DataType of columns that are already in our layout
@@ -56,12 +56,12 @@ cdef class Column:
     """An immutable column of one type. `column.array` is the Arrow array, `len(column)` its rows."""
 
     def __init__(self, array, data_type=None):
-        """A column over any object that speaks Arrow's PyCapsule protocol; without `data_type` its type follows from
-        Arrow's.
+        """A column over any object that implements Arrow's PyCapsule protocol; without `data_type` its type is that of
+        the Arrow type.
 
-        An array that has the layout already is trusted: foreign arrays are converted by `arrow_import.imported`,
-        as `DataChunk.from_arrow` does it. InvalidValue where a value does not fit, BindError where there is no SQL type
-        for the array's; TypeError for other objects.
+        An array already in the layout is trusted: foreign arrays are converted by `arrow_import.imported`, as
+        `DataChunk.from_arrow` does. InvalidValue if a value does not fit, BindError if there is no SQL type for the
+        array's; TypeError for other objects.
         """
         array = array_from(array)
         arrow = array.type
@@ -144,7 +144,7 @@ cdef class Column:
         return Column(self.array.slice(start, rows))
 
     def to_pylist(self) -> list:
-        """The values as Python has them: None for NULL, an Interval, canonical text for JSONB, a dict for a STRUCT."""
+        """The Python values: None for NULL, an Interval, canonical text for JSONB, a dict for a STRUCT."""
         return python_values(self.array.to_pylist(), self.data_type)
 
     def __arrow_c_schema__(self):

@@ -31,7 +31,7 @@ cdef void pack_bits(const uint8_t* flags, Py_ssize_t rows, uint8_t* bitmap) noex
         bitmap[whole] = rest
 
 
-cdef struct Exported:                   # what Arrow holds of a finished column; given back with the last reference
+cdef struct Exported:                   # owned by Arrow for a finished column; freed with the last reference
     uint8_t* memory[3]                  # pooled: bitmap or NULL, values, data or NULL
     Py_ssize_t bytes[3]
     const void* buffers[3]
@@ -100,7 +100,7 @@ cdef class ColumnBuilder:
             pool_give(values, (wanted + 1) * self.width)
             raise_no_memory((wanted + 1) * (self.width + 1))
         if self.width >= 4:
-            store32(values, 0)              # where the first string or list begins
+            store32(values, 0)              # start of the first string or list
         if self.values != NULL:
             memcpy(present, self.present, <size_t>self.rows)
             memcpy(values, self.values, <size_t>((self.rows + 1) * self.width))
@@ -161,7 +161,7 @@ cdef class ColumnBuilder:
 
 
 cdef int append_nulls(ColumnBuilder builder) except -1 nogil:
-    """A row of NULL in each child."""
+    """Appends a NULL to each child."""
     cdef int i
     for i in range(builder.child_count):
         (<ColumnBuilder>builder.children[i]).append_null()
@@ -169,7 +169,7 @@ cdef int append_nulls(ColumnBuilder builder) except -1 nogil:
 
 
 cdef int export_to(ColumnBuilder builder, ArrowArray* array) except -1:
-    """Moves what is written into an Arrow array that the importer releases, with its children."""
+    """Moves the written rows into an Arrow array that the importer releases, with its children."""
     cdef Exported* exported
     cdef int i
     builder.reserve(0, 0)

@@ -38,10 +38,10 @@ cdef object as_mask(object keep, Py_ssize_t rows):
 
 
 cdef class DataChunk:
-    """Columns and visibility. `capacity` counts all rows, `visible_rows` (and `len`) those that count."""
+    """Columns and visibility. `capacity` counts all rows, `visible_rows` (and `len`) the visible ones."""
 
     def __init__(self, columns, visibility=None, *, capacity=None):
-        """Columns (or Arrow arrays) of equal length. `capacity` is needed only where there are no columns."""
+        """Columns (or Arrow arrays) of equal length. `capacity` is needed only without columns."""
         self.setup(columns, visibility, capacity)
 
     cdef int setup(self, columns, visibility, capacity) except -1:
@@ -81,11 +81,11 @@ cdef class DataChunk:
 
     @staticmethod
     def from_arrow(source) -> DataChunk:
-        """The rows of any object that speaks Arrow's PyCapsule protocol, validated; without a copy where Arrow's layout
-        is ours.
+        """The rows of any object that implements Arrow's PyCapsule protocol, validated; zero-copy if Arrow's layout is
+        ours.
 
-        TypeError for other objects, ValueError for values that are no rows, BindError for a type that none of ours
-        corresponds to, InvalidValue for a row that cannot be stored.
+        TypeError for other objects, ValueError for values that are not rows, BindError for an Arrow type without a
+        counterpart, InvalidValue for a row that cannot be stored.
         """
         names, columns, rows = rows_from(source)
         return DataChunk(imported_columns(names, columns), capacity=rows)
@@ -96,7 +96,7 @@ cdef class DataChunk:
         return pa.RecordBatch.from_arrays(dense.arrays, schema=schema.arrow)
 
     def as_struct(self) -> pa.StructArray:
-        """All rows as they leave the house (see `arrow.py`), hidden ones too."""
+        """All rows in the exported form (see `arrow_export.py`), hidden ones too."""
         return rows_to_arrow(self.arrays, self.capacity, None)
 
     def __arrow_c_schema__(self):
@@ -104,7 +104,7 @@ cdef class DataChunk:
         return self.as_struct().type.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema=None):
-        """(schema, array) capsules of the visible rows; they share this chunk's memory where all are."""
+        """(schema, array) capsules of the visible rows; they share this chunk's memory if no row is hidden."""
         return self.compact().as_struct().__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema=None):
@@ -142,7 +142,7 @@ cdef class DataChunk:
         return self.rebuilt(tuple(columns), self.visibility)
 
     def with_visibility(self, visibility) -> DataChunk:
-        """The same rows, those visible that `visibility` says (uint8[capacity], or None for all)."""
+        """The same rows with another visibility (uint8[capacity], or None for all)."""
         return self.rebuilt(self.columns, visibility)
 
     def filter(self, keep) -> DataChunk:
@@ -151,7 +151,7 @@ cdef class DataChunk:
         return self.with_visibility(keep if self.visibility is None else keep & self.visibility)
 
     def compact(self) -> DataChunk:
-        """The visible rows only, densely; the chunk itself where nothing is hidden."""
+        """The visible rows only, densely; the chunk itself if nothing is hidden."""
         if self.visible_rows == self.capacity:
             return self if self.visibility is None else self.with_visibility(None)
         return self.picked(shown_rows(self.visibility, self.visible_rows))
@@ -180,7 +180,7 @@ cdef class DataChunk:
 
     @staticmethod
     def concat(chunks) -> DataChunk:
-        """The rows of `chunks` one after the other; they have the same types, and there is at least one."""
+        """Concatenates the rows of `chunks`, which have the same types; there is at least one."""
         return DataChunk(concat_columns(chunks), concat_masks(chunks), capacity=sum([c.capacity for c in chunks]))
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ cdef class DataChunk:
 
 cdef object shown_rows(const uint8_t[::1] visibility, Py_ssize_t count):
     """Positions of the visible rows, `count` of them: int32[count]."""
-    found = np.empty(count + 1, np.int32)   # one more, which rows behind the last visible one are written to
+    found = np.empty(count + 1, np.int32)   # one extra: rows after the last visible one are written there
     cdef int32_t[::1] out = found
     cdef Py_ssize_t row, at = 0
     for row in range(visibility.shape[0]):

@@ -50,7 +50,7 @@ cdef int gather_into(
 cdef int gather_lists(
     ColumnBuilder builder, const ColumnView* view, const int32_t* indices, Py_ssize_t rows
 ) except -1 nogil:
-    """The ends of the lists, and in the child the elements of those that are not NULL."""
+    """Fills the ends of the lists, and the child with the elements of the non-NULL ones."""
     cdef Py_ssize_t total = spanned(view, indices, rows), row, at = 0
     cdef int32_t* ends = <int32_t*>builder.values
     cdef int32_t* elements = NULL
@@ -74,7 +74,7 @@ cdef int gather_lists(
 
 
 cdef Py_ssize_t spanned(const ColumnView* view, const int32_t* indices, Py_ssize_t rows) noexcept nogil:
-    """Bytes, or elements, between the offsets of the rows."""
+    """The total bytes, or elements, between the offsets of the rows."""
     cdef Py_ssize_t row, total = 0
     for row in range(rows):
         if indices[row] >= 0:
@@ -85,7 +85,7 @@ cdef Py_ssize_t spanned(const ColumnView* view, const int32_t* indices, Py_ssize
 cdef Py_ssize_t gather_present(
     const ColumnView* view, const int32_t* indices, Py_ssize_t rows, uint8_t* present
 ) noexcept nogil:
-    """present[i] = row indices[i] exists and is not NULL; returns how many are not."""
+    """present[i] = row indices[i] exists and is not NULL; returns the number of those that are not."""
     cdef Py_ssize_t row, nulls = 0
     if view.validity == NULL:
         for row in range(rows):
@@ -123,8 +123,8 @@ cdef void gather_fixed(
 cdef Py_ssize_t gather_strings(
     const ColumnView* view, const int32_t* indices, Py_ssize_t rows, int32_t* ends, uint8_t* out
 ) noexcept nogil:
-    """ends[i + 1] = end of string i in `out`; returns the bytes written. REQUIRES room for all of them, and SHORT more:
-    short strings are copied by a constant size.
+    """ends[i + 1] = end of string i in `out`; returns the bytes written. REQUIRES capacity for all of them, and SHORT
+    more: short strings are copied by a constant size.
     """
     cdef Py_ssize_t row, start, size, written = 0
     for row in range(rows):

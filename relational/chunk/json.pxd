@@ -1,20 +1,20 @@
-"""Canonical JSON text: the parser that writes it, and the primitives it is written with."""
+"""Canonical JSON text: the parser that writes it, and the primitives that it is written with."""
 
 from libc.stdint cimport int64_t, uint8_t
 
 from hummock.columnar.buffer_pool cimport ByteBuffer
 
-cdef struct Member:                     # of an object that is being written; positions in the output
+cdef struct Member:                     # of an object being written; offsets in the output
     Py_ssize_t start                    # of the key's first quote
-    Py_ssize_t key_stop                 # behind the key's last quote
+    Py_ssize_t key_stop                 # after the key's last quote
     Py_ssize_t stop
     Py_ssize_t key_bytes                # of the key unescaped
-    Py_ssize_t number                   # in the order of the text
+    Py_ssize_t number                   # in text order
     const uint8_t* base                 # of the output buffer, while members are sorted
 
 
 cdef inline uint8_t unescaped(const uint8_t** at) noexcept nogil:
-    """The next byte of a canonical string; moves behind it."""
+    """The next byte of a canonical string; advances past it."""
     cdef uint8_t byte = at[0][0]
     at[0] += 1
     if byte != b"\\":
@@ -53,17 +53,17 @@ cdef int compare_keys(const Member* left, const Member* right) noexcept nogil
 
 
 cdef class JsonText:
-    """Writes canonical texts one after the other to `out`. One user at a time."""
+    """Appends canonical texts to `out`. One user at a time."""
     cdef ByteBuffer out
     cdef ByteBuffer members             # a stack of Members of the objects that enclose the current position
     cdef ByteBuffer digits
     cdef ByteBuffer spare
-    cdef const char* problem            # of the last text that was none
+    cdef const char* problem            # with the last invalid text
     cdef const uint8_t* at
     cdef const uint8_t* stop
 
-    # Appends the canonical form of a text. False: it is no JSON, `problem` says why, and `at` is where. An output that
-    # is already canonical is returned unchanged.
+    # Appends the canonical form of a text. False: invalid JSON, with the reason in `problem` and its position in `at`.
+    # An output that is already canonical is returned unchanged.
     cdef bint write(self, const uint8_t* text, Py_ssize_t size) except -1 nogil
 
     cdef bint fail(self, const char* problem) noexcept nogil

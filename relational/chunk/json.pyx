@@ -88,7 +88,7 @@ cdef int put_escaped(ByteBuffer out, uint8_t byte) except -1 nogil:
 
 
 cdef int compare_members(const void* a, const void* b) noexcept nogil:
-    """By length of the key, by its bytes, then by position in the text."""
+    """Orders by length of the key, by its bytes, then by position in the text."""
     cdef const Member* left = <const Member*>a
     cdef const Member* right = <const Member*>b
     cdef int order = compare_keys(left, right)
@@ -258,7 +258,7 @@ cdef class JsonText:
         return self.fail("a string does not end")
 
     cdef int hex4(self) noexcept nogil:
-        """The four digits behind `at`, which moves past them; -1 where they are none."""
+        """The four digits at `at`, which advances past them; -1 if they are not hexadecimal."""
         cdef int code = 0, i, digit
         if self.stop - self.at < 4:
             return -1
@@ -360,8 +360,8 @@ cdef class JsonText:
 
 
 def canonical_json(texts, uint8_t[::1] bad=None) -> pa.Array:
-    """The canonical form of each JSON text (Arrow utf8); null stays null. What is no JSON is an EncodingError, or,
-    with `bad` (uint8[rows], zeros), null and marked there.
+    """The canonical form of each JSON text (Arrow utf8); null stays null. Invalid JSON is an EncodingError, or, with
+    `bad` (uint8[rows], zeros), null and marked there.
     """
     cdef BinaryColumn column = BinaryColumn.from_arrow(texts.cast(pa.binary()))
     cdef BinaryColumnBuilder out = BinaryColumnBuilder()

@@ -1,6 +1,6 @@
 """Conversion between Python values and Arrow's.
 
-A value that its type cannot hold exactly is rejected, with its row: no float for an integer unless it is whole, no
+A value that its type cannot represent exactly is rejected, with its row: no float for an integer unless it is whole, no
 number for a date, no boolean for a number. Values of numpy and pandas are accepted as the Python values that they
 equal; NaT and NA are NULL.
 """
@@ -37,7 +37,7 @@ EXACT: dict[TypeKind, set[type]] = {
     TypeKind.BYTEA: {bytes},
     TypeKind.JSONB: {str},
 }
-"""Types whose values `pa.array` accepts as they are."""
+"""Types whose values `pa.array` accepts unchanged."""
 
 
 def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:
@@ -58,7 +58,7 @@ def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
 
 def _in_parts(values: Sequence[Any], data_type: DataType, stored: pa.DataType) -> pa.ChunkedArray:
-    """Values that failed together, one by one, so that the first that fails is known."""
+    """Converts values that failed as a batch one by one, so that the first failing one is identified."""
     parts = []
     for row, value in enumerate(values):
         try:
@@ -71,13 +71,13 @@ def _in_parts(values: Sequence[Any], data_type: DataType, stored: pa.DataType) -
 
 
 def python_values(values: list[Any], data_type: DataType) -> list[Any]:
-    """What Arrow's `to_pylist` gave, with intervals as Interval."""
+    """The result of Arrow's `to_pylist`, with intervals as Interval."""
     return [_python_value(value, data_type) for value in values] if data_type.contains(TypeKind.INTERVAL) else values
 
 
 def _stored(data_type: DataType) -> pa.DataType:
-    """The type of `data_type.arrow` with JSONB as the text that it is stored as; `pa.array` makes no extensions. A REAL
-    is made of doubles, so that what overflows is seen.
+    """The type of `data_type.arrow` with JSONB as its storage type, text; `pa.array` does not build extensions. A REAL
+    is built from doubles, to detect overflow.
     """
     if data_type.kind is TypeKind.JSONB:
         return pa.utf8()

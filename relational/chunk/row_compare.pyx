@@ -81,7 +81,7 @@ cdef inline int rank_of(uint8_t first) noexcept nogil:
 cdef int order_of_json(
     const uint8_t** x, const uint8_t* x_stop, const uint8_t** y, const uint8_t* y_stop, int depth
 ) noexcept nogil:
-    """Compares canonical texts and, where they are equal, moves behind both."""
+    """Compares canonical texts and, if they are equal, advances past both."""
     cdef int rank = rank_of(x[0][0])
     cdef bint x_empty = depth == 0 and x_stop - x[0] == 2 and rank == 6, y_empty
     if rank != rank_of(y[0][0]) or rank == 6 and depth == 0:
@@ -126,7 +126,7 @@ cdef int order_of_many(
 
 
 cdef Py_ssize_t items_of(const uint8_t* at, const uint8_t* stop) noexcept nogil:
-    """Elements of the array, or keys of the object, that begins at `at`."""
+    """The number of elements of the array, or keys of the object, that begins at `at`."""
     cdef Py_ssize_t commas = 0
     cdef int depth = 0
     cdef bint is_text = False
@@ -135,7 +135,7 @@ cdef Py_ssize_t items_of(const uint8_t* at, const uint8_t* stop) noexcept nogil:
     while at < stop:
         if is_text:
             is_text = at[0] != b'"'
-            at += at[0] == b"\\"         # what is escaped is passed over
+            at += at[0] == b"\\"         # skips the escaped character
         elif at[0] == b'"':
             is_text = True
         elif at[0] == b"[" or at[0] == b"{":

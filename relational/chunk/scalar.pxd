@@ -62,7 +62,7 @@ cdef inline int64_t floor_divide(int64_t value, int64_t unit) noexcept nogil:
 
 
 cdef inline uint32_t ordered32_of_float(uint32_t bits) noexcept nogil:
-    """IEEE bits as a number that orders as the floats do; one NaN, above all; -0.0 is 0.0."""
+    """IEEE bits as an integer in the order of the floats; one NaN, above all; -0.0 is 0.0."""
     if (bits & <uint32_t>0x7FFFFFFF) > <uint32_t>0x7F800000:
         bits = 0x7FC00000
     elif bits == <uint32_t>0x80000000:
@@ -116,7 +116,7 @@ cdef inline void split_timestamp(int64_t microseconds, int64_t* seconds, uint32_
 
 
 cdef inline bint join_timestamp(int64_t seconds, uint32_t nanoseconds, int64_t* microseconds) noexcept nogil:
-    """False where no int64 of microseconds is that instant."""
+    """False if that instant has no int64 of microseconds."""
     cdef int128_t joined = <int128_t>seconds * MICROSECONDS + nanoseconds // 1000
     microseconds[0] = <int64_t>joined
     return microseconds[0] == joined and nanoseconds < 1_000_000_000 and nanoseconds % 1000 == 0
@@ -132,7 +132,7 @@ cdef inline int128_t length_of_interval(const ArrowInterval* interval) noexcept 
 cdef inline bint interval_of_length(int128_t length, ArrowInterval* out) noexcept nogil:
     """The justified interval of that length: fewer than 30 days, less than a day of clock, one sign.
 
-    What exceeds int32 months goes to the days, and from there to the clock; False where even that is full.
+    The excess over int32 months is added to the days, and from there to the clock; False if even that overflows.
     """
     cdef bint negative = length < 0
     cdef uint128_t day = <uint64_t>SECONDS_PER_DAY * MICROSECONDS

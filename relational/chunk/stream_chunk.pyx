@@ -1,7 +1,7 @@
 """StreamChunk: rows with ops, that is, changes.
 
 Every row has an op. An update is two consecutive rows, U- with the old values and U+ with the new ones; a pair is never
-split across chunks. Where its halves are separated (one is hidden, routed to another target, or of another key) they
+split across chunks. If its halves are separated (one is hidden, routed to another target, or of another key) they
 become a plain delete and a plain insert, in that order [R7].
 """
 
@@ -24,7 +24,7 @@ from relational.chunk.vnode import vnodes_of
 
 
 class Op(IntEnum):
-    """The change that a row of a stream makes. Bit 0: it is deleted; bit 1: it is half of an update."""
+    """The op of a row of a stream. Bit 0: it is deleted; bit 1: it is half of an update."""
 
     INSERT = 0
     DELETE = 1
@@ -40,7 +40,7 @@ class Op(IntEnum):
 
 
 cdef class StreamChunk(DataChunk):
-    """Changes. `ops` is uint8[capacity] of Op, beside the columns and the visibility of a DataChunk."""
+    """Changes. `ops` is uint8[capacity] of Op, in addition to the columns and the visibility of a DataChunk."""
 
     def __init__(self, columns, ops, visibility=None):
         """Columns (or Arrow arrays) and ops of equal length."""
@@ -65,21 +65,22 @@ cdef class StreamChunk(DataChunk):
 
     @staticmethod
     def from_rows(schema, changes) -> StreamChunk:
-        """A chunk of (op, row) pairs. EncodingError where a value is not of its column's type."""
+        """A chunk of (op, row) pairs. EncodingError if a value is not of its column's type."""
         changes = list(changes)
         ops = np.array([int(op) for op, _ in changes], dtype=np.uint8)
         return StreamChunk(columns_of_rows(schema, [tuple(row) for _, row in changes]), ops)
 
     @staticmethod
     def from_arrow(source) -> StreamChunk:
-        """The changes of any object that speaks Arrow's PyCapsule protocol: its column `_op` (0 to 3, see Op) holds the
-        ops; without one all rows are inserts. The errors of `DataChunk.from_arrow`, and ValueError for other ops.
+        """The changes of any object that implements Arrow's PyCapsule protocol: its column `_op` (0 to 3, see Op)
+        contains the ops; without one all rows are inserts. Raises the errors of `DataChunk.from_arrow`, and ValueError
+        for other ops.
         """
         columns, ops = changes_from(source)
         return StreamChunk(columns, ops)
 
     def as_struct(self) -> pa.StructArray:
-        """All rows as they leave the house, hidden ones too, with their ops behind them."""
+        """All rows in the exported form, hidden ones too, followed by their ops."""
         return rows_to_arrow(self.arrays, self.capacity, self.ops)
 
     @staticmethod
@@ -90,13 +91,13 @@ cdef class StreamChunk(DataChunk):
 
     @staticmethod
     def from_pretty(text, schema=None) -> StreamChunk:
-        """A chunk from lines such as `U- 1 a`, see `relational.chunk.text` for the little language."""
+        """A chunk from lines such as `U- 1 a`; the syntax is in `relational.chunk.text`."""
         schema, changes, shown = parse_pretty(text, schema)
         chunk = StreamChunk.from_rows(schema, changes)
         return chunk if all(shown) else chunk.with_visibility(np.array(shown, dtype=np.uint8))
 
     def to_pretty(self) -> str:
-        """The visible changes, one a line, as `from_pretty` reads them."""
+        """The visible changes, one per line, in the syntax of `from_pretty`."""
         return format_changes(self.changes())
 
     def changes(self):
@@ -105,36 +106,36 @@ cdef class StreamChunk(DataChunk):
         return zip([Op(op) for op in dense.ops.tolist()], dense.rows(), strict=True)
 
     def with_ops(self, ops) -> StreamChunk:
-        """The same rows doing something else."""
+        """The same rows with other ops."""
         return StreamChunk(self.columns, ops, self.visibility)
 
     def filter(self, keep) -> StreamChunk:
         """Hides the rows where `keep` (a mask, or a BOOLEAN column whose NULL is false) is not 1.
 
-        An update of which one half stays becomes a plain insert or delete.
+        An update with one visible half left becomes a plain insert or delete.
         """
         keep = as_mask(keep, self.capacity)
         visibility = keep if self.visibility is None else keep & self.visibility
         return StreamChunk(self.columns, ops_where_pairs_differ(self, visibility), visibility)
 
     def slice(self, Py_ssize_t start, Py_ssize_t rows) -> StreamChunk:
-        """Rows [start, start + rows), sharing the memory. REQUIRES that no update pair is cut."""
+        """Rows [start, start + rows), sharing the memory. REQUIRES that no update pair is split."""
         visibility = None if self.visibility is None else self.visibility[start:start + rows]
         columns = [column.slice(start, rows) for column in self.columns]
         return StreamChunk(columns, self.ops[start:start + rows], visibility)
 
     def inverse(self) -> StreamChunk:
-        """The changes that undo these: reversed rows, each op turned round (U- and U+ stay in that order)."""
+        """The changes that undo these: reversed rows with inverted ops (U- and U+ stay in that order)."""
         order = np.arange(self.capacity - 1, -1, -1, dtype=np.int32)
         visibility = None if self.visibility is None else self.visibility[order]
         turned = self.picked(order)
         return StreamChunk(turned.columns, turned.ops ^ 1, visibility)
 
     def split_by_vnode(self, key_columns, vnode_map) -> dict:
-        """target -> the changes whose key columns hash to a vnode of that target, for targets that get any.
+        """target -> the changes whose key columns hash to a vnode of that target, for targets with any.
 
-        The chunks share this one's columns and differ in visibility; an update whose halves go to different
-        targets becomes a delete at the one and an insert at the other.
+        The chunks share this one's columns and differ in visibility; an update whose halves have different targets
+        becomes a delete at the one and an insert at the other.
         """
         cdef uint16_t[::1] vnodes = vnodes_of([self.columns[at] for at in key_columns], vnode_map.vnode_count,
                                               rows=self.capacity)
@@ -148,7 +149,7 @@ cdef class StreamChunk(DataChunk):
         return {owner: StreamChunk(self.columns, ops, mask) for owner, mask, rows in parts if rows}
 
     def without_unchanged_updates(self) -> StreamChunk:
-        """Hides update pairs whose halves hold the same values, as a projection may leave them."""
+        """Hides update pairs with equal halves, which a projection may produce."""
         if not (self.ops == UPDATE_DELETE).any():
             return self
         mask = np.ones(self.capacity, np.uint8) if self.visibility is None else self.visibility.copy()
@@ -156,7 +157,7 @@ cdef class StreamChunk(DataChunk):
 
     @staticmethod
     def concat(chunks) -> StreamChunk:
-        """The changes of `chunks` one after the other; the same types, at least one chunk."""
+        """Concatenates the changes of `chunks`; the same types, at least one chunk."""
         ops = np.concatenate([chunk.ops for chunk in chunks])
         return StreamChunk(concat_columns(chunks), ops, concat_masks(chunks))
 
@@ -168,7 +169,7 @@ cdef class StreamChunk(DataChunk):
 
 
 cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
-    """The ops after `visibility` took hold: U-/U+ of which not both are visible become -/+."""
+    """The ops after applying `visibility`: U-/U+ of which not both are visible become -/+."""
     cdef const uint8_t* shown = mask_pointer(visibility)
     cdef const uint8_t* ops = chunk.op_pointer()
     cdef Py_ssize_t row
@@ -189,7 +190,7 @@ cdef object ops_where_pairs_differ(StreamChunk chunk, object visibility):
 
 cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1] owner_indices, uint8_t[:, ::1] masks,
                    int64_t[::1] shown, uint8_t[::1] ops) except -1:
-    """Shows each visible row in the mask of the owner of its vnode, and counts them; updates that part become -/+."""
+    """Shows each visible row in the mask of the owner of its vnode, and counts them; separated updates become -/+."""
     cdef const uint8_t* visible = mask_pointer(chunk.visibility)
     cdef const uint8_t* given = chunk.op_pointer()
     cdef Py_ssize_t row
@@ -207,7 +208,7 @@ cdef int part_rows(StreamChunk chunk, const uint16_t* vnodes, const int32_t[::1]
 
 
 cdef Py_ssize_t hide_unchanged(StreamChunk chunk, object mask) except -1:
-    """Clears in `mask` the visible pairs without a change; returns how many."""
+    """Clears in `mask` the visible pairs without a change; returns their number."""
     cdef uint8_t[::1] out = mask
     cdef uint8_t[::1] equal = np.ones(chunk.capacity, np.uint8)
     cdef const uint8_t* ops = chunk.op_pointer()

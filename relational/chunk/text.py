@@ -1,4 +1,4 @@
-"""Changes as text, for tests and for people.
+"""Changes as text, for tests and debugging.
 
 One change per line: `+`, `-`, `U-` or `U+`, then the values, separated by blanks; `.` is NULL, and a final `D` after
 the columns marks a hidden row. A first line may name the types by letters: I BIGINT, i INT, F DOUBLE, f REAL, D
@@ -47,7 +47,7 @@ _READERS: dict[TypeKind, Callable[[str], object]] = {
 
 
 def parse_pretty(text: str, schema: Schema | None) -> tuple[Schema, list[tuple[int, tuple]], list[bool]]:
-    """(schema, [(op, row)], visible per row). ValueError for a line that is no change."""
+    """(schema, [(op, row)], visible per row). ValueError for a line that is not a change."""
     lines = [line.split() for line in text.strip().splitlines() if line.strip()]
     if lines and lines[0][0] not in _OPS:
         header = lines.pop(0)

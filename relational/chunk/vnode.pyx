@@ -1,14 +1,14 @@
-"""Virtual nodes: where a row belongs, the same in every process and at any time.
+"""Virtual nodes: the partition of a row, the same in every process and at any time.
 
 The vnode of a row is the CRC-32 (IEEE 802.3, as zlib computes it) of the bytes of its distribution key,
-modulo the table's count of vnodes. The bytes are those of the values, not of an Arrow layout, and equal
-values of SQL have equal bytes:
+modulo the table's count of vnodes. The bytes are those of the values, not of an Arrow layout, and SQL-equal values have
+equal bytes:
 
     BOOLEAN, integers    int64 LE (so an INT and a BIGINT of one value agree)
     DATE                 int64 LE, days since 1970-01-01
     TIME, TIMESTAMP(TZ)  int64 LE, microseconds
     REAL, DOUBLE         the double, LE; -0.0 as 0.0, every NaN as 7ff8000000000000
-    NUMERIC              int128 LE mantissa, then u8 scale, without trailing zeros behind the point
+    NUMERIC              int128 LE mantissa, then u8 scale, without trailing zeros after the point
     INTERVAL             int128 LE microseconds of its length
     VARCHAR, BYTEA       the bytes, then ff
     JSONB                its canonical text, then ff
@@ -30,12 +30,12 @@ from relational.chunk.column cimport (
 )
 from relational.chunk.scalar cimport int128_t, load64, uint128_t
 
-VNODE_COUNT = 256                       # of a table that does not say otherwise
+VNODE_COUNT = 256                       # default of a table
 MAX_VNODE_COUNT = 32_768
 
 cdef enum:
     NULL_BYTE = 0xFE
-    TEXT_END = 0xFF                     # no byte of UTF-8, so ('a', 'bc') and ('ab', 'c') differ
+    TEXT_END = 0xFF                     # not a byte of UTF-8, so ('a', 'bc') and ('ab', 'c') differ
 
 cdef uint32_t TABLES[8][256]            # TABLES[k][b]: CRC of byte b followed by k zero bytes
 

@@ -1,8 +1,8 @@
 """VnodeMap: the target that owns each vnode, and the reassignment when targets are added or removed.
 
-A target is an actor, a partition of a scan or a partition of a job, identified by a number. A change of parallelism
-moves as few vnodes as possible: with n vnodes over k targets each owns n // k of them or one more, the targets that own
-most keep the larger shares, and only the vnodes above a share move.
+A target is an actor, a partition of a scan or a partition of a job, identified by an id. A change of parallelism moves
+as few vnodes as possible: with n vnodes over k targets each owns n // k of them or one more, the targets that own most
+keep the larger shares, and only the vnodes above a share move.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class VnodeMap:
         self.targets.flags.writeable = False
         owners, indices = np.unique(self.targets, return_inverse=True)
         self.owners = owners  # int32[targets that own a vnode], ascending
-        self.owner_indices = indices.astype(np.int32)  # int32[vnode_count]: of each vnode, an index into `owners`
+        self.owner_indices = indices.astype(np.int32)  # int32[vnode_count]: per vnode an index into `owners`
 
     @classmethod
     def even(cls, targets: Sequence[int], vnode_count: int = VNODE_COUNT) -> VnodeMap:
-        """Contiguous ranges of vnodes, as equal as they can be, to the `targets` in their order."""
+        """Contiguous ranges of vnodes, as equal as possible, for the `targets` in their order."""
         owners = np.array(_checked(targets, vnode_count), dtype=np.int32)
         return cls(owners[np.arange(vnode_count) * len(owners) // vnode_count])
 
@@ -42,7 +42,7 @@ class VnodeMap:
         return np.flatnonzero(self.targets == target).astype(np.uint16)
 
     def bitmap_of(self, target: int) -> np.ndarray:
-        """uint8[vnode_count]: 1 where the target owns the vnode, as state tables take it."""
+        """uint8[vnode_count]: 1 if the target owns the vnode, as state tables expect it."""
         return (self.targets == target).view(np.uint8)
 
     def targets_of(self, columns: Sequence, rows: int | None = None) -> np.ndarray:
@@ -50,10 +50,10 @@ class VnodeMap:
         return self.targets[vnodes_of(columns, self.vnode_count, rows=rows)]
 
     def rescaled(self, targets: Iterable[int]) -> VnodeMap:
-        """The map over these targets, as even as can be, that moves the least number of vnodes.
+        """The map over these targets, as even as possible, that moves the fewest vnodes.
 
-        Of what is above its share a target gives up its last vnodes; they go, ascending, to the targets below theirs
-        in the order given. ValueError for no target, one named twice, or more targets than vnodes.
+        A target above its share releases its last vnodes; they are assigned, ascending, to the targets below theirs in
+        the order given. ValueError for no target, a duplicate, or more targets than vnodes.
         """
         wanted = _checked(targets, self.vnode_count)
         held = {target: self.vnodes_owned_by(target) for target in wanted}
@@ -79,17 +79,18 @@ class VnodeMap:
         return hash(self.targets.tobytes())
 
     def __repr__(self) -> str:
-        """Runs of vnodes of one owner, as `VnodeMap(0-127: 1, 128-255: 2)`."""
+        """Ranges of vnodes with one owner, as `VnodeMap(0-127: 1, 128-255: 2)`."""
         starts = [0, *(np.flatnonzero(np.diff(self.targets)) + 1).tolist(), self.vnode_count]
         runs = (f"{start}-{end - 1}: {self.targets[start]}" for start, end in pairwise(starts))
         return f"VnodeMap({', '.join(runs)})"
 
 
 def vnode_ranges(owned: np.ndarray, groups: int) -> list[tuple[int, int]]:
-    """[first, last] vnodes of at most `groups` groups of neighbours, with as equal a number of `owned` ones as can be.
+    """[first, last] vnodes of at most `groups` groups of neighbours, with as equal a number of `owned` ones as
+    possible.
 
-    `owned` is uint8[vnode_count]. A range never reaches over a vnode that is not owned, so each is one range of keys;
-    where the owned ones lie in more pieces than `groups`, there are as many ranges as pieces.
+    `owned` is uint8[vnode_count]. A range never spans a vnode that is not owned, so each is one range of keys; if the
+    owned ones form more runs than `groups`, there are as many ranges as runs.
     """
     if groups < 1:
         raise ValueError(f"{groups} groups of vnodes")
@@ -114,7 +115,7 @@ def _checked(targets: Iterable[int], vnode_count: int) -> list[int]:
 
 
 def _shares(targets: Sequence[int], held: dict[int, int], vnode_count: int) -> dict[int, int]:
-    """How many vnodes each target is to own; one more for those that hold most, the earlier ones among equals."""
+    """The number of vnodes for each target; one more for those that own most, the earlier ones among equals."""
     least, larger = divmod(vnode_count, len(targets))
     by_size = sorted(targets, key=lambda target: -held[target])
     return {target: least + (rank < larger) for rank, target in enumerate(by_size)}

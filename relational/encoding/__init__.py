@@ -1,6 +1,4 @@
-"""Rows as bytes: keys that order as the rows do, and lossless values that stay readable when schemas change.
-See FORMAT.md.
-"""
+"""Rows as bytes: memcomparable keys, and lossless values that remain readable after schema changes. See FORMAT.md."""
 
 from relational.encoding.cells import CellEncoder, CellJoin
 from relational.encoding.key.encoder import KeyEncoder, is_lossy

@@ -22,20 +22,20 @@ from relational.encoding.field cimport BAD_FORM, Reason, TRUNCATED, bitmap_bytes
 from relational.encoding.value.encoder cimport ValueEncoder
 
 cdef enum:
-    CELL_BYTES = 4          # behind the key of the row: which entry it is
+    CELL_BYTES = 4          # after the key of the row: identifies the entry
 
 
 cdef class CellEncoder:
-    """The entries of rows that a ValueEncoder writes. Immutable, usable from several threads at once."""
+    """Splits rows written by a ValueEncoder into entries. Immutable, usable from several threads at once."""
 
-    cdef readonly ValueEncoder rows     # what a row is before and after
+    cdef readonly ValueEncoder rows     # the format of whole rows
     cdef readonly int count             # columns
     cdef int32_t* ids                   # owned; ascending
-    cdef int32_t* widths                # owned; of each payload, 0: it has an end
-    cdef int32_t* at                    # owned; byte of the payload in a row, or its index among those with ends
-    cdef Py_ssize_t nulls               # byte of a row where its bitmap begins
-    cdef Py_ssize_t ends                # where the ends begin
-    cdef Py_ssize_t head                # where the payloads with ends begin
+    cdef int32_t* widths                # owned; of each payload, 0: variable width
+    cdef int32_t* at                    # owned; offset of the payload in a row, or its index among variable-width ones
+    cdef Py_ssize_t nulls               # offset of a row's null bitmap
+    cdef Py_ssize_t ends                # offset of the ends
+    cdef Py_ssize_t head                # offset of the variable-width payloads
 
     def __init__(self, ValueEncoder rows not None):
         cdef int position, variable = 0
@@ -65,8 +65,8 @@ cdef class CellEncoder:
         free(self.at)
 
     def split(self, BinaryColumn keys not None, BinaryColumn values not None, BinaryColumn old=None):
-        """(keys, values) of the entries that differ, in order of their keys, where the rows under ascending `keys`
-        become `values`, a null one being gone. `old`: what the rows were, null where that is unknown or nothing.
+        """(keys, values) of the entries that differ, in key order, where the rows under ascending `keys` become
+        `values`, null for a deleted row. `old`: the previous rows, null where unknown or absent.
 
         A deleted entry has a null value. EncodingError for a row that the ValueEncoder did not write.
         """
@@ -85,7 +85,7 @@ cdef class CellEncoder:
         return cell_keys.finish(), cell_values.finish()
 
     cdef int cut(self, Slice row, Py_ssize_t number, Slice* parts) except -1 nogil:
-        """Fills parts[count] with the payloads of the row; NULL for a NULL."""
+        """Fills parts[count] with the payloads of the row; Slice NULL for a NULL."""
         cdef Py_ssize_t begin = 0, end
         cdef int position
         if row.size < self.head or memcmp(row.data, self.rows.layout.shape, <size_t>self.nulls) != 0:
@@ -103,7 +103,7 @@ cdef class CellEncoder:
         return 0
 
     cdef int put_row(self, const Slice* parts, BinaryColumnBuilder out) except -1 nogil:
-        """Appends the row of these payloads."""
+        """Appends the row with these payloads."""
         cdef Py_ssize_t size = self.head, end = 0
         cdef uint8_t* row
         cdef int position
@@ -182,22 +182,21 @@ cdef int put_key(BinaryColumnBuilder out, Slice key, uint32_t cell) except -1 no
 
 
 cdef class CellJoin:
-    """Entries in the order of a scan, batch after batch, to value rows. One thread at a time.
+    """Joins entries in scan order, batch after batch, to value rows. One thread at a time.
 
-    A row whose entry is missing that says that it exists is passed over, as are entries of columns that the format does
-    not know.
+    A row without its existence entry is skipped, as are entries of columns that the format does not contain.
     """
 
     cdef CellEncoder format
     cdef bint is_reverse
     cdef Slice* parts                   # owned; payloads of the current row, by ascending id
     cdef ByteBuffer key                 # of the current row
-    cdef ByteBuffer held                # copies of its payloads, once their batch is finished
+    cdef ByteBuffer held                # copies of its payloads, once their batch ends
     cdef bint is_open                   # there is a current row
-    cdef bint exists                    # its entry that says so was there
+    cdef bint exists                    # its existence entry was read
     cdef int32_t owner
-    cdef int64_t last                   # the number of its entry before
-    cdef BinaryColumnBuilder keys       # the rows that are whole
+    cdef int64_t last                   # index of its previous entry
+    cdef BinaryColumnBuilder keys       # the completed rows
     cdef BinaryColumnBuilder values
     cdef ByteBuffer owners              # int32 of each
 
@@ -213,8 +212,8 @@ cdef class CellJoin:
         free(self.parts)
 
     def take(self, BinaryColumn keys not None, BinaryColumn values not None, const int32_t[::1] owners=None):
-        """Goes on with these entries; where they have `owners`, rows do not reach from one owner to the next.
-        EncodingError naming the entry for what no encoder wrote.
+        """Continues with these entries; with `owners`, a row does not extend from one owner to the next. EncodingError
+        naming an entry that no encoder wrote.
         """
         if values.rows != keys.rows or (owners is not None and owners.shape[0] != keys.rows):
             raise ValueError(f"{values.rows} values under {keys.rows} keys")
@@ -224,8 +223,8 @@ cdef class CellJoin:
         self.hold()
 
     def rows(self, bint is_end=False):
-        """(keys, values, int32 owners) of the rows that became whole since the last call; with `is_end`, which says
-        that no more entries follow, for the current row too.
+        """(keys, values, int32 owners) of the rows completed since the last call; `is_end` means that no more entries
+        follow, and completes the current row too.
         """
         if is_end:
             self.close_row()
@@ -295,7 +294,7 @@ cdef class CellJoin:
 
 
 cdef inline int position_of(CellEncoder format, int64_t id, int hint) noexcept nogil:
-    """The first column whose id is not below `id`, looked for from `hint` on."""
+    """The first column whose id is not below `id`, searched from `hint` on."""
     while hint > 0 and format.ids[hint - 1] >= id:
         hint -= 1
     while hint < format.count and format.ids[hint] < id:

@@ -3,14 +3,14 @@
 from libc.stdint cimport uint8_t
 
 cdef enum:
-    BLOCK_ROWS = 1024                   # rows whose cursors fit the first-level cache
+    BLOCK_ROWS = 1024                   # rows whose cursors fit the L1 cache
     SLACK = 16                          # bytes that a kernel may write beyond the last string
 
-cdef enum Reason:                       # why bytes are no encoding, or a value has none
+cdef enum Reason:                       # why bytes are not an encoding, or a value has none
     FINE = 0
     TRUNCATED = 1
     BAD_TAG = 2
-    BAD_FORM = 3                        # not the one form in which this value is written
+    BAD_FORM = 3                        # not the canonical form of this value
     OUT_OF_RANGE = 4
     BAD_UTF8 = 5
     TRAILING = 6
@@ -24,12 +24,12 @@ cdef struct Field:
     int precision                       # of NUMERIC
     int fixed_bytes                     # of a key: tag and payload; of a value: payload; 0: depends on the value
     uint8_t flip                        # keys; 0xFF: every byte of the column is inverted (DESC)
-    uint8_t value_tag                   # keys; both tags as they are written, already inverted
+    uint8_t value_tag                   # keys; both tags as written, already inverted
     uint8_t null_tag
     Field* children                     # owned; of STRUCT and LIST
     int child_count
     int section                         # STRUCT: bytes of all children that have `fixed_bytes`
-    int variable                        # STRUCT: how many have none
+    int variable                        # STRUCT: number of children without `fixed_bytes`
 
 
 cdef inline Py_ssize_t bitmap_bytes(Py_ssize_t count) noexcept nogil:
@@ -42,7 +42,7 @@ cdef class RowFormat:
     cdef Field* fields                  # owned; len(types) of them
     cdef int count
 
-    cdef int plant(self, const int* fixed_bytes) except -1      # fills `fields`, `fixed_bytes` being those of each kind
+    cdef int plant(self, const int* fixed_bytes) except -1      # fills `fields`; `fixed_bytes` by kind
 
 
 cdef int raise_encoding(Reason reason, Py_ssize_t row, Py_ssize_t column, Py_ssize_t offset) except -1 nogil

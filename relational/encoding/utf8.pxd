@@ -1,4 +1,4 @@
-"""Whether bytes are UTF-8."""
+"""UTF-8 validation."""
 
 from libc.stdint cimport int32_t, uint8_t
 

@@ -1,4 +1,4 @@
-"""Whether bytes are UTF-8. Checked where bytes from a file become VARCHAR, since Arrow trusts its strings."""
+"""UTF-8 validation. Applied where bytes from a file become VARCHAR, since Arrow trusts its strings."""
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -16,7 +16,7 @@ cdef inline bint is_ascii(const uint8_t* data, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline int follow_bytes(uint8_t lead, uint8_t second) noexcept nogil:
-    """Bytes that follow a non-ASCII lead byte, -1 where no character begins so (overlong, surrogate, too large)."""
+    """Bytes that follow a non-ASCII lead byte, -1 for an invalid prefix (overlong, surrogate, too large)."""
     if 0xC2 <= lead <= 0xDF:
         return 1
     if lead == 0xE0:

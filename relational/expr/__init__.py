@@ -1,4 +1,4 @@
-"""Scalar expressions: written unbound, bound to columns and types, computed over chunks."""
+"""Scalar expressions: built unbound, bound to columns and types, evaluated over chunks."""
 
 from relational.expr.aggregates import AggCall, AggKind
 from relational.expr.eval import evaluate

@@ -31,8 +31,7 @@ class AggKind(StrEnum):
 class AggCall:
     """One aggregate over the input column `argument` (None: count(*)), of rows for which `filter` is true.
 
-    NULL arguments are left out. `distinct` counts each value of a group once. `data_type` is that of
-    the result.
+    NULL arguments are ignored. `distinct` counts each value of a group once. `data_type` is the result type.
     """
 
     kind: AggKind
@@ -42,9 +41,7 @@ class AggCall:
     data_type: DataType
 
     def keeps_inputs(self, is_append_only: bool) -> bool:
-        """Whether the state must hold the group's rows in order: an extreme that a retraction can take
-        away.
-        """
+        """Whether the state must keep the group's rows in order: for an extreme that a retraction can remove."""
         return self.kind in (AggKind.MIN, AggKind.MAX) and not is_append_only
 
     def describe(self, names: tuple[str, ...] | list[str]) -> str:
@@ -55,9 +52,7 @@ class AggCall:
 
 
 def aggregate_type(kind: AggKind, argument: DataType | None) -> DataType | None:
-    """The result type of `kind` over `argument` (None: count(*)); None where the function is not
-    defined for it.
-    """
+    """The result type of `kind` over `argument` (None: count(*)); None if the function is not defined for it."""
     if kind is AggKind.COUNT:
         return DataType.BIGINT
     if argument is None:

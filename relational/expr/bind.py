@@ -51,16 +51,16 @@ ALIASES = {
 }
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 MAX_DEPTH = 120
-"""Operations upon each other's results; expressions are walked, written and read by functions that call themselves."""
+"""Nested operations; recursive functions traverse, write and read expressions."""
 FEW_MEMBERS = 16
-"""Values of IN that are compared one by one."""
+"""IN lists up to this length are compared value by value."""
 MAX_SUGGESTED = 64
-"""Characters of a name that may be a misspelt one."""
+"""Characters of a name for which suggestions are sought."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that names can mean: those of one relation, called `qualifier` where it has a name."""
+    """The columns visible to names: those of one relation, called `qualifier` if it has a name."""
 
     schema: Schema
     hidden: frozenset[int] = frozenset()
@@ -81,14 +81,14 @@ class Scope:
 
 
 class ExprBinder:
-    """Binds terms over one scope. `[rows]`, where aggregates stand, is for a subclass."""
+    """Binds terms over one scope. `[rows]`, the binding of aggregates, is for a subclass."""
 
     def __init__(self, scope: Scope):
         self.scope = scope
         self._depth = 0
 
     def bind(self, term: UnboundExpr) -> Expression:
-        """The bound expression of a term; BindError points at the part that has no meaning."""
+        """The bound expression of a term; BindError at the span of the invalid part."""
         if isinstance(term, Name):
             return self.scope.resolve(term)
         if isinstance(term, UnboundLiteral):
@@ -112,7 +112,7 @@ class ExprBinder:
         return call(term.function, [self.bind(arg) for arg in term.args], term.span)
 
     def condition(self, term: UnboundExpr, clause: str) -> Expression:
-        """A term that must be BOOLEAN."""
+        """Binds a term that must be BOOLEAN."""
         bound = self.bind(term)
         if is_unknown(bound):
             bound = convert(bound, DataType.BOOLEAN, span_of(term))
@@ -160,15 +160,15 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
 
 
 def _by_own_digits(arg: Expression) -> Expression:
-    """A written integer as the NUMERIC that holds it, anything else as it is."""
+    """An integer literal as the NUMERIC of its digits; any other expression unchanged."""
     if not isinstance(arg, Literal) or arg.value is None or not arg.data_type.is_integer:
         return arg
     return Literal(Decimal(arg.value), DataType.numeric(len(str(abs(arg.value)))))
 
 
 def _membership(args: tuple[Expression, ...]) -> Call:
-    """x IN (…) of many values: one lookup in a list of them where all are constants. A number that the type of x cannot
-    hold equals none of its values and is left out.
+    """x IN (…) of many values: one lookup in a constant list if all are constants. A number that the type of x cannot
+    represent equals none of its values and is omitted.
     """
     needle, *values = args
     data_type = needle.data_type
@@ -181,15 +181,13 @@ def _membership(args: tuple[Expression, ...]) -> Call:
 
 
 def _holds(data_type: DataType, value: Decimal) -> bool:
-    """Whether a NUMERIC type has exactly this value."""
+    """Whether a NUMERIC type can represent this value exactly."""
     whole, scale = digits(data_type)
     return value.quantize(Decimal(1).scaleb(-scale), context=WIDE) == value and value.copy_abs() < Decimal(10) ** whole
 
 
 def convert(operand: Expression, data_type: DataType, span: TextSpan | None = None) -> Expression:
-    """`operand` as `data_type`: itself, a constant computed at once, or a Cast. BindError where there
-    is no way.
-    """
+    """`operand` as `data_type`: unchanged, a folded constant, or a Cast. BindError if there is no conversion."""
     if operand.data_type == data_type:
         return operand
     if isinstance(operand, Literal) and operand.value is None:
@@ -210,7 +208,7 @@ def convert(operand: Expression, data_type: DataType, span: TextSpan | None = No
 def convert_all(
     operands: Sequence[Expression], data_types: Sequence[DataType], span: TextSpan | None = None
 ) -> list[Expression]:
-    """Each of `operands` in the type of its own; many constants of one type are computed as one column."""
+    """Each of `operands` cast to its own target type; many constants of one type are cast as one column."""
     found = list(operands)
     alike: dict[tuple[DataType, DataType], tuple[list[int], list[Any]]] = {}
     if len(operands) > FEW_MEMBERS:
@@ -227,7 +225,7 @@ def convert_all(
 
 
 def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[Any] | None:
-    """Constants of one type in another; None where one of them has no value there."""
+    """Constants of one type cast to another; None if a cast fails."""
     plain = [value.to_arrow() if isinstance(value, Interval) else value for value in values]
     column = pa.array(plain, source.arrow)
     try:
@@ -238,7 +236,7 @@ def _cast_values(values: list[Any], source: DataType, target: DataType) -> list[
 
 
 def unify(values: Sequence[Expression], what: str, span: TextSpan | None) -> tuple[list[Expression], DataType]:
-    """`values` converted to the type they have in common."""
+    """`values` converted to their common type."""
     known = [value.data_type for value in values if not is_unknown(value)]
     data_type = common_type(known) if known else DataType.VARCHAR
     if data_type is None:
@@ -248,7 +246,7 @@ def unify(values: Sequence[Expression], what: str, span: TextSpan | None) -> tup
 
 
 def literal(term: UnboundLiteral) -> Expression:
-    """The constant with the type that its Python value has."""
+    """The constant with the type of its Python value."""
     value, span = term.value, term.span
     if term.data_type is not None:
         return convert(literal(UnboundLiteral(value, None, span)), term.data_type, span)
@@ -295,12 +293,12 @@ def _decimal(value: Decimal, span: TextSpan | None) -> Literal:
 
 
 def is_unknown(value: Expression) -> bool:
-    """A written text or NULL, whose type its surroundings may choose."""
+    """Whether this is a text or NULL literal, whose type depends on the context."""
     return isinstance(value, Literal) and (value.value is None or value.data_type.kind is TypeKind.VARCHAR)
 
 
 def _adapted(args: Sequence[Expression], span: TextSpan | None) -> list[Expression]:
-    """`args` with texts and NULLs converted to what the others have in common."""
+    """`args` with text and NULL literals converted to the common type of the others."""
     known = [arg.data_type for arg in args if not is_unknown(arg)]
     target = common_type(known) if known else DataType.BOOLEAN
     if target is None:
@@ -309,7 +307,7 @@ def _adapted(args: Sequence[Expression], span: TextSpan | None) -> list[Expressi
 
 
 def _folded(bound: Call) -> Expression:
-    """A call of constants as its value, where it has one; what fails is left to the rows that need it."""
+    """Folds a call of constants if it has a value; an error is raised only for rows that evaluate the call."""
     if bound.data_type.is_nested or not all(isinstance(arg, Literal) for arg in bound.args):
         return bound
     try:
@@ -397,13 +395,13 @@ _SHORTHANDS = {
 
 
 def known_functions() -> list[str]:
-    """The names a user may write, for suggestions."""
+    """The function names that SQL accepts, for suggestions."""
     plain = [name for name in FUNCTIONS if not name.startswith(("extract_", "date_trunc_"))]
     return [*plain, *_SHORTHANDS, *ALIASES, *AGGREGATES]
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest one that does."""
+    """The message for an unknown name, with the closest known one."""
     near = get_close_matches(name, list(known), n=1, cutoff=0.6) if len(name) <= MAX_SUGGESTED else []
     return f"there is no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -414,7 +412,7 @@ def error_span(span: TextSpan | None) -> dict[str, Any]:
 
 
 def span_of(term: UnboundExpr) -> TextSpan | None:
-    """The span of an unbound expression, or of its first part that has one."""
+    """The span of an unbound expression, or of its first part with a span."""
     todo = [term]
     while todo:
         each = todo.pop()

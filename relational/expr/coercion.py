@@ -18,18 +18,18 @@ _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 UNBOUNDED = DataType.NUMERIC
 """NUMERIC without (p, s)."""
 MIN_SCALE = 6
-"""Digits after the point that a result keeps, however many are before it."""
+"""Minimum digits after the point of a result, however many precede it."""
 WIDE = Context(prec=3 * MAX_PRECISION)
-"""Python's own 28 digits are too few for a NUMERIC."""
+"""Python's default of 28 digits is too few for a NUMERIC."""
 
 
 def is_exact(data_type: DataType) -> bool:
-    """An integer or NUMERIC."""
+    """Whether the type is an integer or NUMERIC."""
     return data_type.is_numeric and not data_type.is_float
 
 
 def digits(data_type: DataType) -> tuple[int, int]:
-    """Digits before and after the point that an exact type counts for in results."""
+    """Digits before and after the point of an exact type, for the types of results."""
     if data_type.kind is TypeKind.NUMERIC:
         assert data_type.precision is not None and data_type.scale is not None
         return data_type.precision - data_type.scale, data_type.scale
@@ -37,8 +37,8 @@ def digits(data_type: DataType) -> tuple[int, int]:
 
 
 def adjusted(whole: int, scale: int, least_scale: int = MIN_SCALE) -> DataType:
-    """NUMERIC of so many digits before and after the point; where these are more than 38, without the last ones
-    behind the point, as long as `least_scale` of them are left.
+    """NUMERIC with so many digits before and after the point; beyond 38 in total, the scale is reduced, but not below
+    `least_scale`.
     """
     if whole + scale > MAX_PRECISION:
         scale = max(MAX_PRECISION - whole, min(scale, least_scale))
@@ -46,7 +46,7 @@ def adjusted(whole: int, scale: int, least_scale: int = MIN_SCALE) -> DataType:
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The narrowest type that values of all `types` (one at least) turn into; None where there is none."""
+    """The narrowest type that values of all `types` (at least one) convert to; None if there is none."""
     found: DataType | None = types[0]
     for data_type in types[1:]:
         found = None if found is None else _common(found, data_type)
@@ -74,7 +74,7 @@ def _common(a: DataType, b: DataType) -> DataType | None:
 
 
 def can_widen(source: DataType, target: DataType) -> bool:
-    """Whether a value of `source` is taken for `target` without a cast being written."""
+    """Whether a value of `source` converts to `target` implicitly."""
     if source == target or source.kind is target.kind is TypeKind.NUMERIC:
         return True
     if target.kind is TypeKind.NUMERIC:
@@ -94,7 +94,7 @@ def can_assign(source: DataType, target: DataType) -> bool:
 
 
 def arithmetic_type(operation: str, a: DataType, b: DataType) -> DataType | None:
-    """The result of + - * / % of two numbers; None where one is none."""
+    """The result type of + - * / % on two numbers; None if an operand is not a number."""
     if not (a.is_numeric and b.is_numeric):
         return None
     if a.is_float or b.is_float:

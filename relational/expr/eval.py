@@ -1,8 +1,7 @@
-"""Computes an expression over a chunk, column at a time.
+"""Evaluates an expression over a chunk, column at a time.
 
-A branch (of CASE, AND, OR, COALESCE) counts only the rows that take it, hidden rows never count
-[R6]. In a stream a row without a value is NULL and counted; where the evaluation is strict (DML, batch
-queries) it is an EvaluationError.
+A branch (of CASE, AND, OR, COALESCE) counts only the rows that reach it; hidden rows never count [R6]. In a stream a
+row without a value is NULL and counted; in strict evaluation (DML, batch queries) it is an EvaluationError.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def evaluate(
 ) -> Column:
     """The expression's value for every row of the chunk, hidden rows included (theirs are unspecified).
 
-    A visible row that has no value is an EvaluationError if `strict`, else NULL and counted in `errors`: by 1, by -1
-    where it is a change of a stream that takes the row away.
+    A visible row without a value is an EvaluationError if `strict`, else NULL and counted in `errors`: by 1, or by -1
+    for a retraction in a stream.
     """
     if isinstance(expression, InputRef):
         return chunk.columns[expression.index]
@@ -50,14 +49,14 @@ def evaluate(
 
 
 def evaluate_array(expression: Expression, evaluation: EvalContext) -> pa.Array:
-    """The same over bare arrays."""
+    """As `evaluate`, over bare arrays."""
     if evaluation.rows == 0:
         return pa.nulls(0, expression.data_type.arrow)
     return evaluation.column(_value(expression, evaluation))
 
 
 def evaluate_constant(expression: Expression) -> object:
-    """The Python value of an expression without inputs; EvaluationError if it has none."""
+    """The Python value of an expression without inputs; EvaluationError if there is none."""
     return python_value(evaluate_array(expression, EvalContext((), 1, strict=True))[0])
 
 
@@ -103,14 +102,14 @@ def _computed(compute: Compute, evaluation: EvalContext, args: list[Value], data
 
 
 def _truth(expression: Expression, evaluation: EvalContext) -> pa.Array:
-    """A BOOLEAN column; all NULL without evaluating anything where no row counts."""
+    """A BOOLEAN column; all NULL, without evaluation, if no row counts."""
     if evaluation.selects_nothing:
         return pa.nulls(evaluation.rows, pa.bool_())
     return evaluation.column(_value(expression, evaluation))
 
 
 def _conjunction(expression: Call, evaluation: EvalContext) -> Value:
-    """Kleene AND; a term runs on rows where no term before it was false."""
+    """Kleene AND; a term is evaluated on rows where no earlier term was false."""
     result = _truth(expression.args[0], evaluation)
     for term in expression.args[1:]:
         undecided = booleans(result) | ~valid_rows(result)
@@ -119,7 +118,7 @@ def _conjunction(expression: Call, evaluation: EvalContext) -> Value:
 
 
 def _disjunction(expression: Call, evaluation: EvalContext) -> Value:
-    """Kleene OR; a term runs on rows where no term before it was true."""
+    """Kleene OR; a term is evaluated on rows where no earlier term was true."""
     result = _truth(expression.args[0], evaluation)
     for term in expression.args[1:]:
         result = pc.or_kleene(result, _truth(term, evaluation.narrowed(~booleans(result))))
@@ -127,7 +126,7 @@ def _disjunction(expression: Call, evaluation: EvalContext) -> Value:
 
 
 def _coalesce(expression: Call, evaluation: EvalContext) -> Value:
-    """The first value that is not NULL; an argument runs on rows where all before it were NULL."""
+    """The first non-NULL value; an argument is evaluated on rows where all earlier ones were NULL."""
     result = evaluation.column(_value(expression.args[0], evaluation))
     for arg in expression.args[1:]:
         rest = evaluation.narrowed(~valid_rows(result))
@@ -138,7 +137,7 @@ def _coalesce(expression: Call, evaluation: EvalContext) -> Value:
 
 
 def _case(expression: Case, evaluation: EvalContext) -> Value:
-    """Branches from the first; each condition and result runs on the rows that reach it."""
+    """Branches in order; each condition and result is evaluated on the rows that reach it."""
     remaining = np.ones(evaluation.rows, np.bool_)
     taken: list[tuple[np.ndarray, Value]] = []
     for condition, result in expression.branches:

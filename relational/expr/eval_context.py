@@ -1,9 +1,8 @@
-"""One evaluation over one chunk: its columns, which of its rows count, and what happens to a row that
-has no value.
+"""One evaluation over one chunk: its columns, the rows that count, and the handling of rows without a value.
 
-Kernels compute all rows, hidden ones too, and report the rows that have no value through `fail`. Only
-selected rows count: those visible and, inside a branch of CASE, AND, OR or COALESCE, those that take
-the branch. So a division by zero behind a guard is no error. A failed row is NULL in any case.
+Kernels compute all rows, hidden ones too, and report rows without a value through `fail`. Only selected rows count:
+visible rows and, inside a branch of CASE, AND, OR or COALESCE, rows that reach the branch. So a division by zero behind
+a guard is no error. A failed row is NULL in any case.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ OTHER_REASONS = "other reasons"
 
 
 class ErrorCounts:
-    """Rows of a stream that have no value now, by reason: a row that arrives adds one and, when it
-    goes, subtracts one.
+    """Rows of a stream that currently have no value, by reason: an inserted row adds one, a deleted row subtracts one.
 
-    At most MAX_REASONS reasons are told apart, the rows of all later ones are counted as OTHER_REASONS. A reason never
-    holds a value of a row. One thread adds; `rows` may be read from any.
+    At most MAX_REASONS reasons are distinguished; rows of all later ones are counted as OTHER_REASONS. A reason never
+    contains a value of a row. One thread adds; `rows` may be read from any.
     """
 
     __slots__ = ("__weakref__", "_changed", "_rows")
@@ -44,11 +42,11 @@ class ErrorCounts:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The counts of all reasons met so far, those that are 0 again included."""
+        """The counts of all reasons so far, including those that are 0 again."""
         return self._rows.copy()
 
     def restore(self, rows: Mapping[str, int]) -> None:
-        """Continue from the counts `rows`, which count as taken. REQUIRES that nothing was added yet."""
+        """Continues from the counts `rows`, which count as already taken. REQUIRES that nothing was added yet."""
         self._rows = dict(rows)
 
     def add(self, reason: str, rows: int) -> None:
@@ -70,7 +68,7 @@ class ErrorCounts:
 
 class EvalContext:
     """`columns`: Arrow arrays of `rows` rows; `selection`: bool[rows], None for all rows; `weights`: int8 or
-    int64[rows], what each row counts for among the errors (-1 for one that goes), None: 1.
+    int64[rows], the weight of each row in the error counts (-1 for a retraction), None: 1.
     """
 
     __slots__ = ("columns", "errors", "rows", "selection", "strict", "weights")
@@ -89,14 +87,14 @@ class EvalContext:
         self.strict, self.errors, self.weights = strict, errors, weights
 
     def narrowed(self, rows: np.ndarray) -> EvalContext:
-        """The same evaluation where only those of `rows` (bool[rows]) count that counted before."""
+        """The same evaluation, restricted to the selected rows that are also in `rows` (bool[rows])."""
         selection = rows if self.selection is None else rows & self.selection
         return EvalContext(
             self.columns, self.rows, selection, strict=self.strict, errors=self.errors, weights=self.weights
         )
 
     def single(self) -> EvalContext:
-        """An evaluation of one row without columns, for what is constant; it counts for all rows that count here."""
+        """An evaluation of one row without columns, for constants; its weight is that of all selected rows."""
         counts = self.selection is None or bool(self.selection.any())
         weight = np.array([self._weight(self.selection)])
         return EvalContext((), 1, np.array([counts]), strict=self.strict, errors=self.errors, weights=weight)
@@ -106,8 +104,8 @@ class EvalContext:
         return self.rows == 0 or (self.selection is not None and not self.selection.any())
 
     def fail(self, rows: np.ndarray, reason: str) -> None:
-        """`rows` (bool[rows]) have no value. Strict: EvaluationError with the first that counts; else
-        counted.
+        """Marks `rows` (bool[rows]) as having no value. Strict: EvaluationError at the first selected one; else counts
+        them.
         """
         counted = rows if self.selection is None else rows & self.selection
         if not counted.any():
@@ -118,13 +116,13 @@ class EvalContext:
             self.errors.add(reason, self._weight(counted))
 
     def _weight(self, rows: np.ndarray | None) -> int:
-        """What `rows` (bool[rows], None for all) count for together."""
+        """The total weight of `rows` (bool[rows], None for all)."""
         if self.weights is None:
             return self.rows if rows is None else int(np.count_nonzero(rows))
         return int(self.weights.sum() if rows is None else self.weights[rows].sum())
 
     def reject(self, value: pa.Array, rows: np.ndarray, reason: str) -> pa.Array:
-        """`value` with `rows` failed: NULL there."""
+        """`value` with `rows` failed and set to NULL."""
         if not rows.any():
             return value
         self.fail(rows & valid_rows(value), reason)
@@ -136,8 +134,8 @@ class EvalContext:
 
 
 class Attempt(EvalContext):
-    """An evaluation of `rows` rows that only records what fails, as `failures`: (bool[rows], reason) in their order.
-    Its caller reports them, or discards them where the attempt ended with an error.
+    """An evaluation of `rows` rows that only records failures, as `failures`: (bool[rows], reason) in order. The caller
+    reports them, or discards them if the attempt raised.
     """
 
     __slots__ = ("failures",)
@@ -152,7 +150,7 @@ class Attempt(EvalContext):
 
 
 def valid_rows(array: pa.Array) -> np.ndarray:
-    """bool[rows]: which entries are not NULL."""
+    """bool[rows]: true for non-NULL entries."""
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
     return booleans(array.is_valid())
@@ -175,7 +173,7 @@ def null_where(array: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def choose(rows: np.ndarray, chosen: Value, other: Value) -> pa.Array:
-    """`chosen` at `rows` (bool[rows]), `other` elsewhere; both of one type, whatever it is."""
+    """`chosen` at `rows` (bool[rows]), `other` elsewhere; both of the same type."""
     arrow = chosen.type
     if isinstance(arrow, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow, choose(rows, _storage(chosen), _storage(other)))
@@ -190,7 +188,7 @@ def choose(rows: np.ndarray, chosen: Value, other: Value) -> pa.Array:
 
 
 def _storage(value: Value) -> Value:
-    """What an extension type's values are stored as."""
+    """The storage array or scalar of an extension type's values."""
     return value.value if isinstance(value, pa.Scalar) else value.storage
 
 
@@ -208,7 +206,7 @@ def from_numbers(values: np.ndarray, arrow: pa.DataType, valid: np.ndarray | Non
 
 
 def bitmap(valid: np.ndarray) -> pa.Buffer | None:
-    """Arrow's validity of `valid` (bool[rows]); None where all are."""
+    """Arrow's validity bitmap of `valid` (bool[rows]); None if all are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
@@ -222,7 +220,7 @@ def scalar(value: object, data_type: DataType) -> pa.Scalar:
 
 
 def python_value(value: pa.Scalar) -> object:
-    """The Python value that a row of this package holds for an Arrow scalar."""
+    """The Python representation of an Arrow scalar in rows of this package."""
     plain = value.as_py()
     if isinstance(plain, datetime) and plain.tzinfo is not None:
         return plain.astimezone(UTC)

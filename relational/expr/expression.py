@@ -1,8 +1,8 @@
-"""Scalar expressions that are bound: every input is a column number, every node knows its type.
+"""Bound scalar expressions: every input is a column index, every node knows its type.
 
-An expression is an immutable tree over the columns of one input. It says what is meant, not how it is
-computed (`evaluate`) nor how it was written (`term`, `bind`). Types are settled when a node is made: an
-implicit conversion is a `Cast` in the tree, so evaluation never guesses.
+An expression is an immutable tree over the columns of one input, independent of its evaluation (`evaluate`) and of its
+source syntax (`unbound`, `bind`). Types are fixed when a node is constructed: an implicit conversion is a `Cast` in the
+tree, so evaluation never infers types.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ POSTFIX = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A node of the tree. `data_type` is the type of its result; its children are evaluated over the
-    same input.
-    """
+    """A node of the tree. `data_type` is its result type; its children are evaluated over the same input."""
 
-    if TYPE_CHECKING:  # every node has it as a field; a property here would be taken for its default
+    if TYPE_CHECKING:  # every node has it as a field; a property here would count as its default
 
         @property
         def data_type(self) -> DataType: ...
@@ -53,18 +51,18 @@ class Expression:
         return ()
 
     def with_children(self, children: tuple[Expression, ...]) -> Expression:
-        """The same node over other children, as many and of the same types."""
+        """The same node with other children, equal in number and types."""
         assert not children
         return self
 
     def describe(self, names: Sequence[str] = ()) -> str:
-        """SQL-like text; `names` are those of the input columns, `$n` where there is none."""
+        """SQL-like text; `names` are the names of the input columns, `$n` for a missing one."""
         raise AssertionError(f"{type(self).__name__} has no text")
 
 
 @dataclass(frozen=True, slots=True)
 class InputRef(Expression):
-    """The column `index` of the input."""
+    """Input column `index`."""
 
     index: int
     data_type: DataType
@@ -81,7 +79,7 @@ class Literal(Expression):
     data_type: DataType
 
     def __eq__(self, other: object) -> bool:
-        """Same type and same written value: 1 is not TRUE, 0.0 is not -0.0, and NaN is itself."""
+        """Equal types and identical values: 1 is not TRUE, 0.0 is not -0.0, and NaN equals NaN."""
         return (
             isinstance(other, Literal)
             and self.data_type == other.data_type
@@ -138,7 +136,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """`operand` converted to `data_type`; a value that does not fit is an error of its row."""
+    """`operand` converted to `data_type`; a value out of range is an error of its row."""
 
     operand: Expression
     data_type: DataType
@@ -156,8 +154,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Case(Expression):
-    """The result of the first branch whose condition is true, else `otherwise`. A branch runs on its
-    rows only.
+    """The result of the first branch whose condition is true, else `otherwise`. A branch is evaluated on its rows only.
     """
 
     branches: tuple[tuple[Expression, Expression], ...]
@@ -181,7 +178,7 @@ class Case(Expression):
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The node and everything below it, parents first."""
+    """The node and all its descendants, in pre-order."""
     todo = [expression]
     while todo:
         node = todo.pop()
@@ -195,16 +192,14 @@ def input_columns(expression: Expression) -> frozenset[int]:
 
 
 def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The tree with `change` applied to every node, children first."""
+    """The tree with `change` applied to every node, in post-order."""
     children = expression.children
     changed = tuple(transform(child, change) for child in children)
     return change(expression if changed == children else expression.with_children(changed))
 
 
 def remap(expression: Expression, positions: Mapping[int, int]) -> Expression:
-    """The same expression over an input whose columns moved: old number → new number. KeyError if one
-    is gone.
-    """
+    """The same expression over an input with moved columns: old index → new index. KeyError for a removed column."""
     return transform(
         expression,
         lambda node: InputRef(positions[node.index], node.data_type) if isinstance(node, InputRef) else node,
@@ -212,14 +207,14 @@ def remap(expression: Expression, positions: Mapping[int, int]) -> Expression:
 
 
 def substitute(expression: Expression, replacements: Sequence[Expression]) -> Expression:
-    """The expression with column i replaced by `replacements[i]`: two projections seen as one."""
+    """The expression with column i replaced by `replacements[i]`: the composition of two projections."""
     return transform(
         expression, lambda node: replacements[node.index] if isinstance(node, InputRef) else node
     )
 
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    """The terms of a conjunction; the predicate itself where it is none."""
+    """The terms of a conjunction; otherwise the predicate itself."""
     found, todo = [], [predicate]
     while todo:
         term = todo.pop()

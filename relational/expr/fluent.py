@@ -39,17 +39,17 @@ def max(argument: UnboundExpr | str) -> UnboundAggregate:
 
 
 def when(condition: UnboundExpr, result: object) -> UnboundCase:
-    """CASE WHEN condition THEN result; go on with `.when` and `.default`."""
+    """CASE WHEN condition THEN result; continued by `.when` and `.default`."""
     return UnboundCase(((condition, as_unbound(result)),))
 
 
 def coalesce(*args: object) -> UnboundCall:
-    """The first that is not NULL."""
+    """The first non-NULL argument."""
     return apply("coalesce", *args)
 
 
 def nullif(value: object, other: object) -> UnboundCall:
-    """NULL where both are equal, else the value."""
+    """NULL if both are equal, else the value."""
     return apply("nullif", value, other)
 
 
@@ -70,7 +70,7 @@ def upper(text: UnboundExpr) -> UnboundCall:
 
 
 def length(text: UnboundExpr) -> UnboundCall:
-    """Characters."""
+    """The number of characters."""
     return apply("length", text)
 
 
@@ -88,7 +88,7 @@ def replace(text: UnboundExpr, pattern: str, replacement: str) -> UnboundCall:
 
 
 def concat(*args: object) -> UnboundCall:
-    """`||` of all arguments: NULL if one is."""
+    """`||` of all arguments: NULL if any is."""
     return apply("concat", *args)
 
 
@@ -97,7 +97,7 @@ def abs(value: UnboundExpr) -> UnboundCall:
 
 
 def round(value: UnboundExpr, digits: int = 0) -> UnboundCall:
-    """Half away from zero at `digits` after the point."""
+    """Rounds half away from zero to `digits` digits after the point."""
     return apply("round", value, digits) if digits else apply("round", value)
 
 

@@ -1,9 +1,8 @@
-"""The functions: for each name its overloads, each with the types it takes, the type it gives, and its
-kernel.
+"""The function catalog: for each name its overloads, each with its argument types, its result type and its kernel.
 
-`resolve` chooses by the types of the arguments and says which types they are converted to first.
-Kernels see converted arguments only. Functions evaluated by branches (AND, OR, CASE, COALESCE) have
-their types here, their way in `evaluate`.
+`resolve` selects an overload by the argument types and returns the types they are converted to first. Kernels see
+converted arguments only. Functions evaluated by branches (AND, OR, CASE, COALESCE) have their types here and their
+evaluation in `eval`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MICROS = DataType.numeric(20, 6)
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 MAX_MEMBERS = 1_000_000
-"""Values of an IN list, and what is looked up in it."""
+"""Limit on the values of an IN list, and of their lookup set."""
 VOLATILE = (
     "now",
     "current_timestamp",
@@ -43,7 +42,7 @@ VOLATILE = (
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """`resolve`: argument types → (converted argument types, result type), None where it does not apply."""
+    """`resolve`: argument types → (converted argument types, result type), None if the overload does not apply."""
 
     resolve: Callable[[Types], tuple[Types, DataType] | None]
     kernel: Kernel | None
@@ -51,7 +50,7 @@ class Overload:
 
 
 def resolve(name: str, types: Types) -> tuple[Overload, Types, DataType] | None:
-    """The first overload of `name` that accepts `types`; None where none does. KeyError for an unknown name."""
+    """The first overload of `name` that accepts `types`, None without one. KeyError for an unknown name."""
     for overload in FUNCTIONS[name]:
         found = overload.resolve(types)
         if found is not None:
@@ -61,7 +60,7 @@ def resolve(name: str, types: Types) -> tuple[Overload, Types, DataType] | None:
 
 @lru_cache(maxsize=1024)
 def kernel_of(name: str, types: Types) -> Kernel:
-    """The kernel of a bound call: its argument types are already converted."""
+    """The kernel of a bound call, whose argument types are already converted."""
     found = resolve(name, types)
     assert found is not None, (name, types)
     assert found[0].kernel is not None, name
@@ -69,7 +68,7 @@ def kernel_of(name: str, types: Types) -> Kernel:
 
 
 def _fixed(takes: Types, gives: DataType, kernel: Kernel, constants: tuple[int, ...] = ()) -> Overload:
-    """An overload of one signature; arguments widen to it."""
+    """An overload with one signature, to which arguments widen."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         if len(types) != len(takes) or not all(map(can_widen, types, takes)):
@@ -80,12 +79,12 @@ def _fixed(takes: Types, gives: DataType, kernel: Kernel, constants: tuple[int, 
 
 
 def _over_values(function: Callable[[Value], Value]) -> Kernel:
-    """A kernel of Arrow's that looks at one value only."""
+    """Adapts an Arrow kernel of one value."""
     return lambda evaluation, args, _: function(args[0])
 
 
 def _over_args(function: Callable[..., Value], **options: object) -> Kernel:
-    """A kernel of ours that need not know the result type."""
+    """Adapts a kernel that does not need the result type."""
     return lambda evaluation, args, _: function(evaluation, args, **options)
 
 
@@ -100,8 +99,8 @@ def _arithmetic(operation: str) -> Overload:
 
 
 def _same_number(kernel: Kernel, drop_scale: bool = False, keep_whole: bool = False) -> Overload:
-    """Of one number, the same type back; NUMERIC without its fraction where `drop_scale`, with room for a carry
-    unless it has none and `keep_whole`.
+    """From one number to the same type; NUMERIC loses its fraction if `drop_scale`, and gains a digit for a carry
+    unless its scale is 0 and `keep_whole`.
     """
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
@@ -115,7 +114,7 @@ def _same_number(kernel: Kernel, drop_scale: bool = False, keep_whole: bool = Fa
 
 
 def _comparable(types: Types) -> Types | None:
-    """What the sides of a comparison are converted to: exact numbers keep their own scale, else the
+    """The types that the sides of a comparison are converted to: exact numbers keep their own scale, others use the
     common type.
     """
     common = common_type(types)
@@ -135,7 +134,7 @@ def _comparison(kernel: Kernel, least: int = 2, most: int = 2) -> Overload:
 
 
 def _common(kernel: Kernel | None) -> Overload:
-    """Of one or more values with a type in common, that type back."""
+    """From one or more values with a common type to that type."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         common = common_type(types) if types else None
@@ -145,7 +144,7 @@ def _common(kernel: Kernel | None) -> Overload:
 
 
 def _all_of(takes: DataType, gives: DataType, kernel: Kernel | None, least: int = 1) -> Overload:
-    """Any number of arguments of one type."""
+    """Any number of arguments of one type, at least `least`."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         return (types, gives) if len(types) >= least and all(each == takes for each in types) else None
@@ -158,7 +157,7 @@ def _any_value(kernel: Kernel) -> Overload:
 
 
 def _in_list() -> Overload:
-    """A value and a constant list of its type, one that Arrow compares as SQL does."""
+    """A value and a constant list of its type, if Arrow compares that type as SQL does."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         is_pair = len(types) == 2 and types[1].element == types[0]
@@ -168,7 +167,7 @@ def _in_list() -> Overload:
 
 
 def _concat() -> Overload:
-    """|| accepts text with any other type, which is converted to text."""
+    """|| of text and any other type, which is converted to text."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         return ((VARCHAR,) * len(types), VARCHAR) if len(types) >= 2 and VARCHAR in types else None
@@ -177,7 +176,7 @@ def _concat() -> Overload:
 
 
 def _array() -> Overload:
-    """ARRAY[…] of what its elements have in common."""
+    """ARRAY[…] of elements with a common type."""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         element = common_type(types) if types else None
@@ -187,7 +186,7 @@ def _array() -> Overload:
 
 
 def _row() -> Overload:
-    """ROW(…): its fields are f1, f2 …"""
+    """ROW(…) with fields named f1, f2 …"""
 
     def fits(types: Types) -> tuple[Types, DataType] | None:
         fields = [Field(f"f{at}", each) for at, each in enumerate(types, 1)]
@@ -215,7 +214,7 @@ def _shifted(sign: int, moment: int = 0) -> Kernel:
 
 
 def _temporal_sums() -> dict[str, tuple[Overload, ...]]:
-    """What + and - do beside numbers."""
+    """Overloads of + and - other than for numbers."""
     moments = (TIMESTAMP, TIMESTAMPTZ, TIME)
     plus = [
         _fixed((DATE, INT), DATE, _over_args(temporal.shift_date, sign=1)),
@@ -239,7 +238,7 @@ def _temporal_sums() -> dict[str, tuple[Overload, ...]]:
 
 
 def _fields_and_units() -> dict[str, tuple[Overload, ...]]:
-    """`extract_<field>` and `date_trunc_<unit>`: the field is part of the name, as it decides the type."""
+    """`extract_<field>` and `date_trunc_<unit>`: the field is part of the name, since it determines the type."""
     found: dict[str, tuple[Overload, ...]] = {}
     for field in dict.fromkeys((*temporal.DATE_FIELDS, *temporal.CLOCK_FIELDS)):
         gives = MICROS if field in ("second", "epoch") else BIGINT

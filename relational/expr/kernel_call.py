@@ -1,8 +1,8 @@
-"""A call of a kernel whose rows do not depend on each other, whatever the kernel raises.
+"""Calls a kernel so that its rows do not depend on each other, whatever the kernel raises.
 
-A kernel reports the rows that have no value. Where it raises instead, it is called again for fewer and fewer of the
-rows that count, until those for which it raises are alone: they have no value either. So a row's value is the same in
-any chunk, and one row never takes the value from another.
+A kernel reports rows without a value. If it raises instead, it is called again on ever smaller subsets of the selected
+rows, until the rows that make it raise are isolated: they have no value either. So a row's value is the same in any
+chunk, and a failing row never affects another.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from relational.types.data_type import DataType
 
 Compute: TypeAlias = Callable[[EvalContext, list[Value]], Value]
 FATAL = (MemoryError, AssertionError)
-"""What a kernel raises that says nothing of the rows."""
+"""Exceptions that do not depend on the rows."""
 
 
 def computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, what: str) -> Value:
     """`compute` of `args`, columns of the evaluation's rows or constants; failures are reported to `evaluation`.
 
-    `what` names the kernel in the reason for rows of which it says none.
+    `what` names the kernel in the reason for rows for which it reports none.
     """
     attempt = Attempt(evaluation.rows)
     try:
         value = compute(attempt, args)
     except FATAL:
         raise
-    except Exception:  # any exception concerns only some of the rows
+    except Exception:  # an exception may concern only some of the rows
         return _computed_by_parts(compute, evaluation, args, data_type, f"no value of {what}")
     for rows, reason in attempt.failures:
         evaluation.fail(rows, reason)
@@ -41,7 +41,7 @@ def computed(compute: Compute, evaluation: EvalContext, args: list[Value], data_
 def _computed_by_parts(
     compute: Compute, evaluation: EvalContext, args: list[Value], data_type: DataType, reason: str
 ) -> pa.Array:
-    """The same for the rows that count, halved until no half raises or it is one row."""
+    """As `computed` for the selected rows, halved until no half raises or it is a single row."""
     counted = np.arange(evaluation.rows)
     if evaluation.selection is not None:
         counted = counted[evaluation.selection]
@@ -73,7 +73,7 @@ def _taken(arg: Value, rows: np.ndarray) -> Value:
 
 
 def _report(evaluation: EvalContext, failures: Sequence[tuple[np.ndarray, str]]) -> None:
-    """Each reason once, with all its rows (row numbers)."""
+    """Reports each reason once, with all its rows (row indices)."""
     for reason in dict.fromkeys(why for _, why in failures):
         failed = np.zeros(evaluation.rows, np.bool_)
         for rows, why in failures:
@@ -82,7 +82,7 @@ def _report(evaluation: EvalContext, failures: Sequence[tuple[np.ndarray, str]])
 
 
 def _scattered(values: list[pa.Array], order: list[np.ndarray], rows: int, data_type: DataType) -> pa.Array:
-    """The values at their rows, NULL elsewhere."""
+    """Scatters the values to their rows, NULL elsewhere."""
     if not values:
         return pa.nulls(rows, data_type.arrow)
     at = np.concatenate(order)

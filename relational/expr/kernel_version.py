@@ -1,14 +1,14 @@
-"""The version of the kernels that compute expressions, and what a later one computes otherwise than an earlier.
+"""The version of the expression kernels, and the differences between versions.
 
-A view keeps what the kernels of its time made of its rows. Taken away later, a row must give the same results again,
-else its group is never found; so a view remembers the version, and one whose results may differ has to be built anew.
+A view stores results of the kernels that computed its rows. A later retraction of a row must reproduce the same
+results, else its group is not found; so a view records the version, and is rebuilt if its results may differ.
 
     0  until catalogs of format 2
-    1  a cast of text is decided by the text alone, whatever stands beside it: '0x10' is no integer, a number of any
-       digits is read exactly, a moment lies in the years 1 to 9999, an interval fits its 16 bytes; REAL and DOUBLE
-       become NUMERIC by their shortest text at any scale; + - % of NUMERIC are exact where an operand needs more than
-       38 digits at the common scale (they were NULL); seconds of an interval and products of intervals that do not fit
-       are NULL. Sums of NUMERIC in 192 bits read the state of before, and need no new version.
+    1  a cast of text depends on that text alone: '0x10' is no integer, a number of any digits is read exactly, a
+       timestamp is within the years 1 to 9999, an interval fits its 16 bytes; REAL and DOUBLE become NUMERIC by their
+       shortest text at any scale; + - % of NUMERIC are exact where an operand needs more than 38 digits at the common
+       scale (they were NULL); seconds of an interval and products of intervals that do not fit are NULL. Sums of
+       NUMERIC in 192 bits read the previous state format, and need no new version.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _INTEGER_DIGITS = {TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 
 
 def change_of(expression: Expression, version: int) -> str | None:
-    """The cast or call of this node, its operands left out, if it may give another result than with the kernels of
-    `version`; None if it gives the same.
+    """The cast or call of this node, without its operands, if its result may differ from that of the kernels of
+    `version`; None if it is the same.
     """
     if version >= KERNEL_VERSION:
         return None
@@ -51,7 +51,7 @@ def change_of(expression: Expression, version: int) -> str | None:
 
 
 def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataType]]:
-    """The types inside `source` and `target` that a cast converts into each other."""
+    """The pairs of types inside `source` and `target` between which a cast converts."""
     if not target.is_nested:
         yield source, target
         return
@@ -77,7 +77,7 @@ def _is_changed_call(call: Call) -> bool:
 
 
 def _precision(operand: Expression) -> int:
-    """The digits that an exact number has at most."""
+    """The maximum number of digits of an exact number."""
     if isinstance(operand, Literal) and operand.data_type.is_integer:
         return len(str(operand.value))
     return operand.data_type.precision or _INTEGER_DIGITS[operand.data_type.kind]

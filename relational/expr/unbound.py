@@ -111,7 +111,7 @@ class UnboundExpr:
         return apply("is_not_distinct", self, other)
 
     def is_in(self, values: Sequence[object]) -> UnboundExpr:
-        """Membership, with SQL's NULL."""
+        """Membership, with SQL's NULL semantics."""
         return apply("in", self, *values)
 
     def between(self, low: object, high: object) -> UnboundExpr:
@@ -133,11 +133,11 @@ class UnboundExpr:
         return Named(self, name)
 
     def asc(self, *, nulls_first: bool | None = None) -> Ordered:
-        """Ascending, NULLs last unless said otherwise."""
+        """Ascending, NULLs last by default."""
         return Ordered(self, OrderType(False, nulls_first))
 
     def desc(self, *, nulls_first: bool | None = None) -> Ordered:
-        """Descending, NULLs first unless said otherwise."""
+        """Descending, NULLs first by default."""
         return Ordered(self, OrderType(True, nulls_first))
 
     @property
@@ -147,7 +147,7 @@ class UnboundExpr:
 
 @dataclass(frozen=True, eq=False)
 class Name(UnboundExpr):
-    """A column by its name, of the relation `qualifier` where one is written."""
+    """A column by name, of the relation `qualifier` if one is written."""
 
     name: str
     qualifier: str | None = None
@@ -203,11 +203,11 @@ class UnboundCase(UnboundExpr):
         return parts if self.otherwise is None else (*parts, self.otherwise)
 
     def when(self, condition: UnboundExpr, result: object) -> UnboundCase:
-        """With one more branch, tried after those before."""
+        """Appends a branch."""
         return UnboundCase((*self.branches, (condition, as_unbound(result))), self.otherwise)
 
     def default(self, result: object) -> UnboundCase:
-        """With an ELSE."""
+        """Sets the ELSE result."""
         return UnboundCase(self.branches, as_unbound(result))
 
 
@@ -253,12 +253,12 @@ def col(name: str) -> Name:
 
 
 def lit(value: object, data_type: str | DataType | None = None) -> UnboundLiteral:
-    """A constant; its type follows from the Python value and its surroundings unless given."""
+    """A constant; its type is inferred from the Python value and the context, unless given."""
     return UnboundLiteral(value, DataType.parse(data_type) if isinstance(data_type, str) else data_type)
 
 
 def as_unbound(value: object) -> UnboundExpr:
-    """A term as it is, a plain Python value as a constant; BindError for anything else."""
+    """Returns a term as it is and a plain Python value as a constant; BindError for anything else."""
     if isinstance(value, UnboundExpr):
         return value
     if isinstance(value, timedelta):
@@ -271,12 +271,12 @@ def as_unbound(value: object) -> UnboundExpr:
 
 
 def apply(function: str, *args: object) -> UnboundCall:
-    """The term of a function over terms and plain values."""
+    """A function call over terms and plain values."""
     return UnboundCall(function, tuple(as_unbound(arg) for arg in args))
 
 
 def _chained(function: str, first: UnboundExpr, other: object) -> UnboundCall:
-    """One call of any number of operands, however long the chain that Python builds pair by pair."""
+    """One call with any number of operands: flattens the chain of pairs that Python's operators build."""
     before = first.args if isinstance(first, UnboundCall) and first.function == function else (first,)
     return UnboundCall(function, (*before, as_unbound(other)))
 
@@ -293,7 +293,7 @@ def has_aggregate(term: UnboundExpr) -> bool:
 
 
 def renamed(term: UnboundExpr, terms: Mapping[str, UnboundExpr]) -> UnboundExpr:
-    """The term with names that are keys of `terms` replaced; inside of aggregates they are columns of the input."""
+    """The term with names that are keys of `terms` replaced; inside aggregates, names are columns of the input."""
     if isinstance(term, Name):
         return terms.get(term.name, term) if term.qualifier is None else term
     if isinstance(term, UnboundCall):

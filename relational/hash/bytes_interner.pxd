@@ -19,14 +19,14 @@ cdef struct InternerSlot:
 
 @cython.final
 cdef class BytesInterner:
-    cdef readonly Py_ssize_t count      # numbers given out so far
+    cdef readonly Py_ssize_t count      # ids assigned so far
     cdef ByteBuffer slots               # InternerSlot[mask + 1]
-    cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 taken
-    cdef Py_ssize_t key_bytes           # size of every key; -1 before the first and once two sizes were seen
-    cdef ByteBuffer ends                # int64[count]: where each key ends in `arena`
-    cdef ByteBuffer arena               # keys one after the other, in number order
+    cdef uint64_t mask                  # slots - 1; a power of two of them, at most 5/8 used
+    cdef Py_ssize_t key_bytes           # size of every key; -1 before the first and once two sizes occurred
+    cdef ByteBuffer ends                # int64[count]: end of each key in `arena`
+    cdef ByteBuffer arena               # concatenated keys, in id order
 
-    cdef inline Slice key(self, Py_ssize_t number) noexcept nogil:      # lives until the index next grows
+    cdef inline Slice key(self, Py_ssize_t number) noexcept nogil:      # valid until the index next grows
         cdef const int64_t* ends = <const int64_t*>self.ends.data
         cdef int64_t start
         cdef Slice out
@@ -42,7 +42,7 @@ cdef class BytesInterner:
     cdef int make_room(self, Py_ssize_t more) except -1     # slots for `more` new keys
     cdef int find_block(self, BinaryColumn keys, const uint8_t* visible, Py_ssize_t first, Py_ssize_t rows,
                         int32_t* out, bint is_adding) except -1 nogil
-    # out[rows]: numbers of one block of at most BLOCK rows; REQUIRES room for `rows` when adding
+    # out[rows]: ids of one block of at most BLOCK rows; REQUIRES capacity for `rows` when adding
     cdef int32_t find_one(self, Slice key, uint64_t hash, bint is_adding) except -2 nogil
-    # the key's number; if absent the next one when adding (REQUIRES room), else -1
-    cdef int clear(self) except -1                          # forgets every key, keeps moderate memory
+    # the key's id; if absent the next one when adding (REQUIRES capacity), else -1
+    cdef int clear(self) except -1                          # removes all keys, keeps moderate memory

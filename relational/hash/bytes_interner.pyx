@@ -1,9 +1,9 @@
 """BytesInterner: assigns dense ids to encoded keys.
 
-Keys are compared by their encoded bytes, so two keys are one where the key encoding considers them equal: -0.0 and 0.0
-are, NaN equals itself, NULL too. A lookup processes blocks of rows and touches memory in steps (hash, slot, key
-position, key bytes), each step prefetching what the next one reads; with a million keys nearly every one of those reads
-would miss the cache otherwise. One writer, no locks.
+Keys are compared by their encoded bytes, hence equal iff the key encoding considers them equal: -0.0 equals 0.0, NaN
+equals itself, NULL too. A lookup processes blocks of rows and touches memory in steps (hash, slot, key position, key
+bytes), each step prefetching the reads of the next one; with a million keys nearly every one of those reads would miss
+the cache otherwise. One writer, no locks.
 """
 
 cimport cython
@@ -20,7 +20,7 @@ cdef extern from * nogil:
 
 cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
-    ROOM = 4096             # rows for which slots are provided at a time
+    ROOM = 4096             # rows for which slots are allocated at a time
     FIRST_SLOTS = 1024
     KEPT_BYTES = 64 << 20   # larger buffers are released by `clear`
     MOST_KEYS = 0x7FFFFFF0
@@ -32,7 +32,7 @@ cdef inline bint same_key(Slice a, Slice b) noexcept nogil:
 
 @cython.final
 cdef class BytesInterner:
-    """A key has one number, a number below `count` one key. Only `keep` and `clear` change numbers."""
+    """A bijection between keys and the ids below `count`. Only `keep` and `clear` change ids."""
 
     def __init__(self):
         self.count = 0
@@ -45,14 +45,14 @@ cdef class BytesInterner:
 
     @property
     def size_bytes(self):
-        """Memory taken by slots, key positions and keys."""
+        """Memory used by slots, key positions and keys."""
         return self.slots.size + self.ends.size + self.arena.size
 
     def find(self, BinaryColumn keys not None, const uint8_t[::1] visibility=None, bint is_adding=True):
-        """The number of each row's key as int32[rows]; -1 for a hidden row.
+        """The id of each row's key as int32[rows]; -1 for a hidden row.
 
-        A new key gets the next number, so the new numbers are `range(count before, count after)`; with
-        `is_adding=False` it gets -1. `visibility` is None or uint8[rows]. ValueError for a null key.
+        A new key gets the next id, so the new ids are `range(count before, count after)`; with `is_adding=False` it
+        gets -1. `visibility` is None or uint8[rows]. ValueError for a null key.
         """
         ids = np.empty(keys.rows, np.int32)
         if keys.rows == 0:
@@ -78,7 +78,7 @@ cdef class BytesInterner:
         return ids
 
     def keys(self, const int32_t[::1] ids not None):
-        """The keys of `ids`, in that order, as a BinaryColumn. IndexError for a number never given out."""
+        """The keys of `ids`, in that order, as a BinaryColumn. IndexError for an unassigned id."""
         cdef BinaryColumnBuilder builder = BinaryColumnBuilder()
         cdef Py_ssize_t row, rows = ids.shape[0], size = 0, wrong = -1
         with nogil:
@@ -103,7 +103,7 @@ cdef class BytesInterner:
         return builder.finish()
 
     def keep(self, const int32_t[::1] ids not None):
-        """Forgets every key but `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
+        """Renumbers the keys `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
         cdef BytesInterner kept = BytesInterner()
         cdef Py_ssize_t row, rows = ids.shape[0]
         cdef Slice key

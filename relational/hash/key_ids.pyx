@@ -1,8 +1,8 @@
 """KeyInterner: assigns dense ids to the key columns of rows.
 
-Two rows have one id exactly where their keys are equal in SQL's sense, NULL equal to NULL: -0.0 is 0.0, NaN is NaN.
-Keys get the ids 0, 1, 2 … in the order of their first appearance, so all other data about a key is an array indexed by
-its id. A key is returned SQL-equal to the input. One thread at a time.
+Two rows have one id exactly if their keys are equal in SQL's sense, NULL equal to NULL: -0.0 is 0.0, NaN is NaN. Keys
+get the ids 0, 1, 2 … in the order of their first appearance, so all other data about a key is an array indexed by its
+id. A returned key is SQL-equal to the input. One thread at a time.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    SLICE = 4096            # rows for which room is made at a time
+    SLICE = 4096            # rows for which capacity is reserved at a time
     AHEAD = 16
 
 cdef object WORD_KINDS = frozenset(
@@ -36,7 +36,7 @@ cdef object WORD_KINDS = frozenset(
 
 @cython.final
 cdef class KeyInterner:
-    """Numbers for keys of `types`. Only `keep` changes numbers."""
+    """Ids for keys of `types`. Only `keep` changes ids."""
 
     def __init__(self, types):
         self.types = tuple(types)
@@ -49,23 +49,23 @@ cdef class KeyInterner:
 
     @property
     def count(self):
-        """Numbers given out so far."""
+        """Ids assigned so far."""
         return self.words.count if self.words is not None else self.encoded.count
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         cdef BytesInterner index = self.encoded
         if index is None:
             return self.words.size_bytes + self.scratch.capacity
         return index.slots.capacity + index.ends.capacity + index.arena.capacity
 
     def find(self, columns, visibility=None, bint is_adding=True, Py_ssize_t rows=-1):
-        """The number of each row's key as int32[rows]; -1 for a hidden row.
+        """The id of each row's key as int32[rows]; -1 for a hidden row.
 
-        A new key gets the next number, so the new numbers are `range(count before, count after)`; with
-        `is_adding=False` it gets -1. `visibility` is None or uint8[rows]. ValueError for columns of other types.
-        `rows` is needed only without columns.
+        A new key gets the next id, so the new ids are `range(count before, count after)`; with `is_adding=False` it
+        gets -1. `visibility` is None or uint8[rows]. ValueError for columns of other types. `rows` is needed only
+        without columns.
         """
         cdef list taken = [as_column(source) for source in columns]
         cdef Column column
@@ -85,7 +85,7 @@ cdef class KeyInterner:
         return ids
 
     def keys(self, const int32_t[::1] ids not None):
-        """The key columns of `ids`, one pa.Array per type. IndexError for a number never given out."""
+        """The key columns of `ids`, one pa.Array per type. IndexError for an unassigned id."""
         cdef Py_ssize_t row, count = self.count
         if self.words is None:
             return self.encoder.decode(self.encoded.keys(ids))
@@ -95,7 +95,7 @@ cdef class KeyInterner:
         return [self.column_of_words(&ids[0] if ids.shape[0] else NULL, ids.shape[0])]
 
     def keep(self, const int32_t[::1] ids not None):
-        """Forgets every key but those of `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
+        """Renumbers the keys of `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
         if self.words is not None:
             self.words.keep(ids)
         else:
@@ -155,14 +155,14 @@ cdef void mark_presence(const ColumnView* view, const uint8_t* visible, Py_ssize
 
 
 cdef void make_words(const ColumnView* view, Py_ssize_t first, Py_ssize_t rows, uint8_t* words) noexcept nogil:
-    """The words of rows [first, first + rows); any word where a row is NULL."""
+    """The words of rows [first, first + rows); unspecified for a NULL row."""
     cdef Py_ssize_t row
     for row in range(rows):
         (<uint64_t*>words)[row] = word_of(view, first + row)
 
 
 cdef inline void put_word(ColumnBuilder out, Py_ssize_t row, uint64_t word) noexcept nogil:
-    """The value of a word: what `word_of` makes, the other way."""
+    """The value of a word: the inverse of `word_of`."""
     cdef double wide
     cdef float small
     if out.width == 8:

@@ -9,8 +9,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class LocatedKeys:
-    """Where the rows of a chunk belong: `ids` int32[capacity], -1 for rows that belong nowhere (hidden ones), and
-    the numbers that no earlier chunk has met, int32[n], ascending.
+    """The key ids of the rows of a chunk: `ids` int32[capacity], -1 for rows without one (hidden ones), and the ids
+    first assigned by this chunk, int32[n], ascending.
     """
 
     ids: np.ndarray

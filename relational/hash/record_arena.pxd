@@ -12,7 +12,7 @@ from libc.stdint cimport uint8_t
 cdef class RecordArena:
     cdef uint8_t* data          # owned; moves when the buffer grows
     cdef Py_ssize_t size        # bytes in use
-    cdef Py_ssize_t capacity    # bytes held
+    cdef Py_ssize_t capacity    # bytes allocated
 
-    cdef int reserve(self, Py_ssize_t more) except -1 nogil     # room for `more` bytes after `size`
-    cdef int extend(self, Py_ssize_t more) except -1 nogil      # `more` zero bytes; nothing where negative
+    cdef int reserve(self, Py_ssize_t more) except -1 nogil     # capacity for `more` bytes after `size`
+    cdef int extend(self, Py_ssize_t more) except -1 nogil      # appends `more` zero bytes; no-op if negative

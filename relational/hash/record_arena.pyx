@@ -1,8 +1,8 @@
 """RecordArena: memory for fixed-size records that are read at random. One writer, no locks.
 
 Large freed memory is kept for the next arena that grows to its size: an index of a million rows was built twice as fast
-in pages that had been touched before. It does not share the pool of `hummock.columnar.buffer_pool`: in memory of which
-some was first touched on small pages, lookups among 1e6 keys took twice as long (45 against 95 M a second).
+in previously touched pages. It does not share the pool of `hummock.columnar.buffer_pool`: in memory first touched
+partly on small pages, lookups among 1e6 keys took twice as long (45 against 95 M a second).
 """
 
 cimport cython
@@ -23,7 +23,7 @@ cdef enum:
     LINE = 64
     PAGE = 4096
     SMALLEST = 1024
-    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least as large is on huge pages, and is kept
+    HUGE_EXPONENT = 21          # of HUGE_PAGE_BYTES: memory at least this large is on huge pages, and is kept
     CLASSES = (34 - HUGE_EXPONENT) * 4      # of kept memory, four to each power of two
 
 cdef Py_ssize_t KEPT_BYTES = (<Py_ssize_t>256) << 20    # upper limit of kept memory
@@ -33,18 +33,18 @@ cdef struct FreeMemory:         # the first bytes of kept memory
 
 cdef pthread_mutex_t lock
 cdef FreeMemory* kept[CLASSES]          # guarded by `lock`
-cdef Py_ssize_t kept_bytes = 0          # also
+cdef Py_ssize_t kept_bytes = 0          # also guarded by `lock`
 
 pthread_mutex_init(&lock, NULL)
 
 
 def pooled_record_bytes() -> int:
-    """Bytes of freed memory that are kept for the next large arena."""
+    """Bytes of freed memory kept for the next large arena."""
     return kept_bytes
 
 
 cdef inline int class_of(Py_ssize_t size) noexcept nogil:
-    """The class of memory for `size` bytes; -1 where it is not kept."""
+    """The size class of `size` bytes; -1 if such memory is not kept."""
     cdef int exponent, index
     if size < HUGE_PAGE_BYTES:
         return -1
@@ -72,7 +72,7 @@ cdef uint8_t* pop_kept(int index) noexcept nogil:
 
 
 cdef void release(uint8_t* memory, Py_ssize_t capacity) noexcept nogil:
-    """Keeps the memory, or frees it where it exceeds the limit; evicts smaller kept memory first, then larger."""
+    """Keeps the memory, or frees it if it exceeds the limit; evicts smaller kept memory first, then larger."""
     global kept_bytes
     cdef int index = class_of(capacity), other = 0
     cdef FreeMemory* dropped = NULL

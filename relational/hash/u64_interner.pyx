@@ -14,9 +14,9 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    AHEAD = 32              # rows between asking for a slot and reading it
-    FIRST_EXPONENT = 10     # of two: slots of an index without words
-    STRIDE = 256            # slots that are moved, or emptied, together
+    AHEAD = 32              # rows between prefetching a slot and reading it
+    FIRST_EXPONENT = 10     # log2 of the slots of an empty index
+    STRIDE = 256            # slots moved, or cleared, together
     MOST_WORDS = 0x7FFFFFF0
 
 cdef uint64_t SALT = <uint64_t>0xD1B54A32D192ED03
@@ -24,14 +24,14 @@ cdef uint64_t SPREAD = <uint64_t>0x9E3779B97F4A7C15
 
 
 cdef inline uint64_t spread(uint64_t word) noexcept nogil:
-    """A hash all of whose bits depend on all of the word's."""
+    """A hash in which every bit depends on all bits of the word."""
     cdef uint128_t product = <uint128_t>(word ^ SALT) * SPREAD
     return <uint64_t>product ^ <uint64_t>(product >> 64)
 
 
 @cython.final
 cdef class U64Interner:
-    """A word has one number, a number below `count` one word. Only `keep` changes numbers."""
+    """A bijection between words and the ids below `count`. Only `keep` changes ids."""
 
     def __init__(self):
         self.null_number = -1
@@ -40,11 +40,11 @@ cdef class U64Interner:
 
     @property
     def size_bytes(self):
-        """Memory held by slots and words."""
+        """Memory used by slots and words."""
         return self.slots.capacity + self.words.capacity
 
     def keep(self, const int32_t[::1] ids not None):
-        """Forgets every word but those of `ids`, which become 0, 1, 2 …, in order. REQUIRES them distinct."""
+        """Renumbers the words of `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""
         cdef U64Interner kept = U64Interner()
         cdef Py_ssize_t row
         kept.make_room(ids.shape[0])
@@ -109,8 +109,8 @@ cdef class U64Interner:
 
 
 cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordArena into, int shift) noexcept nogil:
-    """Moves the entries of `before` into uninitialized slots. The index of a slot is the front of its hash, so both are
-    walked in order, and slots are emptied as they are reached.
+    """Moves the entries of `before` into uninitialized slots. The index of a slot is the high bits of its hash, so both
+    arrays are traversed in order, and slots are cleared on the way.
     """
     cdef WordSlot* slots = <WordSlot*>into.data
     cdef WordSlot taken[STRIDE]
@@ -119,7 +119,7 @@ cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordArena into,
     memset(slots, 0xFF, STRIDE * sizeof(WordSlot))
     while first < count:                        # count is a multiple of STRIDE
         found = 0
-        for i in range(first, first + STRIDE):  # without a branch: half of the slots are free
+        for i in range(first, first + STRIDE):  # branchless: half of the slots are free
             taken[found] = before[i]
             found += before[i].number >= 0
         for i in range(found):
@@ -138,7 +138,7 @@ cdef void move_slots(const WordSlot* before, Py_ssize_t count, RecordArena into,
 
 
 cdef void fill_slots(U64Interner index) noexcept nogil:
-    """Puts every word but "no word" into slots that are empty."""
+    """Inserts every word except "no word" into empty slots."""
     cdef WordSlot* slots = <WordSlot*>index.slots.data
     cdef const uint64_t* words = <const uint64_t*>index.words.data
     cdef uint64_t at, mask = index.slots.size // sizeof(WordSlot) - 1

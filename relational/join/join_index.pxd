@@ -17,14 +17,14 @@ from relational.join.join_rows cimport JoinRows
 @cython.final
 cdef class JoinIndex(JoinRows):
     cdef readonly tuple types           # DataTypes of a row
-    cdef readonly tuple key_columns     # positions in a row of this input
+    cdef readonly tuple key_columns     # indices in a row of this input
     cdef readonly tuple null_safe       # per key column: NULL equals NULL (else NULL equals nothing)
-    cdef readonly tuple stream_key      # positions; empty: the input only appends
+    cdef readonly tuple stream_key      # indices; empty: the input is append-only
     cdef readonly object capacity_bytes # None: no budget
-    cdef readonly bint is_complete      # nothing was ever forgotten
-    cdef readonly uint32_t epoch        # number of the present epoch
-    cdef readonly Py_ssize_t generation # how often numbers have changed
+    cdef readonly bint is_complete      # nothing was ever evicted
+    cdef readonly uint32_t epoch        # number of the current epoch
+    cdef readonly Py_ssize_t generation # incremented when ids change
     cdef KeyInterner key_numbers
     cdef object form                    # StoredForm
 
-    cdef int repack(self, const int32_t[::1] keys) except -1    # only `keys`, and their rows, stay
+    cdef int repack(self, const int32_t[::1] keys) except -1    # keeps only `keys` and their rows

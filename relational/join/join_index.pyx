@@ -33,20 +33,22 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 16
-    MOST_ROWS = 0x7FFFFFF0      # numbers are int32
-    MIN_WASTE = 4096            # gaps, or empty keys, before closing them is worth it
+    MOST_ROWS = 0x7FFFFFF0      # row ids are int32
+    MIN_WASTE = 4096            # gaps, or empty keys, that make closing them worthwhile
     WASTE_BYTES = 1 << 20       # of strings, likewise
 
-cdef double EVICTION_SHARE = 0.75   # of the capacity is left filled by an eviction
+cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled after an eviction
 
 
 @cython.final
 cdef class JoinIndex(JoinRows):
-    """A row is named by its join key and its stream key. A key or a row is a number until the next `end_epoch`."""
+    """A row is identified by its join key and its stream key. Ids of keys and rows are valid until the next
+    `end_epoch`.
+    """
 
     def __init__(self, types, key_columns, stream_key, *, null_safe=None, capacity_bytes=None):
-        """Rows of `types`; `key_columns` and `stream_key` are positions in them. Without a stream key the input only
-        appends: a delete is an error, and neither time nor memory goes into finding a row again.
+        """Rows of `types`; `key_columns` and `stream_key` are indices into them. Without a stream key the input is
+        append-only: a delete is an error, and no time or memory is spent on locating rows.
         """
         types = self.types = tuple(types)
         self.key_columns, self.stream_key = tuple(key_columns), tuple(stream_key)
@@ -61,23 +63,23 @@ cdef class JoinIndex(JoinRows):
 
     @property
     def rows(self):
-        """Rows that are here."""
+        """The number of rows in memory."""
         return self.lists.rows
 
     @property
     def keys(self):
-        """Keys that are known, those without rows included."""
+        """The number of known keys, including those without rows."""
         return self.lists.keys
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         return self.key_numbers.size_bytes + self.records.size_bytes + self.lists.size_bytes
 
     def locate(self, columns, visibility=None, bint is_adding=True):
-        """Located: the key numbers of rows, of either input, with these key columns. The keys are touched.
+        """LocatedKeys: the key ids of rows, of either input, with these key columns. Marks the keys as touched.
 
-        -1 also for a key with a NULL that equals nothing and, with `is_adding=False`, for one not met before.
+        -1 also for a key with a NULL that equals nothing and, with `is_adding=False`, for an unknown one.
         """
         cdef Py_ssize_t before = self.lists.keys, row, rows
         cdef const int32_t[::1] ids
@@ -93,9 +95,9 @@ cdef class JoinIndex(JoinRows):
         return LocatedKeys(found, np.arange(before, self.lists.keys, dtype=np.int32))
 
     def load(self, DataChunk rows not None, degrees=None):
-        """Takes in stored rows of keys that `locate` has numbered. `degrees`: int32[capacity], 0 where left out.
+        """Loads stored rows of keys with ids from `locate`. `degrees`: int32[capacity], default 0.
 
-        ConsistencyError for a row that is here already, ValueError for one whose key has no number.
+        ConsistencyError for a row already present, ValueError for one whose key has no id.
         """
         ids = self.locate([rows.columns[column] for column in self.key_columns], rows.visibility, False).ids
         if int(np.count_nonzero(ids >= 0)) != rows.visible_rows:
@@ -103,16 +105,16 @@ cdef class JoinIndex(JoinRows):
         self.change(rows, None, ids, degrees)
 
     def apply(self, StreamChunk chunk not None, ids, degrees=None):
-        """Takes in the visible changes of this input. `ids` as `locate` gave them for the chunk; rows with -1 are
-        left out. `degrees`: int32[capacity], those of the inserted rows, 0 where left out.
+        """Applies the visible changes of this input. `ids` as returned by `locate` for the chunk; rows with -1 are
+        skipped. `degrees`: int32[capacity], those of the inserted rows, default 0.
 
-        ConsistencyError for an insert of a row that is here, or a delete of one that is not; the changes before it
-        have taken effect.
+        ConsistencyError for an insert of a present row, or a delete of an absent one; the changes before it have taken
+        effect.
         """
         self.change(chunk, chunk.ops, ids, degrees)
 
     def counts(self, const int32_t[::1] ids not None):
-        """How many matches each located row has: int32[rows], 0 for -1."""
+        """The number of matches of each located row: int32[rows], 0 for -1."""
         out = np.empty(ids.shape[0], np.int32)
         cdef int32_t[::1] counts = out
         cdef Py_ssize_t row, rows = ids.shape[0]
@@ -124,7 +126,7 @@ cdef class JoinIndex(JoinRows):
         return out
 
     def gather(self, const int32_t[::1] row_ids not None, columns=None) -> list:
-        """One pa.Array per wanted column of the rows; NULL for -1. IndexError for a row that never was."""
+        """One pa.Array per requested column of the rows; NULL for -1. IndexError for a row id out of range."""
         check_numbers(row_ids, self.records.rows)
         wanted = tuple(range(len(self.types)) if columns is None else columns)
         if wanted and not 0 <= min(wanted) <= max(wanted) < len(self.types):
@@ -133,7 +135,7 @@ cdef class JoinIndex(JoinRows):
         return self.form.restore(arrays, wanted)
 
     def change_degrees(self, const int32_t[::1] row_ids not None, const int8_t[::1] weights not None):
-        """Adds weights[i] to the degree of row_ids[i], in order; the degree after each: int32[n].
+        """Adds weights[i] to the degree of row_ids[i], in order; returns the degree after each: int32[n].
 
         ConsistencyError for a degree below 0.
         """
@@ -164,8 +166,8 @@ cdef class JoinIndex(JoinRows):
         return self.change_degrees(row_ids, np.zeros(len(row_ids), np.int8))
 
     def end_epoch(self) -> int:
-        """A barrier passed: closes gaps where they are many, and keeps the budget. Returns how many keys were
-        forgotten for it. Numbers of keys and rows given out before are void.
+        """At a barrier: closes gaps if there are many, and enforces the budget. Returns the number of evicted keys.
+        Invalidates all key and row ids.
         """
         cdef Py_ssize_t before
         if self.has_waste():
@@ -179,7 +181,7 @@ cdef class JoinIndex(JoinRows):
         return before - self.lists.keys
 
     def comparable(self, columns, visibility):
-        """`visibility` without the rows that equal nothing."""
+        """`visibility` without the rows whose key equals nothing."""
         for source, is_safe in zip(columns, self.null_safe, strict=True):
             column = as_column(source)
             if not is_safe and column.null_count:
@@ -224,7 +226,7 @@ cdef class JoinIndex(JoinRows):
             self.raise_contradiction(chunk, wrong, ops is not None and ops[wrong] & 1)
 
     def raise_contradiction(self, DataChunk chunk, row, is_delete):
-        """Tells what is wrong with a change."""
+        """Raises the error for a contradictory change."""
         if is_delete and not self.stream_key:
             raise ConsistencyError("a row is deleted from a join input that only appends")
         fault = "deleted that is not there" if is_delete else "inserted that is there"
@@ -232,7 +234,7 @@ cdef class JoinIndex(JoinRows):
             f"a join row is {fault}", key=tuple([chunk.columns[column][row] for column in self.stream_key]))
 
     def has_waste(self) -> bool:
-        """Gaps, empty keys or strings of rows that are gone make up about half of what is held."""
+        """Whether gaps, empty keys or strings of deleted rows make up about half of the memory used."""
         cdef Py_ssize_t gaps = self.records.rows - self.lists.rows
         return (gaps > max(<Py_ssize_t>MIN_WASTE, self.lists.rows)
                 or self.lists.empty_keys > max(<Py_ssize_t>MIN_WASTE, self.lists.keys // 2)
@@ -244,7 +246,7 @@ cdef class JoinIndex(JoinRows):
         return np.flatnonzero((rows > 0) | (touched == self.epoch)).astype(np.int32)
 
     def latest(self, wanted_bytes):
-        """The keys touched last whose shares of the memory add up to `wanted_bytes`, ascending: int32[n]."""
+        """The last touched keys whose shares of the memory add up to `wanted_bytes`, ascending: int32[n]."""
         rows, touched = self.lists.columns()
         per_row = self.records.size_bytes / max(self.records.rows, 1)
         per_key = (self.key_numbers.size_bytes + self.lists.size_bytes) / max(self.lists.keys, 1)

@@ -1,7 +1,7 @@
 """JoinProbe: the matches of located rows, in bounded batches, in the order of the rows.
 
-A probe may be suspended and resumed, however many matches one row has, until the numbers of the index change. Matches
-are determined when a batch is made: if the caller changes the index meanwhile, neither order nor completeness holds.
+A probe may be suspended and resumed, however many matches one row has, until the ids of the index change. Matches are
+determined when a batch is built: if the caller changes the index meanwhile, neither order nor completeness holds.
 """
 
 import numpy as np
@@ -25,14 +25,14 @@ cdef class JoinProbe:
     """Iterates (probe_rows int32[n], row_ids int32[n]), 0 < n <= batch_rows."""
 
     cdef readonly JoinIndex index
-    cdef readonly Py_ssize_t generation # of the index when the probe began
-    cdef readonly Py_ssize_t batch_rows # the most matches in a batch
-    cdef const int32_t[::1] ids         # key number per probe row, -1: no match
+    cdef readonly Py_ssize_t generation # of the index when the probe started
+    cdef readonly Py_ssize_t batch_rows # maximum matches per batch
+    cdef const int32_t[::1] ids         # key id per probe row, -1: no match
     cdef Py_ssize_t row                 # the next probe row
-    cdef int32_t position               # of its first match that was not returned yet
+    cdef int32_t position               # of its first match not returned yet
 
     def __init__(self, JoinIndex index not None, const int32_t[::1] ids not None, Py_ssize_t batch_rows=65_536):
-        """`ids` as `index.locate` gave them. IndexError for others."""
+        """`ids` as returned by `index.locate`. IndexError for ids out of range."""
         if batch_rows <= 0:
             raise ValueError(f"batches of {batch_rows} rows")
         if ids.shape[0] and not -1 <= np.min(ids) <= np.max(ids) < index.keys:
@@ -43,7 +43,7 @@ cdef class JoinProbe:
         return self
 
     def __next__(self):
-        """RuntimeError once the index's numbers have changed."""
+        """RuntimeError once the index's ids have changed."""
         cdef int32_t[::1] probes, rows
         cdef RowLists lists = self.index.lists
         cdef Py_ssize_t count
@@ -60,7 +60,7 @@ cdef class JoinProbe:
         return probe_rows[:count], row_ids[:count]
 
     cdef Py_ssize_t fill(self, RowLists lists, int32_t* probe_rows, int32_t* row_ids) noexcept nogil:
-        """Fills in the next matches; returns how many."""
+        """Appends the next matches; returns their number."""
         cdef Py_ssize_t row = self.row, rows = self.ids.shape[0], out = 0, taken, i
         cdef const int32_t* ids = &self.ids[0]
         cdef const KeyEntry* entry

@@ -1,12 +1,12 @@
 """JoinRows: the rows of one input of a join under the ids of their join keys.
 
-    key id  --RowLists-->  row numbers, and the tags of their stream keys  --RowRecords-->  RowHeader, values
+    key id  --RowLists-->  row ids, and the tags of their stream keys  --RowRecords-->  RowHeader, values
 
-Rows are numbered in order of arrival; the new half of an update reuses the number of the old one. A deleted row leaves
+Row ids are assigned in order of arrival; the new half of an update reuses the id of the old one. A deleted row leaves
 a gap.
 
 There is no index from a stream key to its row: a change includes the join key too, and among the rows of one key a row
-is found by a tag, the hash of its stream key, which is stored next to its number.
+is found by a tag, the hash of its stream key, which is stored next to its id.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -16,12 +16,12 @@ from relational.join.row_lists cimport RowLists
 from relational.join.row_records cimport RowRecords
 
 cdef struct RowHeader:
-    int32_t key             # key number + 1 of the row, negative until its values are written; 0: there is no such row
+    int32_t key             # key id + 1 of the row, negative until its values are written; 0: no row
     int32_t position           # of the row among those of its key
-    int32_t degree          # rows of the other input that it matches, as the owner counts
+    int32_t degree          # matching rows of the other input, maintained by the owner
 
 cdef struct Changes:        # of a chunk
-    const int32_t* ids      # key number per row, -1: left out
+    const int32_t* ids      # key id per row, -1: skipped
     const uint8_t* visible  # NULL: all are
     const uint8_t* ops      # NULL: all are inserts
     const int32_t* degrees  # NULL: all are 0
@@ -33,18 +33,19 @@ cdef class JoinRows:
     cdef RowLists lists
     cdef RowRecords records
     cdef int* name                      # owned: stored columns of the stream key
-    cdef int name_count                 # 0: the input only appends
+    cdef int name_count                 # 0: the input is append-only
     cdef bint is_contradicted           # by the row at which `link_rows` stopped
 
     cdef Py_ssize_t change_rows(self, const Changes* job, Py_ssize_t rows) except -2 nogil
-    # inserts and deletes; the first row at fault, or -1
+    # inserts and deletes; returns the first invalid row, or -1
     cdef Py_ssize_t link_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags,
                               int32_t* written) except -1 nogil
-    # the same without values, up to a row that contradicts or needs values; how many. written[i]: a record, or -1
+    # the same without values, up to a row that contradicts or needs values; returns the count. written[i]: a record, or
+    # -1
     cdef void mark_written(self, Py_ssize_t rows, const int32_t* written) noexcept nogil
     cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows, const uint32_t* tags) noexcept nogil
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil
-    # the row of the same join key and stream key as a row of the chunk; -1: none, UNWRITTEN: not known yet
+    # the row with the join key and stream key of a row of the chunk; -1: none, UNWRITTEN: not known yet
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil
 
     cdef inline RowHeader* header(self, int64_t row) noexcept nogil:

@@ -16,15 +16,15 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
-    BLOCK = 128                 # rows that are linked, then written
+    BLOCK = 128                 # rows linked, then written, together
     INSERT = 0
     GOES = 1                    # bit of an op
     HALF = 2                    # also: half of an update
-    UNWRITTEN = -2              # may be the row that is looked for, but its values are not there yet
+    UNWRITTEN = -2              # a candidate row whose values are not written yet
 
 
 cdef class JoinRows:
-    """A row is named by its key number and its stream key."""
+    """A row is identified by its key id and its stream key."""
 
     def __init__(self, types, name):
         """Rows of `types`; `name`: the columns of the stream key."""
@@ -77,7 +77,7 @@ cdef class JoinRows:
 
     cdef void ask_rows(self, const Changes* job, Py_ssize_t first, Py_ssize_t rows,
                        const uint32_t* tags) noexcept nogil:
-        """Asks for what a block will touch: entries, then what they point to, then rows that may go."""
+        """Prefetches the memory of a block: entries, then the lists they point to, then rows that may be deleted."""
         cdef const int32_t* ids = job.ids + first
         cdef const KeyEntry* entry
         cdef Py_ssize_t row
@@ -108,7 +108,7 @@ cdef class JoinRows:
                 return UNWRITTEN
 
     cdef bint is_named(self, const Changes* job, Py_ssize_t row, int32_t meant) noexcept nogil:
-        """The record has the stream key of a row of the chunk."""
+        """Whether the record has the stream key of a row of the chunk."""
         cdef int i
         for i in range(self.name_count):
             if not self.records.equals(meant, self.name[i], job.views[self.name[i]], row):

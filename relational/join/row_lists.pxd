@@ -1,8 +1,8 @@
-"""RowLists: the row numbers of each key id, each with an optional tag.
+"""RowLists: the row ids of each key id, each with an optional tag.
 
-    one row: its number is in the entry          several: contiguous in a block of `numbers`, a power of two long,
+    one row: its id is in the entry              several: contiguous in a block of `numbers`, a power of two long,
                                                   followed by their tags
-So a probe learns all rows of a key without touching any of them, and a search for a row among those of its key reads
+So a probe finds all rows of a key without touching any of them, and a search for a row among those of its key reads
 contiguous tags; rows of keys that had more than SCANNED are found by a TagTable. Within a key rows are unordered.
 """
 
@@ -14,13 +14,13 @@ from relational.join.tag_table cimport TagTable
 
 cdef enum:
     SIZES = 32              # of blocks: powers of two
-    SCANNED_EXPONENT = 6    # of the longest block that is searched from its front
+    SCANNED_EXPONENT = 6    # log2 of the longest block that is searched linearly
 
 cdef struct KeyEntry:
     int32_t rows            # of this key
-    int32_t exponent        # its block holds 1 << exponent numbers; 0: there is none
-    int64_t start           # of its block, in numbers; or the number of the only row
-    uint32_t touched        # the owner's; 0 for a new key
+    int32_t exponent        # its block has 1 << exponent row ids; 0: no block
+    int64_t start           # of its block, in row ids; or the id of the only row
+    uint32_t touched        # set by the owner; 0 for a new key
     uint32_t tag            # of the only row
 
 
@@ -30,39 +30,39 @@ cdef class RowLists:
     cdef readonly Py_ssize_t empty_keys # keys without rows
     cdef readonly Py_ssize_t rows       # of all keys
     cdef readonly bint has_tags
-    cdef RecordArena entries            # KeyEntry per key number
+    cdef RecordArena entries            # KeyEntry per key id
     cdef RecordArena numbers            # int32, in blocks
     cdef TagTable tagged                # rows of longer blocks
-    cdef int64_t free_blocks[SIZES]     # first free block of each size, -1: none; a free block begins with the next
+    cdef int64_t free_blocks[SIZES]     # first free block of each size, -1: none; linked through their first words
 
-    cdef int grow(self, Py_ssize_t keys) except -1                          # keys without rows up to `keys`
+    cdef int grow(self, Py_ssize_t keys) except -1                          # adds keys without rows, up to `keys`
     cdef int32_t add_further(self, KeyEntry* entry, int32_t row, uint32_t tag) except -1 nogil
-    cdef int widen(self, KeyEntry* entry) except -1 nogil                   # a block, or one twice as long
+    cdef int widen(self, KeyEntry* entry) except -1 nogil                   # allocates a block, or one twice as long
     cdef int32_t remove(self, int32_t key, int32_t position) noexcept nogil
-    # the row that is now at `position`, or -1; REQUIRES that there was one
+    # returns the row that is now at `position`, or -1; REQUIRES that there was one
     cdef int32_t candidate(self, const KeyEntry* entry, uint32_t tag, uint32_t* after) noexcept nogil
     # a row with that tag, of the key or, where it has many, of another one; -1: none is left. `after`: 0, then as it is
     cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil
-    # fetches what `candidate` and `add` touch; REQUIRES that it has a block
+    # prefetches the memory of `candidate` and `add`; REQUIRES that it has a block
     cdef int64_t take_block(self, int exponent) except -1 nogil
-    cdef void give_block(self, KeyEntry* entry) noexcept nogil              # REQUIRES that it has one
+    cdef void give_block(self, KeyEntry* entry) noexcept nogil              # frees its block; REQUIRES that it has one
     cdef int keep(self, const int32_t[::1] keys, int32_t* order) except -1
-    # `keys` become 0, 1, 2 …, the rest is forgotten; order[r]: the row that becomes row r, keys one after the other
+    # renumbers `keys` to 0, 1, 2 … and drops the others; order[r]: the row that becomes row r, in key order
 
     cdef inline KeyEntry* entry(self, int64_t key) noexcept nogil:
-        """Lives until `grow` or `keep`."""
+        """Valid until `grow` or `keep`."""
         return <KeyEntry*>self.entries.data + key
 
     cdef inline int32_t* block(self, const KeyEntry* entry) noexcept nogil:
-        """The row numbers of a key that has a block. Lives until a row is added."""
+        """The row ids of a key that has a block. Valid until a row is added."""
         return <int32_t*>self.numbers.data + entry.start
 
     cdef inline uint32_t* tags(self, const KeyEntry* entry) noexcept nogil:
-        """Their tags, where there are some."""
+        """Their tags, if any."""
         return <uint32_t*>self.block(entry) + (<int64_t>1 << entry.exponent)
 
     cdef inline int32_t add(self, int32_t key, int32_t row, uint32_t tag) except -1 nogil:
-        """The position of a new row among those of its key."""
+        """Adds a row; returns its position among those of its key."""
         cdef KeyEntry* entry = self.entry(key)
         if entry.rows or entry.exponent:
             return self.add_further(entry, row, tag)

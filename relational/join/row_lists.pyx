@@ -1,4 +1,4 @@
-"""RowLists: the row numbers of each key id. One writer, no locks."""
+"""RowLists: the row ids of each key id. One writer, no locks."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ cdef class RowLists:
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         return self.entries.capacity + self.numbers.capacity + self.tagged.slots.capacity
 
     def columns(self):
@@ -120,7 +120,7 @@ cdef class RowLists:
                     return self.tagged.slot(at - 1).row
             return -1
         tags = self.tags(entry)
-        for position in range(entry.rows):         # most often there is none, and this loop has no branch
+        for position in range(entry.rows):         # usually there is none, and this loop is branchless
             found += tags[position] == tag
         if found == 0:
             return -1
@@ -137,7 +137,7 @@ cdef class RowLists:
         if entry.exponent > SCANNED_EXPONENT:
             __builtin_prefetch(self.tagged.slot(self.tagged.home(tag)), 1)
             return
-        for line in range(0, entry.rows, 16):   # tags to a line
+        for line in range(0, entry.rows, 16):   # tags per line
             __builtin_prefetch(self.tags(entry) + line)
 
     cdef int64_t take_block(self, int exponent) except -1 nogil:

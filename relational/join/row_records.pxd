@@ -4,7 +4,7 @@
     value    as in Arrow; BOOLEAN a byte; VARCHAR, BYTEA, JSONB its position (int64) and size (int32) in `arena`
 
 A row is one or two cache lines, however many columns it has. The header belongs to the owner of the records. An
-all-zero record is a row of NULLs, and stands for row -1.
+all-zero record is a row of NULLs, and represents row -1.
 """
 
 cimport cython
@@ -26,35 +26,35 @@ cdef class RowRecords:
     cdef readonly tuple types
     cdef readonly Py_ssize_t rows       # records, used or not
     cdef readonly Py_ssize_t width      # bytes of a record
-    cdef FieldSlot* slots             # owned; one per column
+    cdef FieldSlot* slots               # owned; one per column
     cdef int count                      # columns
     cdef Py_ssize_t bits                # offset of the presence bits: the size of the header
-    cdef RecordArena records           # that of row -1, then each row's
-    cdef ByteBuffer arena               # bytes of strings; those of replaced rows stay behind until `keep`
+    cdef RecordArena records            # record -1, then each row's
+    cdef ByteBuffer arena               # bytes of strings; those of replaced rows remain until `keep`
     cdef Py_ssize_t live_bytes          # of `arena` when it was last packed
 
-    cdef int grow(self, Py_ssize_t rows) except -1          # zero records up to `rows`
+    cdef int grow(self, Py_ssize_t rows) except -1          # adds zero records up to `rows`
     cdef int make_room(self, Py_ssize_t more) except -1 nogil   # memory for `more` records
     cdef int write(self, const ColumnView** views, Py_ssize_t first, Py_ssize_t rows, const int32_t* ids,
                    ) except -1 nogil
-    # the values of row `first + i` become those of record ids[i]; negative: none. REQUIRES ids below `rows`
+    # writes the values of row `first + i` to record ids[i]; negative: skipped. REQUIRES ids below `rows`
     cdef bint equals(self, int32_t row, int column, const ColumnView* view, Py_ssize_t at) noexcept nogil
-    # a value of a record is, in SQL's sense, that of a row of a view of the same type; NULL is NULL
+    # whether a value of a record equals, in SQL's sense, that of a row of a view of the same type; NULL equals NULL
     cdef list gather(self, const int32_t* ids, Py_ssize_t rows, tuple columns)
-    # one pa.Array per wanted column; NULL for id -1
+    # one pa.Array per requested column; NULL for id -1
     cdef int keep(self, const int32_t* ids, Py_ssize_t rows) except -1
-    # records of `ids`, headers included, become rows 0, 1, 2 …; the rest is forgotten
+    # renumbers the records of `ids`, headers included, to rows 0, 1, 2 …; drops the others
 
     cdef inline uint8_t* record(self, int64_t row) noexcept nogil:
-        """Lives until `grow` or `keep`."""
+        """Valid until `grow` or `keep`."""
         return self.records.data + (row + 1) * self.width
 
     cdef inline void clear_next(self, Py_ssize_t rows) noexcept nogil:
-        """The next `rows` records are zero when they are taken; REQUIRES room."""
+        """Zeroes the next `rows` records for later use; REQUIRES capacity."""
         memset(self.record(self.rows), 0, <size_t>(rows * self.width))
 
     cdef inline int32_t next_row(self, int32_t again) noexcept nogil:
-        """Takes the next record, which is zero; or `again`, where not negative, which becomes zero."""
+        """Returns the next record, which is zero; or `again`, if not negative, which is zeroed."""
         if again >= 0:
             memset(self.record(again), 0, <size_t>self.width)
             return again

@@ -25,7 +25,7 @@ cdef enum:
 
 @cython.final
 cdef class RowRecords:
-    """Records of rows of `types` behind a header of `header_bytes`."""
+    """Records of rows of `types` after a header of `header_bytes`."""
 
     def __cinit__(self, types, Py_ssize_t header_bytes):
         cdef int i
@@ -51,7 +51,7 @@ cdef class RowRecords:
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         return self.records.capacity + self.arena.capacity
 
     cdef int grow(self, Py_ssize_t rows) except -1:
@@ -137,7 +137,7 @@ cdef Py_ssize_t string_bytes(const ColumnView* view, Py_ssize_t first, Py_ssize_
 
 cdef void write_field(RowRecords self, int column, const ColumnView* view, Py_ssize_t first, Py_ssize_t rows,
                       const int32_t* ids) noexcept nogil:
-    """One column of a block of rows, of which the last for a record stays; REQUIRES room in the arena."""
+    """Writes one column of a block of rows; the last row of a record wins. REQUIRES capacity in the arena."""
     cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row
     cdef uint8_t flag = <uint8_t>(1 << (column & 7))
@@ -207,7 +207,7 @@ cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void*
 
 cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
                        ) noexcept nogil:
-    """Appends a block of a fixed-width column; REQUIRES room."""
+    """Appends a block of a fixed-width column; REQUIRES capacity."""
     cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row, nulls = 0
     cdef int shift = column & 7
@@ -235,7 +235,7 @@ cdef void gather_field(RowRecords self, int column, const int32_t* ids, Py_ssize
 
 cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssize_t rows, ColumnBuilder out
                         ) except -1 nogil:
-    """Appends a block of a string column; REQUIRES room for the rows."""
+    """Appends a block of a string column; REQUIRES capacity for the rows."""
     cdef FieldSlot* slot = self.slots + column
     cdef Py_ssize_t bit = self.bits + (column >> 3), row, total = 0
     cdef const uint8_t* record
@@ -260,7 +260,7 @@ cdef int gather_strings(RowRecords self, int column, const int32_t* ids, Py_ssiz
 
 
 cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py_ssize_t rows) except -1 nogil:
-    """Records of `ids` into `target`, which has room for them, strings packed."""
+    """Copies records of `ids` to `target`, which has the capacity, with strings packed."""
     cdef Py_ssize_t row
     cdef int64_t position, moved
     cdef int32_t size

@@ -1,7 +1,7 @@
-"""StoredForm: columns of any type as columns that records can hold.
+"""StoredForm: columns of any type as columns that records can store.
 
-A STRUCT or a LIST becomes the bytes of its value encoding. One that is part of the key of a row is stored a second time
-as the bytes of its key encoding, which are equal exactly where SQL considers the values equal.
+A STRUCT or a LIST is stored as its value encoding. One that is part of the key of a row is stored a second time as its
+key encoding, which is equal exactly if SQL considers the values equal.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from relational.types import DataType
 
 
 class StoredForm:
-    """`types` of the stored columns, the first of which stand for the given ones; `name`: positions of those that name
-    a row.
+    """`types` of the stored columns, the first of which correspond to the given ones; `name`: indices of those that
+    identify a row.
     """
 
     def __init__(self, types: Sequence[DataType], name: Sequence[int]):
@@ -30,7 +30,7 @@ class StoredForm:
         self.name = tuple(len(stored) + named.index(at) if at in named else at for at in name)
 
     def store(self, columns: Sequence[Column]) -> list[Column]:
-        """The stored columns of given ones. EncodingError for a value that has no form."""
+        """The stored columns of the given ones. EncodingError for a value that has no encoding."""
         if not self._values:
             return list(columns)
         encoders = [*((at, self._values.get(at)) for at in range(len(columns))), *self._keys.items()]
@@ -40,7 +40,7 @@ class StoredForm:
         ]
 
     def restore(self, arrays: Sequence[pa.Array], columns: Sequence[int]) -> list[pa.Array]:
-        """The arrays of the given columns at `columns`, from their stored ones; a NULL among those stays one."""
+        """The arrays of the given columns at `columns`, from their stored ones; NULL stays NULL."""
         return [
             self._values[at].decode(array, absent="null")[0] if at in self._values else array
             for array, at in zip(arrays, columns, strict=True)

@@ -1,4 +1,4 @@
-"""TagTable: row numbers by a tag. One writer, no locks."""
+"""TagTable: row ids by a tag. One writer, no locks."""
 
 cimport cython
 from libc.stdint cimport int32_t, uint32_t
@@ -7,12 +7,12 @@ from libc.string cimport memset
 from relational.hash.record_arena cimport RecordArena
 
 cdef enum:
-    FIRST_EXPONENT = 10     # of two: slots of a table with one row
+    FIRST_EXPONENT = 10     # log2 of the slots of a table with one row
 
 
 @cython.final
 cdef class TagTable:
-    """A row is there at most once."""
+    """A row is present at most once."""
 
     def __init__(self):
         self.slots = RecordArena()
@@ -34,7 +34,7 @@ cdef class TagTable:
         while self.slot(hole).row != row:
             hole += 1
         at = hole + 1
-        while self.slot(at).row >= 0:           # what would not be found across the hole moves into it
+        while self.slot(at).row >= 0:           # entries not reachable across the hole move into it
             if ((at - self.home(self.slot(at).tag)) & self.mask) >= ((at - hole) & self.mask):
                 self.slot(hole)[0] = self.slot(at)[0]
                 hole = at

@@ -1,8 +1,8 @@
 """The effect of a batch of changes on the rows [offset, offset + limit) of an order, or of each group of it.
 
-Top-n maintains such a window: after a batch it emits the rows that left it and the rows that entered. Groups are keys
-with a common prefix. The window is read before and after, so a batch costs the size of its groups' windows, not the
-size of the order.
+Top-n maintains such a window: after a batch it emits the rows that left the window and the rows that entered it. Groups
+are keys with a common prefix. The window is read before and after, so a batch costs the size of its groups' windows,
+not the size of the order.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,11 +17,11 @@ from relational.order.sorted_leaves cimport KeyPosition, KeySlot
 
 def update_window(OrderedIndex index not None, BinaryColumn keys not None, BinaryColumn values,
                   const uint8_t[::1] ops, int64_t offset, int64_t limit, const int32_t[::1] prefix_bytes=None):
-    """Takes a batch in as `index.update` does; returns (keys, values) that left and (keys, values) that entered.
+    """Applies a batch as `index.update` does; returns (keys, values) that left and (keys, values) that entered.
 
-    `prefix_bytes` (int32[rows]): how many bytes of each key name its group; None: there is one. Within a group both
-    answers ascend. REQUIRES that the windows lie before the index's bound. ValueError for a window or a prefix
-    that cannot be, ConsistencyError as `update`.
+    `prefix_bytes` (int32[rows]): the length of each key's prefix that identifies its group; None: one group. Within a
+    group both results ascend. REQUIRES that the windows are before the index's bound. ValueError for an invalid window
+    or prefix, ConsistencyError as `update`.
     """
     cdef BytesInterner groups = BytesInterner()
     cdef BinaryColumnBuilder prefixes = BinaryColumnBuilder()
@@ -75,7 +75,7 @@ cdef int collect(OrderedIndex index, Slice prefix, int64_t offset, int64_t limit
 cdef int compare(OrderedIndex index, const uint8_t* before, Py_ssize_t before_bytes, ByteBuffer after,
                  BinaryColumnBuilder left_keys, BinaryColumnBuilder left_values, BinaryColumnBuilder new_keys,
                  BinaryColumnBuilder new_values) except -1 nogil:
-    """Appends what is in one of two ascending windows only. The bytes of removed keys are still in the arena."""
+    """Appends the entries that are in one of two ascending windows only. Removed keys are still in the arena."""
     cdef const KeySlot* old = <const KeySlot*>before
     cdef const KeySlot* new = <const KeySlot*>after.data
     cdef Py_ssize_t olds = before_bytes // sizeof(KeySlot), news = after.size // sizeof(KeySlot), i = 0, j = 0

@@ -20,9 +20,9 @@ from relational.order.sorted_leaves cimport PREFETCHED, KeyPosition, KeySlot, Le
 from relational.errors import ConsistencyError
 
 cdef enum:
-    WASTE_BYTES = 1 << 16       # left behind in the arena before packing is worth it
+    WASTE_BYTES = 1 << 16       # garbage in the arena that makes packing worthwhile
 
-cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled when the far end is evicted
+cdef double EVICTION_SHARE = 0.75   # of the capacity remains filled after an eviction of the far end
 
 
 @cython.final
@@ -35,14 +35,14 @@ cdef class OrderedIndex(SortedLeaves):
 
     @property
     def is_complete(self):
-        """Nothing was evicted, or all of it was loaded again."""
+        """Whether nothing was evicted, or all of it was loaded again."""
         return self.bound is None
 
     def update(self, BinaryColumn keys not None, BinaryColumn values=None, const uint8_t[::1] ops=None):
-        """Inserts a copy of each key, or deletes one where bit 0 of its op (uint8[rows]) is set. Rows at the bound
-        or behind it are passed over. `values` of rows that go are not looked at.
+        """Inserts a copy of each key, or deletes one if bit 0 of its op (uint8[rows]) is set. Rows at or after the
+        bound are skipped. `values` of deletes are not read.
 
-        ConsistencyError for a copy that goes and is not there, or comes with another value than those that are; the
+        ConsistencyError for a delete of an absent copy, or an insert with another value than the existing copies; the
         rows before it have taken effect.
         """
         self.apply(keys, values, ops)
@@ -71,7 +71,7 @@ cdef class OrderedIndex(SortedLeaves):
         return 0
 
     def rank(self, BinaryColumn keys not None):
-        """The number of copies before each key: int64[rows]. For a key after the bound: all that are held."""
+        """The number of copies before each key: int64[rows]. For a key after the bound: all copies in memory."""
         out = np.empty(keys.rows, np.int64)
         cdef int64_t[::1] ranks = out
         cdef Py_ssize_t row
@@ -83,13 +83,13 @@ cdef class OrderedIndex(SortedLeaves):
         return out
 
     def span(self, start=None, end=None):
-        """(first, one past the last) rank of the keys in [start, end); None: no limit on that side."""
+        """(first, one past the last) rank of the keys in [start, end); None: unbounded on that side."""
         ranks = self.rank(BinaryColumn.from_pylist([start or b"", end or b""]))
         last = self.copies if end is None else int(ranks[1])
         return min(int(ranks[0]), last), last
 
     def slice(self, int64_t start, int64_t stop, *, bint reverse=False):
-        """(keys, values) of ranks [start, stop), as far as there are; descending where `reverse`."""
+        """(keys, values) of ranks [start, stop), as far as they exist; descending if `reverse`."""
         cdef BinaryColumnBuilder keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
         cdef KeyPosition position
         start, stop = max(<int64_t>0, start), min(stop, self.copies)
@@ -100,8 +100,8 @@ cdef class OrderedIndex(SortedLeaves):
         return keys.finish(), values.finish()
 
     def load(self, BinaryColumn keys not None, BinaryColumn values not None, bytes bound=None):
-        """Inserts the entries from the current bound up to `bound` (None: to the end), ascending, which becomes the
-        new one. ValueError for a key outside.
+        """Inserts the entries from the current bound up to `bound` (None: to the end), ascending, which becomes the new
+        bound. ValueError for a key outside.
         """
         cdef bytes before = self.bound
         if before is None or (bound is not None and bound < before):
@@ -121,7 +121,7 @@ cdef class OrderedIndex(SortedLeaves):
         return before - self.copies
 
     def set_bound(self, bytes bound):
-        """Keys from `bound` on are not held from now on; None: all keys are."""
+        """Excludes keys from `bound` on from memory; None: no key is excluded."""
         self.bound, self.bound_slice.data = bound, NULL
         if bound is not None:
             self.bound_slice = slice_of(self.bound)
@@ -175,7 +175,7 @@ cdef ByteBuffer shrunk(ByteBuffer buffer):
 
 cdef int walk(OrderedIndex index, KeyPosition* position, int64_t copies, bint reverse, BinaryColumnBuilder keys,
               BinaryColumnBuilder values) except -1 nogil:
-    """Appends that many copies from a position on, one way or the other; REQUIRES that they are there."""
+    """Appends that many copies from a position on, in either direction; REQUIRES that they exist."""
     cdef const KeySlot* slot
     cdef int64_t copy
     keys.reserve(copies, 0)

@@ -34,10 +34,10 @@ cdef struct DirectoryEntry:
     int64_t copies          # of all its keys
     Leaf* leaf              # owned
 
-cdef struct KeyPosition:    # of a key, or where it would be inserted
+cdef struct KeyPosition:    # of a key, or its insertion point
     Py_ssize_t leaf         # index in the directory
     int64_t slot            # index in the leaf; may be its count
-    int64_t copy            # of the key, where the position is that of a rank
+    int64_t copy            # of the key, if the position is that of a rank
     bint is_there
 
 
@@ -50,13 +50,13 @@ cdef class SortedLeaves:
     cdef bint has_ranks                 # cleared by every change of copies
     cdef ByteBuffer arena
     cdef Py_ssize_t live_bytes          # of `arena`, in use
-    cdef int tag                        # first byte that heads follow; -1: no key was seen
+    cdef int tag                        # first byte, before the heads; -1: no key yet
 
     cdef uint64_t head(self, Slice key) noexcept nogil
-    cdef KeyPosition find(self, Slice key, uint64_t head) noexcept nogil    # the first key that is not before
+    cdef KeyPosition find(self, Slice key, uint64_t head) noexcept nogil    # the first key >= key
     cdef int add(self, Slice key, Slice value) except -1 nogil              # 1: present with another value
     cdef int take(self, Slice key) except -1 nogil                          # removes a copy; 1: not present
-    cdef int split(self, KeyPosition* position) except -1 nogil             # makes room at a position in a full leaf
+    cdef int split(self, KeyPosition* position) except -1 nogil             # frees a slot at a position in a full leaf
     cdef int insert_leaf(self, Py_ssize_t at, Leaf* leaf, int64_t copies) except -1 nogil
     cdef void drop_leaf(self, Py_ssize_t at) noexcept nogil
     cdef void drop_keys(self, Py_ssize_t at, int64_t first) noexcept nogil  # removes those of a leaf from `first` on
@@ -66,13 +66,13 @@ cdef class SortedLeaves:
     cdef bint step(self, KeyPosition* position, bint reverse) noexcept nogil        # to the next copy; False: none left
     cdef int pack(self) except -1                                           # closes gaps in the arena
     cdef void prefetch(self, BinaryColumn keys, Py_ssize_t first) noexcept nogil
-    # prefetches the heads of the leaves that hold the next PREFETCHED rows' keys, found by heads alone
+    # prefetches the heads of the leaves for the next PREFETCHED rows' keys, located by heads alone
 
     cdef inline DirectoryEntry* leaf_at(self, Py_ssize_t at) noexcept nogil:
         return <DirectoryEntry*>self.directory.data + at
 
     cdef inline Slice key_at(self, const KeySlot* slot) noexcept nogil:
-        """Lives until the next insert, as the value does."""
+        """Valid until the next insert, as is the value."""
         cdef Slice out
         out.data, out.size = self.arena.data + slot.start, slot.key_bytes
         return out

@@ -18,7 +18,7 @@ cdef extern from * nogil:
 
 cdef enum:
     LINE = 64
-    HEAD_LINES = 8              # a leaf's heads
+    HEAD_LINES = 8              # cache lines of a leaf's heads
 
 
 cdef class SortedLeaves:
@@ -38,7 +38,7 @@ cdef class SortedLeaves:
 
     @property
     def size_bytes(self):
-        """Memory held."""
+        """Memory used."""
         return (self.directory.capacity + self.ranks.capacity + self.arena.capacity
                 + self.leaves * <Py_ssize_t>sizeof(Leaf))
 
@@ -282,7 +282,7 @@ cdef class SortedLeaves:
 
 
 cdef void join_next(SortedLeaves index, Py_ssize_t at) noexcept nogil:
-    """Takes the keys of the next leaf in where both together are half a leaf."""
+    """Merges the next leaf into this one if together they fill at most half a leaf."""
     cdef Leaf* leaf = index.leaf_at(at).leaf
     cdef Leaf* following
     if at + 1 >= index.leaves or leaf.count + index.leaf_at(at + 1).leaf.count > LEAF_KEYS // 2:

@@ -1,1 +1,1 @@
-"""Logical plans of queries and views: relational algebra, built, bound, rewritten and stored."""
+"""Logical plans of queries and views: relational algebra, built, bound, rewritten and serialized."""

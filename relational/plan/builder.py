@@ -16,7 +16,7 @@ from relational.types.ordering import OrderType, SortKey
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """Every visible column, of the relation `qualifier` where one is written."""
+    """All visible columns, of the relation `qualifier` if one is written."""
 
     qualifier: str | None = None
     span: TextSpan | None = None
@@ -37,23 +37,23 @@ class Selection:
 
 
 def scope_of(plan: LogicalPlan, qualifier: str | None = None) -> Scope:
-    """The names that a plan's columns have."""
+    """The names of a plan's columns."""
     return Scope(plan.schema, plan.hidden, qualifier)
 
 
 def keep(plan: LogicalPlan, condition: UnboundExpr, qualifier: str | None = None) -> LogicalPlan:
-    """The rows for which `condition` is true."""
+    """Filters the rows for which `condition` is true."""
     return Filter(plan, ExprBinder(scope_of(plan, qualifier)).condition(condition, "WHERE"))
 
 
 def sort(plan: LogicalPlan, keys: Sequence[Ordered]) -> LogicalPlan:
-    """The plan's rows ordered by its own columns or by expressions over them."""
+    """Sorts the plan's rows by its own columns or by expressions over them."""
     stars = (Star(),)
     return select(plan, Selection(stars, order=tuple(keys)))
 
 
 def select(plan: LogicalPlan, selection: Selection, qualifier: str | None = None) -> LogicalPlan:
-    """A whole SELECT over `plan`."""
+    """Builds a complete SELECT over `plan`."""
     if selection.where is not None:
         plan = keep(plan, selection.where, qualifier)
     scope = scope_of(plan, qualifier)
@@ -107,7 +107,7 @@ def _output(
 
 
 def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
-    """The items with every * spelled out."""
+    """The items with every * expanded."""
     found: list[Named] = []
     for item in items:
         if isinstance(item, Named):
@@ -123,7 +123,7 @@ def _expanded(items: Sequence[Named | Star], scope: Scope) -> tuple[Named, ...]:
 
 
 def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> UnboundExpr | None:
-    """The item that a whole number refers to, None where the expression is not a number."""
+    """The item that an integer refers to, None if the expression is not an integer."""
     if not isinstance(term, UnboundLiteral) or isinstance(term.value, bool) or not isinstance(term.value, int):
         return None
     if not 1 <= term.value <= len(items):
@@ -132,7 +132,7 @@ def _by_position(term: UnboundExpr, items: Sequence[Named], clause: str) -> Unbo
 
 
 def _order_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
-    """What a sort key means: an item by position, an item by its name, else an expression over the input."""
+    """Resolves a sort key: an item by position, an item by its name, else an expression over the input."""
     found = _by_position(term, items, "ORDER BY")
     if found is not None:
         return found
@@ -142,9 +142,7 @@ def _order_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> Unbo
 
 
 def _group_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
-    """What a group means: an item by position, a column of the input by its name, else an item by its
-    name.
-    """
+    """Resolves a group key: an item by position, a column of the input by its name, else an item by its name."""
     found = _by_position(term, items, "GROUP BY")
     if found is None and isinstance(term, Name) and term.qualifier is None:
         if term.name in scope.schema.names:
@@ -154,13 +152,13 @@ def _group_term(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> Unbo
 
 
 def _having(term: UnboundExpr, items: Sequence[Named], scope: Scope) -> UnboundExpr:
-    """HAVING with the names of items, where the input has no such column, replaced by the items' terms."""
+    """HAVING with names of items replaced by the items' terms, unless the input has a column of that name."""
     aliased = {item.name: item.term for item in items if item.name not in scope.schema.names}
     return renamed(term, aliased) if aliased else term
 
 
 def ordered(value: UnboundExpr | str | Ordered) -> Ordered:
-    """A sort key of the fluent API: a column's name, a term, or either with its order."""
+    """A sort key of the fluent API: a column name, a term, or either with its order."""
     if isinstance(value, Ordered):
         return value
     return Ordered(Name(value) if isinstance(value, str) else value, OrderType())

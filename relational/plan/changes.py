@@ -15,7 +15,7 @@ from relational.types.data_type import DataType
 
 
 def writable(table: TableCatalog, span: TextSpan | None = None) -> TableCatalog:
-    """The table if statements may write it; BindError for a view and for a table fed by a connector."""
+    """The table if statements may write it; BindError for a view and for a table written by a connector."""
     if table.kind is not TableKind.TABLE:
         raise BindError(f"{table.name!r} is {table.kind.one}: it changes with its query only", **error_span(span))
     if table.connector is not None:
@@ -24,14 +24,14 @@ def writable(table: TableCatalog, span: TextSpan | None = None) -> TableCatalog:
 
 
 def retractable(table: TableCatalog, statement: str, span: TextSpan | None = None) -> TableCatalog:
-    """The table if rows may be taken back from it; BindError for an append-only one."""
+    """The table if its rows can be updated or deleted; BindError for an append-only one."""
     if writable(table, span).is_append_only:
         raise BindError(f"{statement} of append-only table {table.name!r}", **error_span(span))
     return table
 
 
 def column_of(table: TableCatalog, name: str, span: TextSpan | None = None) -> int:
-    """The number of a visible column; BindError with a suggestion."""
+    """The index of a visible column; BindError with a suggestion."""
     for index in table.visible_indices:
         if table.columns[index].name == name:
             return index
@@ -40,7 +40,7 @@ def column_of(table: TableCatalog, name: str, span: TextSpan | None = None) -> i
 
 
 def updatable(table: TableCatalog, column: int, span: TextSpan | None = None) -> int:
-    """The column if it can be set; BindError for one of the primary key."""
+    """The column if it can be updated; BindError for one of the primary key."""
     if column in table.pk_indices:
         name = table.columns[column].name
         raise BindError(f"primary key column {name!r} cannot be updated: delete and insert", **error_span(span))
@@ -48,14 +48,14 @@ def updatable(table: TableCatalog, column: int, span: TextSpan | None = None) ->
 
 
 def assigned(value: Expression, table: TableCatalog, column: int, span: TextSpan | None = None) -> Expression:
-    """`value` in the type of the column it is stored in; BindError where it cannot be stored there."""
+    """`value` cast to the type of its target column; BindError if it cannot be stored there."""
     return _fitted(value, table.columns[column].name, table.columns[column].data_type, span)
 
 
 def assigned_all(
     cells: Sequence[tuple[Expression, TextSpan | None]], table: TableCatalog, column: int
 ) -> list[Expression]:
-    """Values, each with its span, in the type of the column they are stored in; BindError at the first that cannot."""
+    """Values, each with its span, cast to the types of their target columns; BindError at the first that cannot be."""
     name, data_type = table.columns[column].name, table.columns[column].data_type
     for value, span in cells:
         _check_assignable(value, name, data_type, span)
@@ -66,7 +66,7 @@ def assigned_all(
 
 
 def default_of(value: Expression, name: str, data_type: DataType, span: TextSpan | None = None) -> Any:
-    """The constant that `value` is, in the type of column `name`; BindError where it is none, or does not fit."""
+    """`value` as a constant in the type of column `name`; BindError if it is not constant, or does not fit."""
     fitted = _fitted(value, name, data_type, span)
     if not isinstance(fitted, Literal):
         raise BindError(f"the DEFAULT of column {name!r} must be a constant", **error_span(span))
@@ -86,7 +86,7 @@ def _check_assignable(value: Expression, name: str, data_type: DataType, span: T
 
 
 def stored_row(table: TableCatalog, values: Mapping[int, Expression]) -> tuple[Expression, ...]:
-    """One value for each stored column; its default where none is given, NULL for a generated row id."""
+    """One value for each stored column; its default if none is given, NULL for a generated row id."""
     return tuple(
         values.get(index, Literal(column.default, column.data_type)) for index, column in enumerate(table.columns)
     )

@@ -25,7 +25,7 @@ class _Call:
 
 
 class GroupBinder(ExprBinder):
-    """Binds terms to the output of an Aggregate that it collects on the way: groups first, then calls."""
+    """Binds terms to the output of the Aggregate that it builds: groups first, then calls."""
 
     def __init__(self, scope: Scope, groups: Sequence[UnboundExpr]):
         super().__init__(scope)
@@ -38,9 +38,7 @@ class GroupBinder(ExprBinder):
         self._calls: list[_Call] = []
 
     def bind(self, term: UnboundExpr) -> Expression:
-        """The term over groups and aggregates. BindError for a column that is neither grouped nor
-        aggregated.
-        """
+        """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
         if isinstance(term, UnboundAggregate):
             return self._aggregate(term)
         if not has_aggregate(term):
@@ -56,9 +54,7 @@ class GroupBinder(ExprBinder):
         return super().bind(term)
 
     def aggregated(self, plan: LogicalPlan) -> LogicalPlan:
-        """The Aggregate over `plan` of all that was bound, below it a projection where expressions need
-        one.
-        """
+        """The Aggregate over `plan` of all bound terms, with a projection below if expressions need one."""
         arguments = [call.argument for call in self._calls if call.argument is not None]
         names = plan.schema.names
         if all(isinstance(each, InputRef) for each in (*self._groups, *arguments)):

@@ -2,7 +2,7 @@
 
 Every node knows its schema, its stream key and whether its change stream is append-only. The stream key is a set of
 output columns that identifies a row among all live rows, and whose insertions and deletions alternate; None where the
-node does not output all of its columns (the rule `add_stream_key` then adds them, hidden). Column numbers are
+node does not output all of its columns (the rule `add_stream_key` then adds them, hidden). Column indices are
 positions.
 """
 
@@ -23,7 +23,7 @@ from relational.types.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class LogicalPlan:
-    """A relation. Defaults below are those of a node that hands its single input's rows through."""
+    """A relation. The defaults below are those of a node that passes the rows of its single input through."""
 
     @property
     def inputs(self) -> tuple[LogicalPlan, ...]:
@@ -41,19 +41,17 @@ class LogicalPlan:
 
     @property
     def hidden(self) -> frozenset[int]:
-        """Output columns that are there for their key only: no `*` names them and no result shows them."""
+        """Output columns that exist for their key only: `*` omits them, and so do results."""
         return self.inputs[0].hidden
 
     @property
     def stream_key(self) -> tuple[int, ...] | None:
-        """Output columns that identify a row; () for a single row; None where the output lacks some of
-        them.
-        """
+        """Output columns that identify a row; () for a single row; None if the output lacks some of them."""
         return self.inputs[0].stream_key
 
     @property
     def is_append_only(self) -> bool:
-        """Whether no row is ever taken back."""
+        """Whether rows are never retracted."""
         return self.inputs[0].is_append_only
 
     @property
@@ -71,7 +69,7 @@ class LogicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class _StoredRows(LogicalPlan):
-    """Rows of a table: its columns number `columns`, in that order."""
+    """Rows of a table: its columns at the indices `columns`, in that order."""
 
     table: TableCatalog
     columns: tuple[int, ...]
@@ -95,7 +93,7 @@ class _StoredRows(LogicalPlan):
 
 @dataclass(frozen=True, slots=True)
 class Scan(_StoredRows):
-    """Chosen columns of a table, in the order of `columns` (all of them where not given)."""
+    """Selected columns of a table, in the order of `columns` (default: all)."""
 
     columns: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below
 
@@ -110,9 +108,7 @@ class Scan(_StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class PointGet(_StoredRows):
-    """The row of a table whose primary key is `key` (one constant per key column, in key order); batch
-    only.
-    """
+    """The row of a table whose primary key is `key` (one constant per key column, in key order); batch only."""
 
     key: tuple[Literal, ...]
 
@@ -153,7 +149,7 @@ class Values(LogicalPlan):
 
 @dataclass(frozen=True, slots=True)
 class ColumnValues(LogicalPlan):
-    """Rows written in the statement as literals alone: one Arrow array per field, of its type; batch only."""
+    """Literal rows of a statement: one Arrow array per field, of its type; batch only."""
 
     fields: Schema
     columns: tuple[pa.Array, ...]
@@ -181,7 +177,7 @@ class ColumnValues(LogicalPlan):
 
 @dataclass(frozen=True, slots=True)
 class _Unary(LogicalPlan):
-    """What is made of the rows of one input."""
+    """A node with one input."""
 
     input: LogicalPlan
 
@@ -206,9 +202,7 @@ class Filter(_Unary):
 
 @dataclass(frozen=True, slots=True)
 class Project(_Unary):
-    """One output column per expression, named by `names`; `concealed` are the positions of those that
-    are hidden.
-    """
+    """One output column per expression, named by `names`; `concealed` are the positions of hidden ones."""
 
     expressions: tuple[Expression, ...]
     names: tuple[str, ...]
@@ -242,10 +236,10 @@ class Project(_Unary):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(_Unary):
-    """One row per group: the input columns `group_by` (hidden or not, shown here), then one column per call.
+    """One row per group: the input columns `group_by` (hidden or not, visible in the output), then one column per call.
 
-    Without groups it is one row, also over no rows. Without calls it is DISTINCT. `names` name the
-    calls' columns.
+    Without groups it is one row, even for an empty input. Without calls it is DISTINCT. `names` name the calls'
+    columns.
     """
 
     group_by: tuple[int, ...]
@@ -304,7 +298,7 @@ class Limit(_Unary):
 
 
 def table_schema(table: TableCatalog, columns: tuple[int, ...]) -> Schema:
-    """The schema of chosen columns of a table."""
+    """The schema of selected columns of a table."""
     chosen = (table.columns[index] for index in columns)
     return Schema(tuple(Field(column.name, column.data_type) for column in chosen))
 
@@ -315,6 +309,6 @@ def hidden_columns(table: TableCatalog, columns: tuple[int, ...]) -> frozenset[i
 
 
 def positions_of(key: tuple[int, ...], columns: tuple[int, ...] | list[int]) -> tuple[int, ...] | None:
-    """Where each column of `key` is found in `columns`; None if one is not there."""
+    """The position of each column of `key` in `columns`; None if one is missing."""
     positions = {index: position for position, index in reversed(list(enumerate(columns)))}
     return tuple(positions[index] for index in key) if all(index in positions for index in key) else None

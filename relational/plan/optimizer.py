@@ -1,7 +1,7 @@
 """Rewrites a logical plan into an equivalent one, by rules in an explicit order.
 
-A rule is a function of a whole plan in a file of its own, with before/after pairs in `tests/rules`. Every rule keeps
-the visible columns of the root; `add_stream_key` may append hidden ones.
+A rule is a function of a whole plan in its own file, with before/after pairs in `tests/rules`. Every rule preserves the
+visible columns of the root; `add_stream_key` may append hidden ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RULES: tuple[Rule, ...] = (push_down_filter, prune_columns, merge_projects, use_
 """For a query at one epoch."""
 
 VIEW_RULES: tuple[Rule, ...] = (push_down_filter, add_stream_key, prune_columns, merge_projects)
-"""For a view: no batch-only nodes, and every row can be identified."""
+"""For a view: no batch-only nodes, and every row is identifiable."""
 
 
 def optimize(plan: LogicalPlan, rules: tuple[Rule, ...] = RULES) -> LogicalPlan:
-    """The plan after each rule in turn."""
+    """The plan after each rule in order."""
     for rule in rules:
         plan = rule(plan)
     return plan

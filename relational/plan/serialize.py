@@ -1,7 +1,7 @@
 """Logical plans as JSON, so that after a restart a view is rebuilt from what was bound when it was created.
 
-Tables and their columns are written by id and read back from the catalog: ids never change their meaning, so the plan
-is unaffected when a table gains or loses other columns. Input is not trusted: an unknown node is a ValueError, the
+Tables and their columns are written by id and resolved in the catalog: ids never change their meaning, so adding or
+dropping other columns of a table does not affect the plan. Input is not trusted: an unknown node is a ValueError, the
 version of a newer release FormatTooNew.
 """
 
@@ -27,7 +27,7 @@ TableOfId = Callable[[int], TableCatalog]
 
 
 def plan_to_text(plan: LogicalPlan) -> str:
-    """The plan of a view as JSON text. ValueError for a node that only the optimizer makes."""
+    """The plan of a view as JSON text. ValueError for a node that only the optimizer creates."""
     return json.dumps({"version": FORMAT_VERSION, "root": _plan(plan)}, sort_keys=True)
 
 

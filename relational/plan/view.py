@@ -20,10 +20,10 @@ _BATCH_ONLY = {Sort: "ORDER BY", Limit: "LIMIT", Values: "a SELECT without FROM"
 def view_of(
     name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()
 ) -> tuple[TableCatalog, LogicalPlan]:
-    """The catalog draft (id 0) of a materialized view of `query`, and the query as its job runs it, optimized
-    and with its key. `views` are the ids of the views whose queries became part of it.
+    """The catalog draft (id 0) of a materialized view of `query`, and the query as its job executes it, optimized and
+    with its key. `views` are the ids of the views inlined in the query.
 
-    BindError for a query that no view can keep: with an order or a limit, or with two columns of one name.
+    BindError for a query that cannot be materialized: with an order or a limit, or with two columns of the same name.
     """
     for node in nodes(query):
         if type(node) in _BATCH_ONLY:
@@ -37,8 +37,8 @@ def view_of(
 
 
 def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterable[int] = ()) -> TableCatalog:
-    """The catalog draft (id 0) of a view, which is a query by a name: it has the columns that the query has now,
-    whatever columns its tables get later. BindError for two columns of one name.
+    """The catalog draft (id 0) of a view, which is a named query: its columns are those of the query now, whatever
+    columns its tables get later. BindError for two columns of the same name.
     """
     _check_names(f"view {name!r}", query)
     return _draft(name, TableKind.VIEW, optimize(query, (prune_columns,)), (), (), definition, views)
@@ -47,8 +47,8 @@ def plain_view_of(name: str, query: LogicalPlan, definition: str, views: Iterabl
 def index_of(
     name: str, table: TableCatalog, keys: Sequence[SortKey], include: Sequence[int], definition: str
 ) -> tuple[TableCatalog, LogicalPlan]:
-    """The catalog draft (id 0) of an index, which holds the columns `keys` of a table, its stream key and the columns
-    `include`, in the order of `keys`; and the query that its job keeps. All numbers are columns of the table.
+    """The catalog draft (id 0) of an index, which stores the columns `keys` of a table, its stream key and the columns
+    `include`, in the order of `keys`; and the query that its job maintains. All indices refer to the table's columns.
     """
     columns = tuple(dict.fromkeys((*(key.column for key in keys), *table.stream_key, *include)))
     plan = Scan(table, columns)
@@ -60,8 +60,8 @@ def index_of(
 
 
 def renewed_view(view: TableCatalog, ids: Mapping[int, int]) -> TableCatalog:
-    """The same view or index under another id, over other tables with the same columns: `ids` says which id comes for
-    which, its own among them. It keeps the types that its query was bound to; its rows are of today's kernels.
+    """The same view or index under another id, over other tables with the same columns: `ids` maps each old id to the
+    new one, its own among them. It keeps the types that its query was bound to; the current kernels compute its rows.
     """
     return replace(
         view,
@@ -109,7 +109,7 @@ def _draft(
 
 
 def _check_names(what: str, query: LogicalPlan) -> None:
-    """BindError where two visible columns have one name."""
+    """BindError if two visible columns have the same name."""
     names = [name for position, name in enumerate(query.schema.names) if position not in query.hidden]
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
@@ -117,7 +117,7 @@ def _check_names(what: str, query: LogicalPlan) -> None:
 
 
 def nodes(plan: LogicalPlan) -> Iterator[LogicalPlan]:
-    """The node and everything below it, parents first."""
+    """The node and all its descendants, in pre-order."""
     yield plan
     for child in plan.inputs:
         yield from nodes(child)

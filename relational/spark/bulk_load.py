@@ -1,8 +1,8 @@
-"""Bulk load: turns the rows of a DataFrame into files of a table, ready to enter a commit.
+"""Bulk load: writes the rows of a DataFrame as files of a table, ready for a commit.
 
-Two Python stages with one shuffle between: rows are encoded in their tasks, shuffled to the partition of their vnode,
-and sorted and written there. Only what the driver received counts: one answer per partition, from whichever attempt was
-first, each of which accounts for every row that was sent to it.
+Two Python stages with one shuffle between: tasks encode rows, shuffle them to the partition of their vnode, and sort
+and write them there. Only results received by the driver count: one per partition, from whichever attempt finished
+first, each of which accounts for every row sent to it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as DataFrame
 
 OnProgress = Callable[[int, int], None]
-PARTITION_BYTES = 256 << 20         # that one task sorts, about
-UNLIKELY_BYTES = 1 << 55            # an estimate beyond is none
+PARTITION_BYTES = 256 << 20         # sorted by one task, approximately
+UNLIKELY_BYTES = 1 << 55            # a larger estimate is ignored
 
 
 class RowsRefused(RelationalError, ValueError):
@@ -38,13 +38,13 @@ class RowsRefused(RelationalError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """What a job has made of a frame: files of one sorted run, durable, in no version yet."""
+    """The result of a job: files of one sorted run, durable, not part of any version yet."""
 
     sstables: tuple[SstableInfo, ...] = ()
     rows_sent: int = 0
     rows_dropped: int = 0
     duplicates: int = 0
-    duplicate_keys: tuple[bytes, ...] = ()      # some of them
+    duplicate_keys: tuple[bytes, ...] = ()      # a sample
     encoded_bytes: int = 0
     spills: int = 0
     seconds: dict[str, float] = field(default_factory=dict)     # of all tasks, by phase
@@ -52,9 +52,9 @@ class WrittenRows:
 
 def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
                 is_cancelled: Callable[[], bool] | None = None, on_progress: OnProgress | None = None) -> WrittenRows:
-    """Writes the rows of `frame`, to whose selected columns `spec.columns` refers.
+    """Writes the rows of `frame`; `spec.columns` refers to its selected columns.
 
-    Raises `InvalidOption` where Spark is too old, `ExecutorUnfit`, `RowsRefused`, and `SparkJobFailed`.
+    Raises `InvalidOption` if Spark is too old, `ExecutorUnfit`, `RowsRefused`, and `SparkJobFailed`.
     """
     if not hasattr(frame, "repartitionById"):
         raise InvalidOption("pyspark", frame.sparkSession.version, "4.1 or later, for a bulk load")
@@ -71,10 +71,10 @@ def write_frame(frame: DataFrame, columns: FrameColumns, spec: LoadSpec, *,
 
 
 def partitions_of(frame: DataFrame, vnode_count: int) -> int:
-    """In how many parts to sort the rows: as many as the slots, or so many more that each is of moderate size.
+    """The number of sort partitions: as many as task slots, or a multiple, so that each is of moderate size.
 
-    A multiple of the slots, so that all work to the end; Spark's own estimate of the frame's size decides, where it
-    has one.
+    A multiple of the slots keeps all of them busy to the end; it is based on Spark's own estimate of the frame's size,
+    if it has one.
     """
     at_once = slots(frame.sparkSession)
     wanted = max(1, -(-_estimated_bytes(frame) // PARTITION_BYTES))
@@ -91,7 +91,7 @@ def _estimated_bytes(frame: DataFrame) -> int:
 
 
 def joined(parts: Sequence[LoadPart], spec: LoadSpec, name: str) -> WrittenRows:
-    """All parts as one. Raises `RowsRefused`, and `SparkJobFailed` for a part that is missing."""
+    """Combines all parts. Raises `RowsRefused`, and `SparkJobFailed` for a missing part."""
     for part in parts:
         if part.error:
             raise RowsRefused(part.error)

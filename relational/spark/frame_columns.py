@@ -1,4 +1,4 @@
-"""Maps the columns of a DataFrame to those of a table, and reports everything that does not match, before any work."""
+"""Maps the columns of a DataFrame to those of a table, and reports all mismatches, before any work."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SPARK_NAMES = {TypeKind.INT: "int", TypeKind.BIGINT: "bigint", TypeKind.DOUBLE: 
 
 @dataclass(frozen=True, slots=True)
 class FrameColumns:
-    """`selected` of the frame are sent; `column_indices`: for each column of the table its index among those, or -1."""
+    """`selected` columns of the frame are sent; `column_indices`: the index of each table column among those, or -1."""
 
     selected: tuple[Column, ...]
     column_indices: tuple[int, ...]
 
 
 def frame_types(frame: DataFrame) -> dict[str, DataType]:
-    """The columns of a frame by name. ValueError naming those that no table can hold."""
+    """The columns of a frame by name. ValueError naming those that no table can store."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     types, faults = {}, []
@@ -46,7 +46,7 @@ def frame_types(frame: DataFrame) -> dict[str, DataType]:
 
 
 def matched_columns(frame: DataFrame, table: TableCatalog) -> FrameColumns:
-    """The frame's columns as `table` needs them, cast where lossless. ValueError that names every fault."""
+    """The frame's columns as `table` needs them, cast if lossless. ValueError that names every mismatch."""
     types = frame_types(frame)
     visible = {column.name: column.data_type for column in table.columns if not column.is_hidden}
     faults = [f"column {name!r} is none of the table's: {', '.join(visible)}" for name in types if name not in visible]
@@ -66,7 +66,7 @@ def matched_columns(frame: DataFrame, table: TableCatalog) -> FrameColumns:
 
 
 def cast_of(given: DataType, wanted: DataType) -> str | None:
-    """The type of Spark that values are cast to without a loss; "": as they are; None: there is none."""
+    """The Spark type of a lossless cast; "": no cast is needed; None: there is none."""
     if given == wanted or (given.kind, wanted.kind) == (TypeKind.VARCHAR, TypeKind.JSONB):
         return ""
     if wanted.kind in SPARK_NAMES and ((given.kind in WHOLE and wanted.kind in WHOLE

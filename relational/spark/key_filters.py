@@ -1,8 +1,8 @@
 """Key filters of a read: a condition as ranges of user keys to read, and the remainder that the tasks evaluate.
 
-Equality on the leading key columns and a range on the next one become a range of keys; equality on all distribution
-columns selects one vnode. Anything else is evaluated row by row, and so is a condition whose value is not of the
-column's type.
+Equality on the leading key columns and a range on the next one become a key range; equality on all distribution columns
+selects one vnode. Other conditions are evaluated row by row, and so is a condition whose value is not of the column's
+type.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from relational.table.row_serde import Row, RowSerde
 from relational.types.data_type import TypeKind
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
-WHOLE = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}  # bits of a number, less its sign
+WHOLE = {TypeKind.SMALLINT: 15, TypeKind.INT: 31, TypeKind.BIGINT: 63}  # bits of a number, without its sign
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`column` compared with a constant; a NULL in the column, or for the value, is no match."""
+    """`column` compared with a constant; a NULL in the column, or as the value, does not match."""
 
     column: str
     operator: str  # one of OPERATORS
@@ -39,14 +39,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """`ranges`, ascending, hold every row that meets all conditions, and none that fails one which is not in `rest`."""
+    """`ranges`, ascending, contain every row that meets all conditions, and no row that fails one outside `rest`."""
 
     ranges: tuple[KeyRange, ...]
     rest: tuple[Condition, ...]
 
 
 def key_filter(table: TableCatalog, conditions: Iterable[Condition]) -> KeyFilter:
-    """What the conditions leave of the table's keys."""
+    """Splits the conditions into key ranges and a remainder."""
     serde, given = RowSerde(table), tuple(conditions)
     indices = {column.name: index for index, column in enumerate(table.columns)}
     fitting = [each for each in given if each.column in indices and fits(table, indices[each.column], each.value)]
@@ -73,7 +73,7 @@ def key_filter(table: TableCatalog, conditions: Iterable[Condition]) -> KeyFilte
 
 
 def fits(table: TableCatalog, column: int, value: object) -> bool:
-    """Whether `value` is one of the column's type, in which Spark and the key compare it alike."""
+    """Whether `value` is of the column's type, for which Spark and the key order agree."""
     kind = table.columns[column].data_type
     if isinstance(value, bool):
         return kind.kind is TypeKind.BOOLEAN
@@ -95,7 +95,7 @@ def fits(table: TableCatalog, column: int, value: object) -> bool:
 
 
 def _bounds(conditions: Sequence[Condition], used: list[Condition]) -> RowRange | None:
-    """The first lower and the first upper bound; they join what is `used`."""
+    """The first lower and the first upper bound, which are added to `used`."""
     lower = next((each for each in conditions if each.operator in (">", ">=")), None)
     upper = next((each for each in conditions if each.operator in ("<", "<=")), None)
     used += [each for each in (lower, upper) if each is not None]

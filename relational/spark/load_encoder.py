@@ -1,7 +1,7 @@
-"""The first half of a bulk load, in tasks: rows of a frame become keys and values, each with its target partition.
+"""The first stage of a bulk load, in tasks: encodes rows of a frame as keys and values, each with its target partition.
 
-The encoders are those of the table's own writer. After its rows each task sends an account of them to every partition,
-by which the partitions detect lost rows.
+The encoders are those of the table's own writer. After its rows each task sends every partition an account of the rows
+sent to it, by which the partition detects lost rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from relational.table.row_serde import RowSerde
 
 PARTITION = "part"
 MESSAGES = f"{PARTITION} int, message binary"
-MESSAGE_BYTES = 512 << 10       # to one partition, about
-WAITING_BYTES = 16 << 20        # in one task, where that makes them smaller
-RANK_BITS = 36          # of a rank count the rows of a task; the others the index of its partition
+MESSAGE_BYTES = 512 << 10       # to one partition, approximately
+WAITING_BYTES = 16 << 20        # in one task; this limit may reduce the message size
+RANK_BITS = 36          # low bits of a rank: the row within the task; the others: the index of its partition
 
 
 def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of MESSAGES: what a RowPacker makes of the rows, and an account for each partition."""
+    """Rows of MESSAGES: packed rows, then an account for each partition."""
     encoder = RowEncoder(LoadSpec.from_bytes(spec))
     try:
         begin_task(version)
@@ -51,7 +51,7 @@ def encode_rows(version: str, spec: bytes, batches: Iterable[pa.RecordBatch]) ->
 
 
 class RowEncoder:
-    """For one task."""
+    """The row encoder of one task."""
 
     def __init__(self, spec: LoadSpec):
         self._spec, self._serde = spec, RowSerde(spec.table)
@@ -63,7 +63,7 @@ class RowEncoder:
         self._partition_of = (np.searchsorted(firsts, vnodes, side="right") - 1).astype(np.int32)
 
     def encode(self, batch: pa.RecordBatch) -> None:
-        """The rows wait for `messages`. RelationalError or ValueError for rows that the table cannot hold."""
+        """Buffers the rows for `messages`. RelationalError or ValueError for rows that the table cannot store."""
         chunk = self._chunk(batch)
         keys, vnodes = self._serde.keys_of(chunk)
         self._packer.add(keys, self._serde.values_of(chunk), self._partition_of[vnodes], self._ranks(len(keys)))
@@ -73,15 +73,15 @@ class RowEncoder:
         return self._packer.nbytes >= self._room_bytes
 
     def messages(self) -> pa.RecordBatch:
-        """All rows that wait."""
+        """All buffered rows."""
         return sent(*self._packer.take())
 
     def accounts(self) -> pa.RecordBatch:
-        """What was sent to each partition."""
+        """The account of each partition."""
         return sent(range(self._spec.partitions), self._packer.accounts())
 
     def refused(self, reason: str) -> pa.RecordBatch:
-        """The load ends."""
+        """The message that aborts the load."""
         return sent([0], [RowPacker.refusal(reason)])
 
     def _chunk(self, batch: pa.RecordBatch) -> DataChunk:
@@ -117,7 +117,7 @@ def sent(partitions: Sequence[int], messages: Sequence[bytes]) -> pa.RecordBatch
 
 
 def constant(column: ColumnCatalog, rows: int) -> Column:
-    """What a column holds in rows that do not say."""
+    """The default of a column, for rows that omit it."""
     if column.default is None:
         return Column.nulls(column.data_type, rows)
     one = Column.from_pylist([column.default], column.data_type)

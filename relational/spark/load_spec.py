@@ -1,7 +1,7 @@
-"""LoadSpec: the input of every task of a bulk load; LoadPart: the answer of the task that wrote a partition.
+"""LoadSpec: the input of every task of a bulk load; LoadPart: the result of the task that wrote a partition.
 
-Small versioned records of JSON values, never pickled classes: the behavior of a task is that of the package installed
-on its executor.
+Small versioned records of JSON values, never pickled classes: the code of a task is that of the package installed on
+its executor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DUPLICATE_RULES = ("error", "last", "first")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The rows that the table holds already, as files: runs, the newest first, as of `epoch`."""
+    """The existing rows of the table, as files: runs, the newest first, as of `epoch`."""
 
     epoch: Epoch
     runs: tuple[tuple[SstableInfo, ...], ...]
@@ -41,9 +41,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class LoadSpec:
-    """`partitions` are equal groups of vnodes; partition p holds all keys of group p, and files end at its borders.
+    """`partitions` are equal groups of vnodes; partition p contains all keys of group p, and files end at its
+    boundaries.
 
-    `columns`: for each of the table's, the position of a column of the frame, or -1: its default.
+    `columns`: for each table column, the index of a column of the frame, or -1: its default.
     """
 
     load_id: str
@@ -58,14 +59,14 @@ class LoadSpec:
     codec: str
     filter_policy: str
     filter_bits_per_key: int
-    memory_bytes: int                       # of rows that a task holds before it puts them on disk
-    limit_ms: int                           # of an attempt at a partition, after which no file of it leaves
+    memory_bytes: int                       # of rows buffered by a task before it spills to disk
+    limit_ms: int                           # of an attempt at a partition; once exceeded, it uploads no more files
     tables: Mapping[int, TableRules] = field(default_factory=dict)
     stored: Stored | None = None
 
     @property
     def needs_ranks(self) -> bool:
-        """Whether rows of one key are ranked by their position in the frame."""
+        """Whether rows with equal keys are ranked by their position in the frame."""
         return self.on_duplicate != "error"
 
     @property
@@ -103,10 +104,10 @@ _PLAIN = ("load_id", "url", "name_prefix", "partitions", "on_duplicate", "sstabl
 
 @dataclass(frozen=True, slots=True)
 class LoadPart:
-    """What became of one partition: its files, ascending, and where the rows that were sent to it went.
+    """The result of one partition: its files, ascending, and an account of the rows sent to it.
 
-    `rows_sent == rows written + rows_dropped`, or the task said no. `keys` are some of those that came twice, or are
-    stored already: `duplicates` in all.
+    `rows_sent == rows written + rows_dropped`, unless the task reported an error. `keys` is a sample of the keys that
+    occurred twice or are stored already: `duplicates` in all.
     """
 
     partition: int
@@ -119,7 +120,7 @@ class LoadPart:
     bytes_in: int = 0
     spills: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)      # by phase
-    error: str = ""                         # that no retry helps against
+    error: str = ""                         # not retryable
 
     def to_bytes(self) -> bytes:
         record = asdict(self)

@@ -1,8 +1,8 @@
-"""The second half of a bulk load, in tasks: the rows of one partition become sorted, durable files.
+"""The second stage of a bulk load, in tasks: writes the rows of one partition as sorted, durable files.
 
-Rows are sorted in the messages that hold them. Where they exceed the memory of a task, sorted runs are spilled to the
-local disk and merged, by the same iterators as those of a compaction. The existing rows of the table are read from the
-files that the driver named, never through the meta store.
+Rows are sorted in the messages that contain them. If they exceed the memory of a task, sorted runs are spilled to the
+local disk and merged, by the same iterators as in a compaction. The existing rows of the table are read from the files
+named by the driver, never through the meta store.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from relational.spark.run_merge import BesideStored, UnderOneEpoch
 
 ANSWER = "answer binary"
 SPILL = StorageOptions(codec="lz4", filter_policy="none", sstable_bytes=256 << 20)
-MERGE_BYTES = 64 << 20          # of what is read ahead of a merge
+MERGE_BYTES = 64 << 20          # of read-ahead per merge
 
 
 class _Refused(Exception):
-    """The load ends, and no retry helps."""
+    """Aborts the load; not retryable."""
 
 
 def write_rows(spec: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +72,7 @@ class PartitionWriter:
 
     @contextmanager
     def open(self) -> Iterator[PartitionWriter]:
-        """Local files are removed when the block ends."""
+        """Opens the writer; local files are removed when the block ends."""
         with tempfile.TemporaryDirectory(prefix="hummock-load-", dir=local_directory()) as directory:
             self._directory = directory
             yield self
@@ -127,7 +127,7 @@ class PartitionWriter:
                            "sent, or others than those: the frame is not the same each time it is read")
 
     def _merged(self, opened: ExitStack) -> tuple[HummockIterator, RetentionIterator | None]:
-        """The rows by key, each key once, and what drops those that give way between spilled runs."""
+        """The rows by key, each key once, and the iterator that drops superseded rows across spilled runs."""
         if not self._runs:
             return self._sorter.sort(), None
         assert self._spill_store is not None
@@ -170,7 +170,7 @@ class PartitionWriter:
                           tables=spec.tables, borders=borders, before_each=check)
 
     def _spill(self) -> None:
-        """What was added so far becomes a sorted run on the local disk."""
+        """Spills the rows added so far to the local disk as a sorted run."""
         self._clock("receive")
         if self._spill_store is None:
             self._spill_store = LocalObjectStore(self._directory)

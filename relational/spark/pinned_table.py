@@ -1,7 +1,7 @@
 """PinnedTable: one table of a store at one version, pinned by a driver while Spark jobs read it.
 
-Tasks do not access the meta store: they are given files by name. The driver keeps these files alive: it has pinned the
-version under a lease that one of its threads renews.
+Tasks do not access the meta store: they receive files by name. The driver keeps these files alive: it has pinned the
+version under a lease, which one of its threads renews.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from relational.errors import CatalogError
 class PinnedTable:
     """`name`, a table or materialized view of the store at `url`, at `epoch`; None: at the newest committed one.
 
-    It and the files of that moment stay readable until `close`, until a `with` block of it ends, or until nobody
-    holds this object or a frame that was made of it; a frame that was derived from such a one does not hold it. If
-    the process dies they are held for a lease more. With `held_ms` no thread renews that lease: they are held for so
-    long, whatever becomes of this object. `meta` is as `hummock.open` takes it. Raises NotFound, CatalogError for a
-    view without rows of its own, EpochTooOld, and WaitEpochTimeout for an epoch that is not committed.
+    The table and its files at that epoch remain readable until `close`, until the end of its `with` block, or until
+    this object and all frames created from it are garbage collected; frames derived from those do not reference it. If
+    the process dies, the files are kept for one more lease. With `held_ms` no thread renews the lease: the files are
+    kept for that long, even if this object is closed. `meta` is as in `hummock.open`. Raises NotFound, CatalogError for
+    a view without rows of its own, EpochTooOld, and WaitEpochTimeout for an epoch that is not committed.
     """
 
     def __init__(self, url: str, name: str, *, epoch: Epoch | None = None, meta: str | None = None,
@@ -67,11 +67,11 @@ class PinnedTable:
 
     @property
     def version(self) -> HummockVersion:
-        """Of which every epoch that is readable there stays so."""
+        """The pinned version; every epoch readable in it remains readable."""
         return self._pin.version
 
     def readable(self, epoch: Epoch) -> Epoch:
-        """The epoch, if reads may be at it. Raises EpochTooOld, InvalidEpoch, and what `check` raises."""
+        """Returns the epoch if it is readable. Raises EpochTooOld, InvalidEpoch, and the errors of `check`."""
         self.check()
         if pure_epoch(epoch) < self.version.safe_epoch:
             raise EpochTooOld(pure_epoch(epoch), self.version.safe_epoch)
@@ -80,7 +80,7 @@ class PinnedTable:
         return pure_epoch(epoch)
 
     def check(self) -> None:
-        """Raises StoreClosed after `close`, and SnapshotExpired where the lease was lost."""
+        """Raises StoreClosed after `close`, and SnapshotExpired if the lease was lost."""
         if hasattr(self, "_release") and not self._release.alive:
             raise StoreClosed(f"the snapshot of {self.name}")
         if self._pin.is_lost:
@@ -88,16 +88,16 @@ class PinnedTable:
 
     @property
     def newest(self) -> HummockVersion:
-        """The newest version that is known by now, at most a second old. Raises what `check` raises."""
+        """The newest known version, at most a second old. Raises the errors of `check`."""
         self.check()
         return self._local.version
 
     def keep_history(self) -> None:
-        """Later versions too stay readable at this epoch, until `close`. Raises EpochTooOld."""
+        """Keeps this epoch readable in later versions too, until `close`. Raises EpochTooOld."""
         self._manager.pin_snapshot(self._node, self.epoch)
 
     def columns_of(self, names: Iterable[str] | None) -> tuple[int, ...]:
-        """The columns of these names; None: all that `SELECT *` shows. CatalogError naming one that is not there."""
+        """The columns of these names; None: those of `SELECT *`. CatalogError naming one that does not exist."""
         if names is None:
             return self.catalog.visible_indices
         known = {column.name: index for index, column in enumerate(self.catalog.columns)}
@@ -111,7 +111,7 @@ class PinnedTable:
         return KeyRange.table(self.catalog.id)
 
     def close(self) -> None:
-        """Gives the files up. Closing twice is fine."""
+        """Releases the files. Idempotent."""
         self._release()
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class PinnedTable:
 
 
 def table_of(catalog: CatalogManager, name: str) -> TableCatalog:
-    """What has this name, if it has rows. NotFound, CatalogError."""
+    """The object of this name, if it has rows. NotFound, CatalogError."""
     table = catalog.resolve(ObjectName.parse(name))
     if table.kind is TableKind.VIEW:
         raise CatalogError(f"{name!r} is a view, which has no rows of its own", name=name)

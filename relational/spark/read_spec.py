@@ -1,6 +1,6 @@
 """ReadSpec: the input of one task of a read, and the task: rows of some key ranges of a table, as record batches.
 
-A small versioned record of JSON values: the files that the ranges touch, the rules of their tables, the table and its
+A small versioned record of JSON values: the files that overlap the ranges, the rules of their tables, the table and its
 columns. Tasks do not access a meta store.
 """
 
@@ -46,11 +46,11 @@ KEPT_READERS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """`columns` of the rows of `table` at `epoch` in `ranges`; of changes since `since`, where that is not None: since
-    0, before which there was nothing, every row is one that came. Of rows, not of changes, only those for which
-    `where`, over the table's columns, is true; None: all.
+    """`columns` of the rows of `table` at `epoch` in `ranges`; or of the changes since `since` if that is not None:
+    since 0, before which the table was empty, every row is an insert. A scan of rows, not of changes, returns those for
+    which `where`, over the table's columns, is true; None: all.
 
-    `version` holds what the ranges touch of a version of the store at `url`.
+    `version` is the part of a version of the store at `url` that overlaps the ranges.
     """
 
     url: str
@@ -89,7 +89,7 @@ class ReadSpec:
 
 
 def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of the specs whose indices arrive. Raises what reads raise, and ExecutorUnfit."""
+    """In a task: the rows of the specs whose indices arrive. Raises the errors of reads, and ExecutorUnfit."""
     begin_task(version)
     for batch in batches:
         for index in batch.column(0).to_pylist():
@@ -97,7 +97,7 @@ def read_task(version: str, specs: Sequence[bytes], batches: Iterable[pa.RecordB
 
 
 def read_batches(spec: ReadSpec) -> Iterator[pa.RecordBatch]:
-    """The rows, or the changes, as `read_schema` has them."""
+    """The rows, or the changes, in the schema of `read_schema`."""
     schema = read_schema(spec.table, spec.columns, spec.since is not None)
     for chunk in read_chunks(spec, files_of(spec.url)):
         yield _batch(chunk, schema)
@@ -132,7 +132,7 @@ def _where_of(text: str | None, table: TableCatalog) -> Expression | None:
 
 
 def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> pa.Schema:
-    """Of the batches: the columns by name, changes with what each row does in front of them, in `_op`."""
+    """The schema of the batches: the columns by name; for changes, preceded by the op of each row, `_op`."""
     schema = Schema(tuple(table.schema.fields[column] for column in columns)).arrow
     fields = [pa.field(field.name, _plain(field.type)) for field in schema]
     return pa.schema([pa.field(OP_COLUMN, pa.utf8(), nullable=False), *fields] if has_ops else fields)
@@ -150,8 +150,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class KeptFiles(SstableStore):
-    """Keeps the most recently used readers, and with them what is cached of their files: the tasks of one read,
-    which follow each other in a worker, have mostly the same files."""
+    """Caches the most recently used readers, and with them the cached contents of their files: consecutive tasks of one
+    read in a worker mostly share files.
+    """
 
     def __init__(self, objects: ObjectStore, options: StorageOptions) -> None:
         super().__init__(objects, options)
@@ -168,5 +169,5 @@ class KeptFiles(SstableStore):
 
 @cache
 def files_of(url: str) -> KeptFiles:
-    """The files at `url`, kept as long as the worker process lives."""
+    """The files at `url`, cached for the lifetime of the worker process."""
     return KeptFiles(task_store(url), OPTIONS)

@@ -20,15 +20,15 @@ cdef uint64_t SPREAD
 
 
 cdef inline uint64_t content_of(Slice key, Slice value) noexcept nogil:
-    """A number of the row that no swap of bytes between key and value leaves as it is."""
+    """A hash of the row that changes if bytes move between key and value."""
     return hash64(key.data, key.size) * SPREAD + hash64(value.data, value.size)
 
 
-cdef struct Message:            # to one partition, in the making
+cdef struct Message:            # to one partition, under construction
     uint32_t rows
     Py_ssize_t key_bytes
     Py_ssize_t value_bytes
-    uint8_t* key_ends           # position of the next
+    uint8_t* key_ends           # position of the next one
     uint8_t* value_ends
     uint8_t* ranks
     uint8_t* keys
@@ -38,7 +38,7 @@ cdef struct Message:            # to one partition, in the making
 
 
 cdef class RowPacker:
-    cdef readonly Py_ssize_t nbytes     # of the rows that wait
+    cdef readonly Py_ssize_t nbytes     # of the buffered rows
     cdef Message* messages
     cdef uint64_t* sent                 # rows and content by partition
     cdef int partitions

@@ -1,7 +1,7 @@
 """RowPacker: packs encoded rows, grouped by target partition, into few large messages.
 
-Passing a single row between Python and the JVM costs about as much as everything else that a load does with it; so the
-JVM sees messages of many rows, of which it knows only the partition.
+Passing a single row between Python and the JVM costs about as much as all other work of a load on it; so the JVM sees
+messages of many rows, of which it knows only the partition.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -16,11 +16,11 @@ from hummock.columnar.binary_column cimport BinaryColumn
 
 cdef uint32_t ACCOUNT = 0xFFFFFFFF
 cdef uint32_t REFUSAL = 0xFFFFFFFE
-cdef uint64_t SPREAD = 0x9E3779B97F4A7C15      # odd, so that nothing is lost by it
+cdef uint64_t SPREAD = 0x9E3779B97F4A7C15      # odd, hence multiplication by it is invertible
 
 
 cdef class RowPacker:
-    """For one sender; its partitions are numbered from 0."""
+    """For one sender; partitions are numbered from 0."""
 
     def __cinit__(self, int partitions, bint has_ranks=False):
         self.partitions, self.has_ranks, self.waiting = partitions, has_ranks, []
@@ -34,7 +34,7 @@ cdef class RowPacker:
         free(self.sent)
 
     def add(self, keys, values, partitions, ranks=None) -> None:
-        """Rows: BinaryColumns without a null, int32 partitions, and int64 ranks where the packer has them."""
+        """Buffers rows: BinaryColumns without nulls, int32 partitions, and int64 ranks if the packer has them."""
         batch = (keys, values, np.ascontiguousarray(partitions, np.int32),
                  None if ranks is None else np.ascontiguousarray(ranks, np.int64))
         self.measure(batch)
@@ -42,7 +42,7 @@ cdef class RowPacker:
         self.nbytes += keys.nbytes + values.nbytes
 
     def take(self) -> tuple:
-        """(partitions, a message for each) of all rows that wait, which wait no more."""
+        """(partitions, a message for each) of all buffered rows, which are removed from the buffer."""
         messages = self.allocate()
         for batch in self.waiting:
             self.fill(batch)
@@ -52,7 +52,7 @@ cdef class RowPacker:
         return partitions, messages
 
     def accounts(self) -> list:
-        """For each partition its account: the message that reports what was sent to it."""
+        """For each partition its account: the message that reports the rows sent to it."""
         cdef uint64_t numbers[3]
         cdef int partition
         found = []
@@ -64,7 +64,7 @@ cdef class RowPacker:
 
     @staticmethod
     def refusal(str reason) -> bytes:
-        """The message that ends a load."""
+        """The message that aborts a load."""
         return int(REFUSAL).to_bytes(HEAD_BYTES, "little") + reason.encode()
 
     cdef int measure(self, object batch) except -1:
@@ -85,7 +85,7 @@ cdef class RowPacker:
         return 0
 
     cdef list allocate(self):
-        """A message for each partition that gets rows, with its head."""
+        """A message for each partition that receives rows, with its header."""
         cdef Message* message
         cdef Py_ssize_t by_row = 16 if self.has_ranks else 8
         cdef uint8_t* data

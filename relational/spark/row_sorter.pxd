@@ -7,7 +7,7 @@ from hummock.iterator.base cimport HummockIterator
 from relational.table.key_sort cimport KeyItem
 
 cpdef enum:
-    SHOWN_KEYS = 10             # of rows that meet others of their key
+    SHOWN_KEYS = 10             # sample of duplicate keys
 
 cdef struct RowColumns:         # one message as received; the sorter keeps it alive
     const uint32_t* key_ends    # the end of the previous row is at -1
@@ -20,19 +20,19 @@ cdef struct RowColumns:         # one message as received; the sorter keeps it a
 cdef class RowSorter:
     cdef RowColumns* batches
     cdef Py_ssize_t batch_count, batch_room
-    cdef list held              # what keeps the memory of each message
+    cdef list held              # owners of each message's memory
     cdef KeyItem* items         # of each row: its row is batch << 32 | row in the batch
     cdef Py_ssize_t room
     cdef readonly Py_ssize_t rows
-    cdef readonly Py_ssize_t nbytes         # of what was added
-    cdef readonly Py_ssize_t duplicates     # rows of this run that gave way to others of their key
+    cdef readonly Py_ssize_t nbytes         # of the added rows
+    cdef readonly Py_ssize_t duplicates     # rows of this run superseded by others with their key
     cdef readonly list duplicate_keys       # of the first of those
     cdef readonly uint64_t content          # sum of the hashes of all rows that were added
-    cdef readonly Py_ssize_t counted        # how many those are
-    cdef readonly uint64_t told_content     # the same as those who sent them counted it
+    cdef readonly Py_ssize_t counted        # their number
+    cdef readonly uint64_t told_content     # the same as reported by the senders
     cdef readonly Py_ssize_t told_rows
     cdef readonly Py_ssize_t senders
-    cdef readonly list refusals             # what senders said that do not go on
+    cdef readonly list refusals             # errors of senders that stopped
 
     cdef int reserve(self, Py_ssize_t rows) except -1
     cdef int receive(self, Slice message) except -1

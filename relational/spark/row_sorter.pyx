@@ -1,7 +1,7 @@
 """RowSorter: encoded rows of one partition, received in any order and returned by key, each key once.
 
-Rows stay in the messages in which they arrived: only their numbers, with the first bytes of their keys, are sorted. Of
-the rows with one key the one of the highest rank is kept. Senders report how many rows of what content they have sent
+Rows stay in the messages in which they arrived: only their indices, with the first bytes of their keys, are sorted.
+Among rows with equal keys the one of the highest rank is kept. Senders report the number and content of the rows sent
 here, so rows that are lost or duplicated in transit are detected; or they report why they stopped.
 """
 
@@ -58,7 +58,7 @@ cdef class RowSorter:
         free(self.items)
 
     def add(self, messages) -> None:
-        """What came: an Arrow array of messages of a RowPacker. Corruption for bytes that are none."""
+        """Adds an Arrow array of RowPacker messages. Corruption for malformed ones."""
         cdef BinaryColumn column = BinaryColumn.from_arrow(messages)
         cdef Py_ssize_t at
         if column.null_count:
@@ -69,7 +69,7 @@ cdef class RowSorter:
             self.receive(column.at(at))
 
     def sort(self, by_rank=False) -> SortedRows:
-        """All rows so far by key, those that give way counted; they stay here until `clear`.
+        """All rows so far by key, superseded ones counted; they stay here until `clear`.
 
         `by_rank`: each entry's epoch is its row's rank, else the placeholder of loads.
         """
@@ -90,7 +90,7 @@ cdef class RowSorter:
         return SortedRows(self, by_rank)
 
     def clear(self) -> None:
-        """Lets all rows go; what was counted stays."""
+        """Releases all rows; the counts are kept."""
         self.held, self.rows, self.batch_count, self.nbytes = [], 0, 0, 0
 
     cdef int reserve(self, Py_ssize_t rows) except -1:
@@ -108,7 +108,7 @@ cdef class RowSorter:
         return 0
 
     cdef int receive(self, Slice message) except -1:
-        """The ends of keys and values move to where they are aligned; all else stays where it is."""
+        """Moves the ends of keys and values to aligned memory; the rest is not copied."""
         cdef uint32_t head[2]
         cdef Py_ssize_t rows, by_row, words
         cdef RowColumns* batch
@@ -184,7 +184,7 @@ cdef class RowSorter:
         return LOAD_EPOCH if ranks == NULL else ranks[row & ROW_MASK]
 
     cdef order_by_rank(self):
-        """The highest first: rows of one key stay in that order."""
+        """The highest rank first: rows with equal keys stay in that order."""
         cdef int64_t[::1] rows = np.empty(self.rows, np.int64), ranks = np.empty(self.rows, np.int64)
         cdef const int64_t[::1] order
         cdef Py_ssize_t at
@@ -196,7 +196,7 @@ cdef class RowSorter:
             self.items[at].row = rows[order[at]]
 
     cdef Py_ssize_t shared_bytes(self) noexcept nogil:
-        """How many bytes all keys begin with alike."""
+        """The length of the common prefix of all keys."""
         cdef Slice first, key
         cdef Py_ssize_t row, shared
         if self.rows == 0:
@@ -211,7 +211,7 @@ cdef class RowSorter:
         return shared
 
     cdef Py_ssize_t keep_one_of_each(self) except -1 nogil:
-        """Leaves the first row of each key; how many are left."""
+        """Keeps the first row of each key; returns the number of rows kept."""
         cdef Py_ssize_t row, kept = 0
         for row in range(self.rows):
             if (kept > 0 and self.items[row].high == self.items[kept - 1].high
@@ -231,7 +231,7 @@ cdef class RowSorter:
 
 
 cdef class SortedRows(HummockIterator):
-    """Walks the rows of a sorter that was sorted, forward, once or again; holds it."""
+    """Iterates the rows of a sorted sorter, forward, repeatedly; keeps the sorter alive."""
 
     def __cinit__(self, RowSorter sorter not None, bint by_rank):
         self.sorter, self.by_rank, self.direction = sorter, by_rank, FORWARD

@@ -8,7 +8,7 @@ from relational.spark.row_sorter cimport SHOWN_KEYS
 
 
 cdef class UnderOneEpoch(HummockIterator):
-    """The child's entries, forward, under `epoch`. REQUIRES that each has another key."""
+    """The child's entries, forward, under `epoch`. REQUIRES distinct keys."""
 
     cdef HummockIterator child
     cdef uint64_t epoch_of_all
@@ -31,16 +31,17 @@ cdef class UnderOneEpoch(HummockIterator):
 
 
 cdef class BesideStored(HummockIterator):
-    """The child's entries, forward, beside the rows that are stored already.
+    """The child's entries, forward, compared with the rows already stored.
 
-    Both walk user keys ascending, each once. Those that meet are counted; `keeps_stored`: of these the child's go.
+    Both iterate user keys ascending, each once. Keys in both are counted; `keeps_stored`: the child's entries for them
+    are dropped.
     """
 
     cdef HummockIterator child, stored
     cdef bint keeps_stored
-    cdef readonly Py_ssize_t met            # rows whose key is stored
-    cdef readonly Py_ssize_t rows           # that were let through
-    cdef readonly list met_keys             # of the first of them
+    cdef readonly Py_ssize_t met            # rows whose key is already stored
+    cdef readonly Py_ssize_t rows           # rows returned
+    cdef readonly list met_keys             # of the first of `met`
 
     def __cinit__(self, HummockIterator child not None, HummockIterator stored not None, bint keeps_stored):
         self.child, self.stored, self.keeps_stored, self.direction = child, stored, keeps_stored, FORWARD

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-PARTS_OF_A_SLOT = 4             # so that the last ones to end wait for little
+PARTS_OF_A_SLOT = 4             # so that stragglers are short
 LEAST_PART_BYTES, MOST_PART_BYTES = 16 * MIB, 1024 * MIB    # stored; a task costs as much as reading some megabytes
 
 
 def scan(spark: SparkSession, table: PinnedTable, *, columns: Sequence[str] | None = None,
          where: Where | None = None) -> DataFrame:
-    """The rows of `table` at its epoch that meet `where`: a condition in SQL, or several that all hold, each as
+    """The rows of `table` at its epoch that meet `where`: a condition in SQL, or several that must all hold, each as
     (column, one of = < <= > >=, value).
 
-    Conditions on key columns leave rows unread where they can, the tasks evaluate the others: what does not meet them
-    never reaches Spark. The frame, and what is derived from it, may be used until the table is closed. BindError for a
-    column whose type Spark does not have, and what `selection` raises.
+    Conditions on key columns restrict the key ranges that are read, tasks evaluate the others: no other rows reach
+    Spark. The frame, and frames derived from it, may be used until the table is closed. BindError for a column whose
+    type Spark lacks; also raises the errors of `selection`.
     """
     found = selection(table.catalog, where)
     parts = plan(table, found.ranges, slots(spark))
@@ -48,11 +48,10 @@ def scan(spark: SparkSession, table: PinnedTable, *, columns: Sequence[str] | No
 
 def changes(spark: SparkSession, table: PinnedTable, *, since: Epoch, until: Epoch | None = None,
             columns: Sequence[str] | None = None) -> DataFrame:
-    """What turns the rows at `since` (0: no rows) into those at `until` (None: the table's epoch), each key once.
+    """The changes from the rows at `since` (0: no rows) to those at `until` (None: the table's epoch), each key once.
 
-    The column `_op` stands first: `+` a row that came, `-` one that went, `U-` and `U+` the two halves of an update,
-    which lie in one partition, one after the other. Costs go by what was written in between. Raises EpochTooOld and
-    InvalidEpoch.
+    The first column is `_op`: `+` an inserted row, `-` a deleted one, `U-` and `U+` the two halves of an update, which
+    are adjacent in one partition. The cost depends on the data written in between. Raises EpochTooOld and InvalidEpoch.
     """
     begins, ends = period(table, since, until)
     parts = plan(table, [table.key_range], slots(spark), begins)
@@ -69,8 +68,8 @@ def period(table: PinnedTable, since: Epoch, until: Epoch | None) -> tuple[Epoch
 
 def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
          since: Epoch | None = None) -> list[tuple[KeyRange, ...]]:
-    """The ranges of each partition, ascending: about equal bytes of what is stored in them, of what is newer than
-    `since` where that is not None.
+    """The ranges of each partition, ascending: about equal stored bytes, counting only data newer than `since` if that
+    is not None.
     """
     table.check()
     touched = list(dict.fromkeys(info for run in table.version.runs for info in run.within(ranges)))
@@ -85,13 +84,13 @@ def plan(table: PinnedTable, ranges: Sequence[KeyRange], at_once: int,
 
 def specs_of(table: PinnedTable, columns: tuple[int, ...], parts: Sequence[tuple[KeyRange, ...]], epoch: Epoch,
              since: Epoch | None, where: Expression | None = None) -> tuple[bytes, ...]:
-    """What the task of each partition is given: no file but those that it may have to read."""
+    """The spec of each partition's task, with only the files that it may have to read."""
     return tuple(ReadSpec(table.url, table.version.narrowed(part), table.catalog, columns, part, epoch, since,
                           where).to_bytes() for part in parts)
 
 
 def spark_schema(table: PinnedTable, columns: tuple[int, ...], has_ops: bool) -> StructType:
-    """The schema of a frame of these columns. BindError naming a column that Spark has no type for."""
+    """The schema of a frame of these columns. BindError naming a column whose type Spark lacks."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructType
@@ -113,12 +112,12 @@ def _frame(spark: SparkSession, table: PinnedTable, columns: tuple[int, ...], pa
     specs = specs_of(table, columns, parts, table.epoch if until is None else until, since, where)
     task = partial(read_task, installed_version(), specs)
     frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(task, schema)
-    frame.__dict__["_hummock_table"] = table        # whose files stay as long as it is held
+    frame.__dict__["_hummock_table"] = table        # referenced: keeps its files while the frame is alive
     return frame
 
 
 def _cut(ranges: Sequence[KeyRange], cuts: Sequence[bytes]) -> list[KeyRange]:
-    """The ranges, parted at those cuts that fall inside of one."""
+    """The ranges, split at those cuts that are inside of one."""
     pieces = []
     for part in ranges:
         inside = [cut for cut in cuts if part.start < cut and (part.end is None or cut < part.end)]

@@ -1,7 +1,7 @@
 """The rows of a read: a condition over a table, split into key ranges and a remainder that tasks evaluate.
 
-A condition has the meaning of WHERE in a query here: a row for which it is NULL is left out, and one for which it has
-no value (a division by zero) is an EvaluationError of the task. now() is rejected.
+A condition has the meaning of WHERE in a query: a row for which it is NULL is omitted, and one for which it has no
+value (a division by zero) is an EvaluationError of the task. now() is rejected.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Selection:
 
 
 def selection(table: TableCatalog, where: Where | None) -> Selection:
-    """The rows that meet `where`: a condition in SQL over the table's columns, or all of (column, one of = < <= > >=,
-    value); None: all rows. ParseError and BindError with the span in the text, ValueError for another operator.
+    """Splits `where`: a condition in SQL over the table's columns, or all of (column, one of = < <= > >=, value); None:
+    all rows. ParseError and BindError with the span in the text, ValueError for another operator.
     """
     terms = conjuncts_of(table, where)
     conditions = [_key_condition(table, term) for term in terms]
@@ -78,7 +78,7 @@ def _compared(condition: Condition) -> UnboundExpr:
 
 
 def _key_condition(table: TableCatalog, term: Expression) -> Condition | None:
-    """A comparison of a column with a constant of the column's type, where the term is or equals such a one."""
+    """A comparison of a column with a constant of the column's type, if the term is or equals one; else None."""
     if not isinstance(term, Call) or term.function not in OPERATORS:
         return None
     operator = OPERATORS[term.function]
@@ -90,7 +90,7 @@ def _key_condition(table: TableCatalog, term: Expression) -> Condition | None:
 
 
 def _widened_column(side: Expression) -> InputRef | None:
-    """The column that `side` is, or is a cast of which keeps order and loses no value."""
+    """The column that `side` is, possibly under a cast that preserves order and values."""
     if not isinstance(side, Cast) or not isinstance(side.operand, InputRef):
         return side if isinstance(side, InputRef) else None
     column, to = side.operand, side.data_type
@@ -102,7 +102,7 @@ def _widened_column(side: Expression) -> InputRef | None:
 
 
 def _narrowed(value: Literal, data_type: DataType) -> object:
-    """The constant as the column writes it, where the column can hold it; else as it is."""
+    """The constant in the column's type, if the column can represent it; else unchanged."""
     if not isinstance(value.value, Decimal):
         return value.value
     scaled = value.value.quantize(Decimal(1).scaleb(-digits(data_type)[1]), context=WIDE)

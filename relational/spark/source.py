@@ -1,18 +1,19 @@
 """`spark.read.format("hummock")` and `spark.readStream.format("hummock")`, once `register(spark)` has been called.
 
-Options: `url` (or what `load` is given), `table`, `meta`, `columns` (names, separated by commas; none: all). To read:
-`epoch` (none: the newest committed), `where` (a condition in SQL: other rows are not given, and are left unread where
-the key says so), `since` (changes, with `_op` in front, as `changes` in scan.py gives them). A plan is made in a
-process of Spark's that does not last, so files are held for `held_ms` from then on (an hour by default), whatever
-becomes of the job: what lasts longer reads a `PinnedTable` by `scan`.
+Options: `url` (or the path passed to `load`), `table`, `meta`, `columns` (names, separated by commas; default: all).
+For reads: `epoch` (default: the newest committed), `where` (a condition in SQL: other rows are not returned, and are
+not read if the key excludes them), `since` (changes, with `_op` first, as returned by `changes` in scan.py). A plan is
+made in a short-lived Spark process, so files are kept for `held_ms` from then on (default: an hour), independent of the
+job: a longer job reads a `PinnedTable` by `scan`.
 
-Filters of a frame are Spark's own and are not pushed down: Spark keeps what a Python source was pushed for one query of
-a frame, and asks the next query of that frame with it, so that `df.where("id < 10").count()` before `df.count()` gives
-the second the rows of the first. `where` is of the frame, as `columns` is, and holds for all of its queries.
+Filters of a frame are evaluated by Spark and are not pushed down: Spark caches the filters pushed to a Python source
+for one query of a frame, and reuses that source for the next query of the frame, so that `df.where("id < 10").count()`
+before `df.count()` would give the second the rows of the first. `where`, like `columns`, belongs to the frame and
+applies to all of its queries.
 
-To stream: `start`, always (`snapshot`: all rows come first; `latest`; an epoch), and `max_bytes` of new data that a
-batch goes on for, about. Rows have `_op` in front too. An offset is an epoch; that of the last batch that was committed
-stays readable while the query runs, and after it only as long as the store keeps history by itself.
+For streams: `start`, required (`snapshot`: all rows first; `latest`; an epoch), and `max_bytes`, the approximate amount
+of new data per batch. Rows have `_op` first too. An offset is an epoch; that of the last committed batch remains
+readable while the query runs, and afterwards only as long as the store retains history anyway.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HELD_MS = 3_600_000
-PLANNED_SLOTS = 8               # the planning process cannot find out how many there are
-IDLE_MS = 60_000                # an offset moves that often where nothing is written, so that it does not grow old
+PLANNED_SLOTS = 8               # the planning process cannot determine the number of slots
+IDLE_MS = 60_000                # an idle table's offset advances this often, so that it does not expire
 START_SNAPSHOT, START_LATEST = "snapshot", "latest"
 
 
 def register(spark: SparkSession) -> None:
-    """From here on sessions of this application know the format. No setting of theirs is changed."""
+    """Registers the format for this application's sessions. Changes no setting of theirs."""
     spark.dataSource.register(HummockSource)
 
 
 class HummockSource(DataSource):
-    """A table of a store."""
+    """A Spark data source over a table of a store."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,7 +65,7 @@ class HummockSource(DataSource):
         options = ReaderOptions(self.options)
         with options.table() as table:
             has_ops = options.since is not None or options.start is not None
-            selection(table.catalog, options.where)        # what is wrong with the condition is said before a query
+            selection(table.catalog, options.where)        # errors in the condition are reported before a query
             return spark_schema(table, table.columns_of(options.columns), has_ops)
 
     def reader(self, schema: StructType) -> TableReader:
@@ -78,7 +79,7 @@ class HummockSource(DataSource):
 
 
 class ReaderOptions:
-    """Options of a read, parsed. InvalidOption naming what is missing or not a number."""
+    """Parsed options of a read. InvalidOption naming one that is missing or not a number."""
 
     def __init__(self, options: Mapping[str, str]):
         self.url = options.get("url") or options.get("path") or _missing("url")
@@ -101,7 +102,7 @@ class ReaderOptions:
 
 
 class TablePart(InputPartition):
-    """What one task reads: a ReadSpec as bytes."""
+    """The input of one task: a ReadSpec as bytes."""
 
     def __init__(self, spec: bytes):
         super().__init__(spec)
@@ -109,7 +110,7 @@ class TablePart(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """A snapshot, or the changes since an epoch. What it holds between calls can be pickled."""
+    """Reads a snapshot, or the changes since an epoch. Its state between calls can be pickled."""
 
     def __init__(self, options: ReaderOptions):
         self._options = options
@@ -131,15 +132,15 @@ class TableReader(DataSourceReader):
 
 
 class TableStream(DataSourceStreamReader):
-    """The changes of a table, batch after batch. Runs in one process of Spark's as long as the query does."""
+    """Streams the changes of a table in batches. Lives in one Spark process as long as the query."""
 
     def __init__(self, options: ReaderOptions):
         self._options = options
-        self._table: PinnedTable | None = None      # at the epoch that the next batch begins with
-        self._planned: dict[int, PinnedTable] = {}  # by the epoch that a batch ends with; not committed yet
+        self._table: PinnedTable | None = None      # at the epoch where the next batch begins
+        self._planned: dict[int, PinnedTable] = {}  # by the epoch where a batch ends; not committed yet
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_table": None, "_planned": {}}    # a task reads, and holds nothing
+        return {"_options": self._options, "_table": None, "_planned": {}}    # tasks read, and pin nothing
 
     def initialOffset(self) -> dict[str, int]:
         start = self._options.start
@@ -182,7 +183,7 @@ class TableStream(DataSourceStreamReader):
                 table.close()
 
     def _at(self, epoch: Epoch | None) -> PinnedTable:
-        """A table that keeps the epoch readable: the one at hand, where it is that of the query's last batch."""
+        """A table that keeps the epoch readable: the current one, if its epoch is that of the query's last batch."""
         if self._table is None:
             table = self._options.table(epoch or None)
             table.keep_history()
@@ -196,8 +197,8 @@ class TableStream(DataSourceStreamReader):
 
 
 def next_epoch(version: HummockVersion, key_range: KeyRange, begins: Epoch, max_bytes: int | None) -> Epoch:
-    """Where a batch ends that begins at `begins`: there itself where nothing of the range was written since, else at
-    the newest committed epoch, or at one before it where about `max_bytes` were written.
+    """The end epoch of a batch that begins at `begins`: `begins` itself if nothing in the range was written since, else
+    the newest committed epoch, or an earlier one after about `max_bytes` of writes.
     """
     committed = version.max_committed_epoch
     if begins == NEVER:

@@ -54,7 +54,7 @@ def bind_sql(text: str, catalog: CatalogReader, now: datetime | None = None) -> 
 
 
 def bind_statement(piece: Piece, context: BindContext) -> Statement:
-    """One statement."""
+    """Binds one statement."""
     words = piece.words(1)
     first = words[0] if words else ""
     if first == "" and piece.source.lstrip().startswith("("):
@@ -113,7 +113,7 @@ def _describe(piece: Piece, context: BindContext) -> Describe:
 
 
 def _named(reader: TokenReader, context: BindContext) -> TableCatalog:
-    """The table or view whose name ends the statement."""
+    """The table or view named at the end of the statement."""
     name, span = read_name(reader, "a table or view")
     table = resolved(context.catalog, name, span)
     reader.finish()

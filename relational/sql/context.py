@@ -16,26 +16,24 @@ class CatalogReader(Protocol):
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """All that is known now."""
+        """The current snapshot."""
 
     def resolve(self, name: str | ObjectName) -> TableCatalog:
         """The table, view or index of a name; NotFound."""
 
     def find(self, name: str | ObjectName) -> TableCatalog | None:
-        """The same, or None."""
+        """As `resolve`, but None if there is none."""
 
     def resolve_schema(self, name: str, database: str = DEFAULT_DATABASE) -> SchemaCatalog:
         """The schema of a name; NotFound."""
 
     def get(self, table_id: int) -> TableCatalog:
-        """What has an id; NotFound."""
+        """The object with this id; NotFound."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindContext:
-    """`now` is the time of the statement; None where an expression outlives it, as in a view: now() is
-    refused.
-    """
+    """`now` is the time of the statement; None if an expression outlives it, as in a view: now() is rejected."""
 
     catalog: CatalogReader
     now: datetime | None = None

@@ -31,7 +31,7 @@ _HEAD = re.compile(
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
-    """INSERT INTO table [(columns)] VALUES … or SELECT …; without a list of columns the last ones may be left out."""
+    """INSERT INTO table [(columns)] VALUES … or SELECT …; without a column list, the last columns may be omitted."""
     head, rows = _parted(piece)
     reader = TokenReader(head)
     reader.expect("INSERT")
@@ -59,8 +59,8 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
 
 
 def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
-    """What is before VALUES, which comes first after the table's name and columns, and VALUES with all that
-    follows; the whole piece and None where something else comes there.
+    """Splits at VALUES, if that follows the table's name and columns: the part before, and VALUES with the rest;
+    otherwise the whole piece and None.
     """
     match = _HEAD.match(piece.text, piece.start, piece.end)
     if match is None:
@@ -70,7 +70,7 @@ def _parted(piece: Piece) -> tuple[Piece, Piece | None]:
 
 
 def _literals(rows: Piece, table: TableCatalog, columns: TargetColumns) -> LogicalPlan | None:
-    """VALUES of literals alone; None where a tree has to say what it is."""
+    """VALUES of literals only; None if the text must be parsed into a tree."""
     text = rows.after(1).source.encode()
     cells = scanned(text)
     if cells is None:
@@ -84,13 +84,13 @@ def _literals(rows: Piece, table: TableCatalog, columns: TargetColumns) -> Logic
 
 @dataclass(frozen=True, slots=True)
 class TargetColumns:
-    """The columns that values are given for: those written, else the visible ones, the last of which may lack."""
+    """The target columns of values: those listed, else the visible ones, the last of which may be omitted."""
 
     indices: tuple[int, ...]
     are_written: bool
 
     def of(self, count: int, span: TextSpan | None) -> tuple[int, ...]:
-        """Those that `count` values are for; BindError where that is too many, or too few for columns by name."""
+        """The targets of `count` values; BindError for too many, or for too few with a column list."""
         if count > len(self.indices) or (self.are_written and count < len(self.indices)):
             raise BindError(f"{count} values for {len(self.indices)} columns", **error_span(span))
         return self.indices[:count]
@@ -116,9 +116,7 @@ def _target_columns(reader: TokenReader, table: TableCatalog) -> TargetColumns:
 
 
 def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns: TargetColumns) -> LogicalPlan:
-    """Each cell converted to its column's type, so that an error points at the cell; DEFAULT is as if it were left
-    out.
-    """
+    """Each cell cast to its column's type, so that an error refers to the cell; DEFAULT is as if it were omitted."""
     left_out = _take_defaults(node)
     rows = binder.cells(node)
     given = columns.of(len(rows[0]), rows[0][0][1])
@@ -132,7 +130,7 @@ def _values(binder: QueryBinder, node: exp.Values, table: TableCatalog, columns:
 
 
 def _take_defaults(node: exp.Values) -> set[tuple[int, int]]:
-    """Row and position of each DEFAULT; its cell is NULL."""
+    """Row and position of each DEFAULT, whose cell becomes NULL."""
     found = set()
     for number, row in enumerate(node.expressions):
         for at, part in enumerate(list(row.expressions) if isinstance(row, exp.Tuple) else []):
@@ -164,7 +162,7 @@ def bind_update(piece: Piece, context: BindContext) -> Update:
 
 
 def _is_default(node: exp.Expr) -> bool:
-    """The word DEFAULT, which sqlglot takes for a column."""
+    """Whether this is the word DEFAULT, which sqlglot parses as a column."""
     if not isinstance(node, exp.Column) or node.args.get("table") is not None:
         return False
     return not node.this.args.get("quoted") and node.name.upper() == "DEFAULT"

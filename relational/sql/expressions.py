@@ -50,7 +50,7 @@ _MOMENTS = {
     "current_time": DataType.TIME,
     "localtimestamp": DataType.TIMESTAMP,
 }
-"""What each is of the time of the statement; None: all of it."""
+"""Each as a function of the statement's time; None: the whole timestamp."""
 _VOLATILE = (*_MOMENTS, "random")
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 1_000
@@ -59,13 +59,13 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class Translator:
-    """Translates the expressions of one tree. `now` is what now() means, None to refuse it."""
+    """Translates the expressions of one tree. `now` is the value of now(), None to reject it."""
 
     def __init__(self, tree: Tree, now: datetime | None = None):
         self.tree, self._now = tree, now
 
     def term(self, node: exp.Expr | None) -> UnboundExpr:
-        """The term of an expression. ParseError or BindError at what is not supported."""
+        """The term of an expression. ParseError or BindError at an unsupported node."""
         while isinstance(node, exp.Paren):
             node = node.this
         if node is None:
@@ -81,7 +81,7 @@ class Translator:
         return handler(self, node)
 
     def span(self, node: exp.Expr | None) -> TextSpan | None:
-        """Where in the whole text a node is; None where that is not known."""
+        """The span of a node in the whole text; None if unknown."""
         return self.tree.location(node)
 
     def identifier(self, node: exp.Expr | None) -> str:
@@ -91,7 +91,7 @@ class Translator:
         return node.this if node.args.get("quoted") else node.this.lower()
 
     def data_type(self, node: exp.Expr, whole: TextSpan | None) -> DataType:
-        """The type that the text names; `whole` is the span of the expression that has the type."""
+        """The type that the text denotes; `whole` is the span of the expression that has the type."""
         if not isinstance(node, exp.DataType) or self.span(node) is None:
             raise ParseError("a type is expected here", **error_span(whole))
         try:
@@ -103,7 +103,7 @@ class Translator:
         return UnboundCall(function, tuple(self.term(arg) for arg in args), self.span(node))
 
     def _call(self, node: exp.Anonymous) -> UnboundExpr:
-        """A function by its name, an aggregate, or the time."""
+        """A function by name, an aggregate, or a time function."""
         name = str(node.name) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
         span = self.span(node)
         if name in AGGREGATES:
@@ -131,7 +131,7 @@ class Translator:
         return UnboundAggregate(function, self.term(argument), span=span)
 
     def _volatile(self, function: str, span: TextSpan | None) -> UnboundExpr:
-        """now() and its kin as the constant that they are for one statement; random() stays what it is."""
+        """now() and similar functions as a constant per statement; random() is unchanged."""
         if self._now is None or function == "random":
             return UnboundCall(function, (), span)
         moment, data_type = UnboundLiteral(self._now, span=span), _MOMENTS[function]
@@ -163,7 +163,7 @@ class Translator:
         return UnboundLiteral(number(self.tree.source(node), span), span=span)
 
     def _escaped(self, node: exp.ByteString) -> UnboundLiteral:
-        """E'…', as PostgreSQL reads it."""
+        """E'…', with PostgreSQL's escapes."""
         span = self.span(node)
         try:
             return UnboundLiteral(_ESCAPED.sub(_unescaped, self.tree.source(node)[2:-1]), span=span)
@@ -211,7 +211,7 @@ class Translator:
 
 
 def _chain(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of one operator, in the order of the text, regardless of parentheses."""
+    """The operands of a chain of one operator, in text order, ignoring parentheses."""
     found: list[exp.Expr] = []
     todo = [node]
     while todo:
@@ -238,7 +238,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def number(text: str, span: TextSpan | None = None) -> int | Decimal | float:
-    """A number as written: whole, with a point (NUMERIC), or with an exponent (DOUBLE). ParseError at `span`."""
+    """A number as written: an integer, with a point (NUMERIC), or with an exponent (DOUBLE). ParseError at `span`."""
     if not _NUMBER.fullmatch(text):
         raise ParseError(f"{shortened(text, 80)} is no number", **error_span(span))
     if "e" in text.lower():

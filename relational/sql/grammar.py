@@ -1,9 +1,8 @@
 """sqlglot's parser for PostgreSQL, reduced so that the tree keeps the text as written.
 
-sqlglot turns functions into nodes of their own, with arguments renamed, moved or left out, and normalizes intervals and
-types, because it translates between dialects. Here every function is its name with its arguments in the order of the
-text; types and intervals keep the span of text that they were read from. Lookahead is limited to a few tokens, so
-parsing is linear in the text.
+sqlglot turns functions into dedicated nodes, with arguments renamed, moved or omitted, and normalizes intervals and
+types, because it translates between dialects. Here every function is its name with its arguments in text order; types
+and intervals keep the span of their text. Lookahead is limited to a few tokens, so parsing is linear in the text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sqlglot.parsers.risingwave import RisingWaveParser
 from sqlglot.tokens import Token, TokenType
 
 OWN = "own"
-"""Key in a node's `meta`: (start, end) of the words that belong to it and not to its parts."""
+"""Key in a node's `meta`: (start, end) of the words that belong to the node itself, not to its children."""
 _INTERVAL_UNITS = frozenset(
     unit + plural
     for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
@@ -57,13 +56,13 @@ class TextParser(RisingWaveParser):
     }
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """The error with its position: that of the token it is about, else the current or the last one."""
+        """The error with its position: that of the token concerned, else the current or the last one."""
         at = token or self._curr or self._prev
         span = {"start": at.start, "end": at.end} if at else {"start": 0, "end": 0}
         raise ParseError(message, errors=[span])
 
     def reset(self) -> None:
-        """Ready for other tokens."""
+        """Resets the parser for other tokens."""
         super().reset()
         self._joins: dict[tuple[int, bool, bool], tuple[exp.Join | None, int]] = {}
 
@@ -73,8 +72,8 @@ class TextParser(RisingWaveParser):
         parse_bracket: bool = False,
         alias_tokens: Collection[TokenType] | None = None,
     ) -> exp.Join | None:
-        """The join at a token, which is read once: sqlglot reads what follows a JOIN without ON as part of it, then,
-        if no ON comes after that, once more, at every JOIN of a row of them.
+        """Parses the join at a token once: sqlglot parses what follows a JOIN without ON as part of it, then, without a
+        later ON, a second time, at every JOIN of a sequence.
         """
         first = self._index
         key = first, skip_join_token, parse_bracket
@@ -91,8 +90,8 @@ class TextParser(RisingWaveParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        """A type with the span of its text. A name before a parenthesis is one only with digits in it, ARRAY[ is
-        none: sqlglot would read what is inside as a type, then again as a value, at every depth.
+        """A type with the span of its text. A name before a parenthesis is a type only with digits inside, ARRAY[ never
+        is: sqlglot would parse the contents as a type, then again as a value, at every depth.
         """
         if not self._curr or self._is_call():
             return None
@@ -103,7 +102,7 @@ class TextParser(RisingWaveParser):
         return node
 
     def _is_call(self) -> bool:
-        """Whether a word is followed by values, as no type is."""
+        """Whether a word is followed by values, which no type is."""
         following = self._tokens[self._index + 1 : self._index + 6]
         kinds = [token.token_type for token in following]
         if kinds[:1] == [TokenType.L_BRACKET]:
@@ -113,7 +112,7 @@ class TextParser(RisingWaveParser):
         return kinds[:1] == [TokenType.L_PAREN] and not is_sized
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
-        """INTERVAL 'text' [unit], the text as it is."""
+        """INTERVAL 'text' [unit], with the text unchanged."""
         if not (self._is_next(TokenType.INTERVAL) and self._next and self._next.token_type is TokenType.STRING):
             return None
         self._advance()
@@ -126,7 +125,7 @@ class TextParser(RisingWaveParser):
         return self.expression(exp.Interval(this=text, unit=unit))
 
     def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
-        """x [ASC | DESC] [NULLS FIRST | NULLS LAST]; what is not written is None."""
+        """x [ASC | DESC] [NULLS FIRST | NULLS LAST]; omitted parts are None."""
         this = parse_method() if parse_method else self._parse_disjunction()
         if this is None:
             return None
@@ -156,7 +155,7 @@ class TextParser(RisingWaveParser):
         return node
 
     def _parse_primary(self) -> exp.Expr | None:
-        """A number that begins with its point too, as one literal."""
+        """A number, also one that begins with its point, as one literal."""
         if self._is_next(TokenType.DOT) and self._next and self._next.token_type is TokenType.NUMBER:
             point = self._curr
             self._advance(2)
@@ -172,7 +171,7 @@ class TextParser(RisingWaveParser):
         return self._call(word, "extract", [self._taken()], [field, self._parse_bitwise()])
 
     def _parse_substring(self) -> Any:
-        """SUBSTRING(x [FROM start] [FOR length]) as one of two or three arguments, or these parted by commas."""
+        """SUBSTRING(x [FROM start] [FOR length]) with two or three arguments, or separated by commas."""
         word = self._function_word()
         parting: list[Token] = []
         args: list[exp.Expr | None] = list(self._parse_csv(self._parse_bitwise))
@@ -198,7 +197,7 @@ class TextParser(RisingWaveParser):
         return self._call(word, name, words, args)
 
     def _parse_word(self) -> exp.Expr | None:
-        """A bare or quoted word as a text."""
+        """A bare or quoted word as a string."""
         if self._is_next(TokenType.STRING):
             return self._parse_string()
         token = self._curr
@@ -208,11 +207,11 @@ class TextParser(RisingWaveParser):
         return self._spanning(exp.Literal.string(token.text.lower()), token)
 
     def _function_word(self) -> Token:
-        """The name of the function whose arguments begin here."""
+        """The name of the function whose arguments begin at the current token."""
         return self._tokens[self._index - 2]
 
     def _call(self, word: Token, name: str, words: list[Token], args: list[exp.Expr | None]) -> exp.Anonymous:
-        """The function `name` at its `word`, with the `words` that part its arguments."""
+        """The function `name` at its `word`, with the `words` that separate its arguments."""
         node = exp.Anonymous(this=name, expressions=[arg for arg in args if arg is not None])
         node.update_positions(word)
         return self._owning(node, words)
@@ -228,19 +227,19 @@ class TextParser(RisingWaveParser):
         return self._prev
 
     def _owning(self, node: Any, words: Collection[Token]) -> Any:
-        """The node, to which these words belong."""
+        """The node, with these words recorded as its own."""
         if words:
             node.meta[OWN] = [*node.meta.get(OWN, ()), *((word.start, word.end) for word in words)]
         return node
 
     def _spanning(self, node: exp.Expr, first: Token) -> exp.Expr:
-        """The node at the text from `first` to the last token read."""
+        """The node, spanning the text from `first` to the last token read."""
         node.meta["start"], node.meta["end"] = first.start, self._prev.end
         return node
 
 
 class Text(RisingWave):
-    """The dialect of statements; its tokens end at no command, all words are words."""
+    """The dialect of statements; no token starts a command, all words are words."""
 
     class Tokenizer(RisingWave.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()

@@ -22,9 +22,9 @@ _KINDS = {
 
 
 def show(statement: Show, catalog: CatalogReader) -> pa.Table:
-    """One row per object by name: its name, columns and definition; of schemas and databases the name alone.
+    """One row per object by name: its name, columns and definition; for schemas and databases the name only.
 
-    Where no schema is named, those of `public`, and all state tables.
+    Without a schema, those of `public`, and all state tables.
     """
     known = catalog.snapshot
     if statement.kind is ShowKind.SCHEMAS:
@@ -46,14 +46,14 @@ def show(statement: Show, catalog: CatalogReader) -> pa.Table:
 
 
 def show_create(table: TableCatalog, known: CatalogSnapshot) -> pa.Table:
-    """One row: the whole name, and the statement that makes it as it is now."""
+    """One row: the qualified name, and the statement that creates it in its current form."""
     name = known.name_of(table)
     return pa.table({"name": [str(name)], "definition": [definition_of(table, name)]})
 
 
 def describe(table: TableCatalog) -> pa.Table:
-    """One row per column, hidden ones too: name, type, its position in the primary key (from 1, else
-    NULL), hidden, default (NULL: none), whether it refuses NULL.
+    """One row per column, hidden ones too: name, type, its position in the primary key (from 1, else NULL), hidden,
+    default (NULL: none), whether it is NOT NULL.
     """
     key = {column: position + 1 for position, column in enumerate(table.pk_indices)}
     defaults = [

@@ -30,7 +30,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Characters `start` to `end` of a whole text: one statement, or what is left of it."""
+    """Characters `start` to `end` of a whole text: one statement, or the remainder of one."""
 
     text: str
     start: int
@@ -53,7 +53,7 @@ class Piece:
         return tuple(found)
 
     def after(self, count: int) -> Piece:
-        """What follows the first `count` words. REQUIRES that there are so many."""
+        """The text after the first `count` words. REQUIRES at least `count` words."""
         at = self.start
         for _ in range(count):
             match = _WORD.match(self.text, after_blanks(self.text, at, self.end), self.end)
@@ -63,7 +63,7 @@ class Piece:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing but blanks and comments."""
+        """Whether there are only blanks and comments."""
         return after_blanks(self.text, self.start, self.end) >= self.end
 
     def error(self, message: str) -> ParseError:
@@ -94,7 +94,7 @@ def after_blanks(text: str, start: int, end: int) -> int:
 
 
 def after_comment(text: str, start: int, end: int) -> int:
-    """Where the comment that begins at `start` is over, with those inside of it; `end` if it is not closed."""
+    """The end of the comment that begins at `start`, nested ones included; `end` if it is not closed."""
     depth = 0
     for mark in _COMMENT_MARK.finditer(text, start, end):
         depth += 1 if mark[0] == "/*" else -1
@@ -104,7 +104,7 @@ def after_comment(text: str, start: int, end: int) -> int:
 
 
 def statements(text: str) -> Iterator[Piece]:
-    """The statements of a text, parted by semicolons outside quotes and comments; empty ones are left out."""
+    """The statements of a text, separated by semicolons outside quotes and comments; empty ones are skipped."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ParseError(f"a text of {len(text)} characters, at most {MAX_TEXT_CHARACTERS} are taken", start=0, end=1)
     try:
@@ -130,7 +130,7 @@ def statements(text: str) -> Iterator[Piece]:
 
 
 class TokenReader:
-    """Walks the tokens of a piece; every complaint points at the token it is about."""
+    """Iterates the tokens of a piece; every error refers to its token."""
 
     def __init__(self, piece: Piece):
         self._piece, self._tokens, self._at = piece, piece.tokens(), 0
@@ -162,7 +162,7 @@ class TokenReader:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Step over the words (each is one token or a part of a token like PRIMARY KEY) if they come next."""
+        """Consumes the words (each is one token or a part of a token like PRIMARY KEY) if they are next."""
         wanted, at = list(words), self._at
         while wanted and at < len(self._tokens):
             for part in self._tokens[at].text.upper().split() or [""]:
@@ -177,7 +177,7 @@ class TokenReader:
         return True
 
     def expect(self, *words: str) -> None:
-        """The same, ParseError if something else comes next."""
+        """Consumes the words; ParseError if they are not next."""
         if not self.accept(*words):
             raise self.fail(f"{' '.join(words)} is expected here")
 
@@ -190,7 +190,7 @@ class TokenReader:
         return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
 
     def finish(self) -> None:
-        """ParseError if something follows."""
+        """ParseError unless all tokens are consumed."""
         if not self.is_done:
             raise self.fail("nothing is expected here")
 
@@ -203,5 +203,5 @@ class TokenReader:
         return self._piece.text[start:end]
 
     def rest(self) -> Piece:
-        """What has not been read yet."""
+        """The unread remainder."""
         return Piece(self._piece.text, self.span[0], self._piece.end)

@@ -4,9 +4,9 @@
     row     = "(" literal { "," literal } ")"
     literal = NULL | TRUE | FALSE | DEFAULT | [+-] number | '…'
 
-Blanks and comments may be anywhere between. Any other text, including strings with escapes and numbers of more than 18
-digits, is not a list of literals: the caller then parses it as ordinary SQL. No cdef function here raises or acquires
-the GIL.
+Blanks and comments may be between any tokens. Any other text, including strings with escapes and numbers of more than
+18 digits, is not a list of literals: the caller then parses it as ordinary SQL. No cdef function here raises or
+acquires the GIL.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -35,7 +35,7 @@ cdef struct Cursor:
     int64_t size
 
 NULL_KIND, BOOLEAN_KIND, WHOLE_KIND, DECIMAL_KIND, DOUBLE_KIND, TEXT_KIND, DEFAULT_KIND = range(7)
-"""What CELL's kind may be."""
+"""The values of CELL's kind."""
 CELL = np.dtype(
     {
         "names": ["value", "begin", "end", "kind", "scale"],
@@ -44,12 +44,12 @@ CELL = np.dtype(
         "itemsize": sizeof(Cell),
     }
 )
-"""A cell as numpy sees it."""
-cdef int64_t BYTES_PER_CELL = 2     # a literal and what parts it from the next one
+"""The numpy dtype of a cell."""
+cdef int64_t BYTES_PER_CELL = 2     # a literal and its separator
 
 
 def scan_rows(const uint8_t[::1] text):
-    """CELL[rows, columns] of a list of rows that fills `text` (UTF-8); None where it is something else."""
+    """CELL[rows, columns] of a list of rows that spans all of `text` (UTF-8); None for any other text."""
     cdef Cursor cursor
     cdef int64_t width = 0, found, capacity = text.shape[0] // BYTES_PER_CELL + 1
     if text.shape[0] == 0:
@@ -63,7 +63,8 @@ def scan_rows(const uint8_t[::1] text):
 
 
 def gather_texts(const uint8_t[::1] text, const int64_t[::1] begins, const int64_t[::1] ends):
-    """int32[rows + 1] and uint8[bytes]: the offsets and bytes of the texts between quotes, two of which are one."""
+    """int32[rows + 1] and uint8[bytes]: offsets and bytes of the texts between quotes, with doubled quotes unescaped.
+    """
     cdef int64_t rows = begins.shape[0], row, at, out = 0
     offsets = np.zeros(rows + 1, np.int32)
     total = int(np.sum(np.asarray(ends) - np.asarray(begins))) if rows else 0
@@ -130,7 +131,7 @@ cdef bint read_cell(Cursor* cursor, Cell* cell) noexcept nogil:
 
 
 cdef bint read_text(Cursor* cursor, Cell* cell) noexcept nogil:
-    """A text between single quotes, two of which are one."""
+    """Reads a text between single quotes; a doubled quote is one quote."""
     cdef int64_t at = cursor.at + 1
     cell.kind, cell.begin = TEXT_CELL, at
     while at < cursor.size:
@@ -228,7 +229,7 @@ cdef inline bint take(Cursor* cursor, uint8_t letter) noexcept nogil:
 
 
 cdef void skip_blanks(Cursor* cursor) noexcept nogil:
-    """To the next letter that is neither blank nor part of a comment; a comment that is not closed stays."""
+    """Advances to the next letter that is neither blank nor part of a comment; stops at an unclosed comment."""
     cdef uint8_t letter
     while cursor.at < cursor.size:
         letter = cursor.text[cursor.at]
@@ -245,7 +246,7 @@ cdef void skip_blanks(Cursor* cursor) noexcept nogil:
 
 
 cdef bint skip_comment(Cursor* cursor) noexcept nogil:
-    """Over a comment and those inside of it; false, and nowhere, if it is not closed."""
+    """Advances past a comment, nested ones included; false, without advancing, if it is not closed."""
     cdef int64_t at = cursor.at
     cdef int depth = 0
     while at + 1 < cursor.size:

@@ -1,4 +1,4 @@
-"""Names of objects in statements, and their resolution; every error points at the name."""
+"""Names of objects in statements, and their resolution; every error refers to the name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def name_in_tree(node: exp.Table, translate: Translator) -> tuple[ObjectName, Te
 
 
 def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
-    """The table, view or index of a name; BindError at `span` with the nearest name where there is none."""
+    """The table, view or index of a name; BindError at `span` with the closest name if there is none."""
     try:
         return catalog.resolve(name)
     except NotFound as error:
@@ -54,7 +54,7 @@ def resolved(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) ->
 
 
 def stored(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> TableCatalog:
-    """What has rows of its own under a name; BindError for a view too."""
+    """The object with rows of its own under a name; BindError for a view too."""
     table = resolved(catalog, name, span)
     if table.kind is TableKind.VIEW:
         raise BindError(f"{name.name!r} is a view, which has no rows of its own", **error_span(span))
@@ -62,7 +62,7 @@ def stored(catalog: CatalogReader, name: ObjectName, span: TextSpan | None) -> T
 
 
 def schema_of(catalog: CatalogReader, name: str, database: str, span: TextSpan | None) -> SchemaCatalog:
-    """The schema of a name; BindError at `span` with the nearest name where there is none."""
+    """The schema of a name; BindError at `span` with the closest name if there is none."""
     try:
         return catalog.resolve_schema(name, database)
     except NotFound as error:

@@ -1,7 +1,7 @@
 """The nodes of sqlglot's tree that a statement may have: the arguments that we use, and the words of the text that each
 accounts for.
 
-Anything that is not in this table is rejected: a node, an argument that is set, a word that no node accounts for.
+Anything not in this table is rejected: a node, an argument that is set, a word that no node accounts for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Words = tuple[Key, ...]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`args`: the arguments that are used; `settled`: those that the dialect sets whatever the text says; `words`: what
-    it accounts for in the text, beside its parts.
+    """`args`: the arguments that are used; `settled`: those that the dialect sets regardless of the text; `words`: the
+    words of the text that it accounts for, in addition to its children.
     """
 
     args: frozenset[str]
@@ -132,7 +132,7 @@ SYNONYMS: dict[Key, Words] = {
     "ISNULL": ("IS", "NULL"),
     "NOTNULL": ("IS", "NOT", "NULL"),
 }
-"""Words of the text that mean others; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
+"""Synonyms in the text; `!=` and `<>`, `==` and `=` are one kind of symbol each."""
 
 SILENT = frozenset(
     (
@@ -144,10 +144,10 @@ SILENT = frozenset(
         TokenType.DOT,
     )
 )
-"""What changes nothing, or is there in the tree as its form: which names belong together, what is inside."""
+"""Words without effect, or represented by the tree's structure: which names belong together, what is inside."""
 
 CHAINS = (exp.And, exp.Or, exp.DPipe)
-"""Operators of which any number may follow each other: they are a list, regardless of parentheses."""
+"""Operators of which any number may be chained: they form a list, regardless of parentheses."""
 
 UNWEIGHTED = (
     exp.Paren,
@@ -164,7 +164,7 @@ UNWEIGHTED = (
     exp.Having,
     exp.Tuple,
 )
-"""Nodes that make a tree no deeper."""
+"""Nodes that do not add depth to a tree."""
 
 NAMES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
@@ -208,7 +208,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Kwarg: "an argument by name",
     exp.Lambda: "a lambda",
 }
-"""Nodes as messages call them."""
+"""Names of nodes in messages."""
 
 CLAUSES = {
     "joins": "JOIN",
@@ -221,4 +221,4 @@ CLAUSES = {
     "limit_options": "WITH TIES or PERCENT",
     "this": "what is before it",
 }
-"""Arguments as messages call them, where not by their own name."""
+"""Names of arguments in messages, if not their own."""

@@ -1,4 +1,4 @@
-"""A SELECT of a checked tree becomes a logical plan."""
+"""Binds a SELECT of a checked tree to a logical plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp",
 }
-"""Names of items that have no other, as in PostgreSQL."""
+"""Names of items without another name, as in PostgreSQL."""
 
 
 class QueryBinder:
@@ -67,7 +67,7 @@ class QueryBinder:
         )
 
     def _source(self, node: exp.From | None) -> tuple[LogicalPlan, str | None]:
-        """The relation of a FROM clause and its name; a row without columns where there is none."""
+        """The relation of a FROM clause and its name; a row without columns if there is none."""
         if node is None:
             return Values(Schema(), ((),)), None
         relation = node.this
@@ -101,9 +101,7 @@ class QueryBinder:
         return Named(self._translate.term(node), self._output_name(node))
 
     def _output_name(self, node: exp.Expr) -> str:
-        """The name of an item without an alias: the column's, the function's, else `?column?`, as in
-        PostgreSQL.
-        """
+        """The name of an item without an alias: the column's, the function's, else `?column?`, as in PostgreSQL."""
         while isinstance(node, exp.Cast | exp.Paren | exp.Filter):
             node = node.this
         if isinstance(node, exp.Column):
@@ -137,14 +135,14 @@ class QueryBinder:
         return bound.value
 
     def values(self, node: exp.Values) -> LogicalPlan:
-        """VALUES: rows of constants, each column of the type that its values have in common."""
+        """VALUES: rows of constants, each column of the common type of its values."""
         rows = self.cells(node)
         columns = [unify(column, "the values of a column", span)[0] for column, span in _columns(rows)]
         fields = Schema(Field(f"column{i + 1}", column[0].data_type) for i, column in enumerate(columns))
         return Values(fields, tuple(zip(*columns, strict=True)))
 
     def cells(self, node: exp.Values) -> list[list[tuple[Expression, TextSpan | None]]]:
-        """The bound cells of VALUES row by row, each with its span; all rows have one length."""
+        """The bound cells of VALUES row by row, each with its span; all rows have the same length."""
         binder = ExprBinder(Scope(Schema()))
         rows: list[list[tuple[Expression, TextSpan | None]]] = []
         for row in node.expressions:
@@ -162,7 +160,7 @@ class QueryBinder:
 
 
 def rows_of(table: TableCatalog, catalog: CatalogReader) -> LogicalPlan:
-    """What reads a table, or the query that a view is a name of."""
+    """The scan of a table, or the query of a view."""
     return plan_from_text(table.plan, catalog.get) if table.kind is TableKind.VIEW else Scan(table)
 
 

@@ -1,4 +1,4 @@
-"""Statements of an SQL text, bound to the catalog: everything that a session needs, independent of the syntax."""
+"""Statements of an SQL text, bound to the catalog: all input of a session, independent of the syntax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relational.types.data_type import DataType
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`table` is a draft of id 0; a table with a `connector` is written by it and accepts no statements."""
+    """`table` is a draft of id 0; a table with a `connector` is written by it and rejects statements."""
 
     table: TableCatalog
     if_not_exists: bool = False
@@ -30,8 +30,9 @@ class Backfill(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
-    """`view` is a draft of id 0, `plan` its optimized query, column for column. `backfill`: who computes what there is
-    when it is made."""
+    """`view` is a draft of id 0, `plan` its optimized query, column for column. `backfill`: the component that computes
+    the initial rows.
+    """
 
     view: TableCatalog
     plan: LogicalPlan
@@ -41,7 +42,7 @@ class CreateMaterializedView:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`view` is a draft of id 0, which holds its bound query."""
+    """`view` is a draft of id 0, which contains its bound query."""
 
     view: TableCatalog
     if_not_exists: bool = False
@@ -49,7 +50,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex:
-    """`index` is a draft of id 0, which holds the query that its job keeps."""
+    """`index` is a draft of id 0, which contains the query that its job maintains."""
 
     index: TableCatalog
     if_not_exists: bool = False
@@ -74,7 +75,7 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column of `table`, whose rows have `default` in it from now on; the constraints are as in ColumnCatalog."""
+    """A new column of `table`, with `default` in existing rows; the constraints are as in ColumnCatalog."""
 
     table: TableCatalog
     name: str
@@ -86,7 +87,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """Drops a column of `table`, with `cascade` what reads it too."""
+    """Drops a column of `table`; with `cascade` its readers too."""
 
     table: TableCatalog
     name: str
@@ -105,16 +106,14 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """There is nothing to do: IF EXISTS or IF NOT EXISTS was said, for the `reason`."""
+    """A no-op because of IF EXISTS or IF NOT EXISTS, for the `reason`."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """The rows of `query`: one column for each stored column of `table`, in order; a generated row id
-    is NULL.
-    """
+    """The rows of `query`: one column for each stored column of `table`, in order; a generated row id is NULL."""
 
     table: TableCatalog
     query: LogicalPlan
@@ -122,7 +121,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Column number → new value, over all stored columns of the table; `predicate` None is every row."""
+    """Column index → new value, over all stored columns of the table; `predicate` None is every row."""
 
     table: TableCatalog
     assignments: tuple[tuple[int, Expression], ...]
@@ -139,12 +138,12 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Wait until everything before is committed."""
+    """Waits until all earlier changes are committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query at one epoch; `plan` is not optimized yet, `views` are the ids of the views that it names."""
+    """A query at one epoch; `plan` is not optimized yet, `views` are the ids of the views that it refers to."""
 
     plan: LogicalPlan
     views: frozenset[int] = frozenset()
@@ -165,7 +164,7 @@ class ShowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """The objects of one kind, of `schema` where one was named."""
+    """The objects of one kind, of `schema` if one was named."""
 
     kind: ShowKind
     schema: SchemaCatalog | None = None
@@ -173,17 +172,17 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class ShowJobs:
-    """Every job, its state, and why it failed where it did."""
+    """Every job, its state, and the reason if it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowErrors:
-    """How many rows had no value, by job and reason."""
+    """The number of rows without a value, by job and reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowCreate:
-    """The statement that makes a table or view as it is now."""
+    """The statement that creates a table or view in its current form."""
 
     table: TableCatalog
 
@@ -197,14 +196,14 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """How a statement would run."""
+    """The execution plan of a statement."""
 
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """`table` None: there is none of that name and IF EXISTS was said."""
+    """`table` None: it does not exist, with IF EXISTS."""
 
     kind: TableKind
     name: ObjectName
@@ -214,7 +213,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class DropSchema:
-    """Drops a schema, with `cascade` everything in it and everything that reads it."""
+    """Drops a schema; with `cascade`, its objects and all their readers."""
 
     name: str
     database: str = DEFAULT_DATABASE

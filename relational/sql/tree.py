@@ -1,7 +1,7 @@
 """A piece of SQL text as sqlglot's tree, checked against its text.
 
 The nesting of the tokens is bounded before sqlglot parses them, which bounds its recursion. Afterwards every node and
-argument must be one that we use, and every word of the text must be accounted for by a node: whatever the parser
+argument must be a supported one, and every word of the text must be accounted for by a node: anything that the parser
 dropped, added or changed is rejected at its position. All passes are linear, and none of them recurses.
 """
 
@@ -25,7 +25,7 @@ from relational.sql.lexer import Piece
 from relational.sql.nodes import CHAINS, CLAUSES, KNOWN, NAMES, SILENT, SYNONYMS, UNWEIGHTED, Key
 
 MAX_DEPTH = 100
-"""Levels of parentheses, brackets, CASE, prefix operators and operations upon each other's results."""
+"""Levels of parentheses, brackets, CASE, prefix operators and nested operations."""
 _FRAMES_PER_LEVEL = 60
 _SHALLOW = 8
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
@@ -44,14 +44,14 @@ _ENDING = (
     TokenType.OFFSET,
     TokenType.FETCH,
 )
-"""What does not follow a comma."""
+"""Tokens that do not follow a comma."""
 _MAX_RUN = 32
 """Words and symbols between two values, as in - - - 1."""
 _recursion = RLock()
 
 
 class Tree:
-    """`node` is the root of a checked tree; `location` says where in the whole text a part of it is."""
+    """`node` is the root of a checked tree; `location` maps a part of it to its span in the whole text."""
 
     __slots__ = ("_spans", "node", "piece")
 
@@ -59,7 +59,7 @@ class Tree:
         self.node, self.piece, self._spans = node, piece, spans
 
     def location(self, node: exp.Expr | None) -> TextSpan | None:
-        """Where in the whole text a node is: its own words, else its parts together; None where unknown."""
+        """The span of a node in the whole text: its own words, else its children together; None if unknown."""
         found = None if node is None else self._spans.get(id(node))
         return None if found is None else (found[0] + self.piece.start, found[1] + 1 + self.piece.start)
 
@@ -80,7 +80,7 @@ def parse(piece: Piece) -> Tree:
         raise _located(error, piece) from None
     except RecursionError:
         raise piece.error("the statement is nested too deeply for the stack that is left") from None
-    except (ValueError, TypeError, AttributeError, LookupError) as error:  # its grammar's own faults
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # internal errors of its grammar
         raise piece.error("this statement is not understood") from error
     if len(trees) != 1 or trees[0] is None:
         raise piece.error("this statement is not understood")
@@ -95,7 +95,7 @@ def parse(piece: Piece) -> Tree:
 
 
 def _check_nesting(tokens: list[Token], piece: Piece) -> int:
-    """The deepest level of the tokens; ParseError at the token that opens one too many."""
+    """The deepest level of the tokens; ParseError at the token that exceeds the limit."""
     deepest = run = 0
     open_at = [0]  # of each open level: how many brackets and angle brackets follow each other
     for token, before in zip(tokens, [None, *tokens], strict=False):
@@ -128,8 +128,8 @@ def _check_nesting(tokens: list[Token], piece: Piece) -> int:
 
 @contextmanager
 def _recursion_for(depth: int) -> Iterator[None]:
-    """As many Python frames as sqlglot needs for so deep a text: its functions call each other some twenty times a
-    level. One statement at a time has them, since the limit is the interpreter's.
+    """Grants the Python frames that sqlglot needs for a text of this depth: about twenty nested calls a level. One
+    statement at a time has them, since the limit belongs to the interpreter.
     """
     if depth <= _SHALLOW:
         yield
@@ -144,7 +144,7 @@ def _recursion_for(depth: int) -> Iterator[None]:
 
 
 def _nodes(root: exp.Expr) -> list[exp.Expr]:
-    """All nodes, a parent before its parts; a type is a leaf."""
+    """All nodes, parents first; a type is a leaf."""
     found, todo = [], [root]
     while todo:
         node = todo.pop()
@@ -177,7 +177,7 @@ def _spans(nodes: list[exp.Expr]) -> dict[int, tuple[int, int]]:
 
 
 def _check_nodes(nodes: list[exp.Expr], tree: Tree) -> None:
-    """ParseError at the first node or argument that nothing uses."""
+    """ParseError at the first unsupported node or argument."""
     for node in nodes:
         kind = type(node)
         if kind is exp.DataType:
@@ -191,7 +191,7 @@ def _check_nodes(nodes: list[exp.Expr], tree: Tree) -> None:
 
 
 def unsupported(node: exp.Expr, tree: Tree) -> ParseError:
-    """The error that a node of this kind, or one here, is not supported."""
+    """The error for an unsupported kind of node, or an unsupported position of one."""
     return _error(f"{_called(node, tree)} is not supported", tree.location(node), tree)
 
 
@@ -204,7 +204,7 @@ def _unsupported_part(node: exp.Expr, name: str, part: object, tree: Tree) -> Pa
 
 
 def _called(node: exp.Expr, tree: Tree) -> str:
-    """What a message calls a node: its name, else its text."""
+    """The name of a node in messages, else its text."""
     name = NAMES.get(type(node))
     if name is None:
         name = "this" if tree.location(node) is None else repr(shortened(tree.source(node), 80))
@@ -212,7 +212,7 @@ def _called(node: exp.Expr, tree: Tree) -> str:
 
 
 def _check_depth(nodes: list[exp.Expr], tree: Tree) -> None:
-    """ParseError where operations upon each other's results are too deep; a chain of ANDs, ORs or || is one level."""
+    """ParseError if operations are nested too deeply; a chain of ANDs, ORs or || is one level."""
     heights: dict[int, int] = {}
     for node in reversed(nodes):
         height = 0
@@ -224,7 +224,7 @@ def _check_depth(nodes: list[exp.Expr], tree: Tree) -> None:
 
 
 def _continues(node: exp.Expr, part: exp.Expr) -> bool:
-    """Whether `part` is of the same chain as `node`, and adds no level."""
+    """Whether `part` belongs to the same chain as `node`, and adds no level."""
     if not isinstance(node, CHAINS):
         return False
     while isinstance(part, exp.Paren):
@@ -233,7 +233,7 @@ def _continues(node: exp.Expr, part: exp.Expr) -> bool:
 
 
 def _check_words(nodes: list[exp.Expr], tokens: list[Token], tree: Tree) -> None:
-    """ParseError unless the words of the text are those that the nodes account for, each as often."""
+    """ParseError unless the nodes account for exactly the words of the text, with their multiplicity."""
     is_used, wanted = _accounts(nodes, tokens, tree)
     for token, used in zip(tokens, is_used, strict=True):
         if used:
@@ -252,7 +252,7 @@ def _check_words(nodes: list[exp.Expr], tokens: list[Token], tree: Tree) -> None
 
 
 def _accounts(nodes: list[exp.Expr], tokens: list[Token], tree: Tree) -> tuple[bytearray, Counter[Key]]:
-    """Which tokens belong to a node by their position, and how often each word must be among the others."""
+    """The tokens that belong to a node by position, and the expected count of each word among the others."""
     starts = [token.start for token in tokens]
     is_used = bytearray(len(tokens))
     wanted: Counter[Key] = Counter()
@@ -275,7 +275,7 @@ def _is_same(node: exp.Expr, token: Token) -> bool:
 
 
 def _key(token: Token) -> Key:
-    """What a word or symbol is counted as."""
+    """The key by which a word or symbol is counted."""
     if token.text[:1].isalpha() and token.token_type is not TokenType.STRING:
         return " ".join(token.text.upper().split())
     return token.token_type
@@ -292,6 +292,6 @@ def _error(message: str, span: TextSpan | None, tree: Tree) -> ParseError:
 
 
 def _located(error: SqlglotParseError, piece: Piece) -> ParseError:
-    """sqlglot's complaint at its position in the whole text, in our words."""
+    """sqlglot's error at its position in the whole text, in our words."""
     start, end = piece.start + error.errors[0]["start"], piece.start + error.errors[0]["end"] + 1
     return ParseError(f"syntax error near {shortened(piece.text[start:end], 80)!r}", start=start, end=end)

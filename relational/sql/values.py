@@ -40,15 +40,15 @@ _TYPES = {
 
 
 def scanned(text: bytes) -> np.ndarray | None:
-    """The cells of a list of rows of literals, CELL[rows, columns]; None where the text is something else."""
+    """The cells of a list of rows of literals, CELL[rows, columns]; None for any other text."""
     return scan_rows(text)
 
 
 def literal_values(
     text: bytes, cells: np.ndarray, table: TableCatalog, given: tuple[int, ...]
 ) -> ColumnValues | None:
-    """The rows as the table stores them, where `given` are the columns that the cells are for; None where a value does
-    not fit its column.
+    """The rows as the table stores them, where `given` are the target columns of the cells; None if a value does not
+    fit its column.
     """
     cell_of = {column: at for at, column in enumerate(given)}
     columns = []
@@ -98,12 +98,12 @@ def _group(cells: np.ndarray) -> np.ndarray:
 
 
 def _is_special(data_type: DataType) -> bool:
-    """Whether arrays of the type are put together by ways of their own."""
+    """Whether arrays of the type need a dedicated construction."""
     return data_type.is_nested or isinstance(data_type.arrow, pa.BaseExtensionType)
 
 
 def _cast(text: bytes, cells: np.ndarray, group: int, valid: np.ndarray, default: Literal) -> pa.Array | None:
-    """Cells of one group in the type of the column; None where values of their type are not stored there."""
+    """Casts cells of one group to the column's type; None if values of their type cannot be assigned."""
     kind, scale = group >> 8, group & 0xFF
     target = default.data_type
     if kind == DEFAULT_KIND:
@@ -118,7 +118,7 @@ def _cast(text: bytes, cells: np.ndarray, group: int, valid: np.ndarray, default
 
 
 def _typed(text: bytes, cells: np.ndarray, kind: int, source: DataType, valid: np.ndarray) -> pa.Array:
-    """Cells of one kind as an array of their own type; ArrowInvalid for a DOUBLE beyond the largest."""
+    """Cells of one kind as an array of their own type; ArrowInvalid for a DOUBLE that overflows."""
     values = cells["value"]
     if kind == BOOLEAN_KIND:
         return pa.array(values.astype(np.bool_), mask=~valid)

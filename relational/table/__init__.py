@@ -1,1 +1,1 @@
-"""Tables: rows laid out as keys and values, written by one executor, read by all."""
+"""Tables: rows laid out as keys and values, written by one executor, readable by all."""

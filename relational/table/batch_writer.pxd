@@ -12,7 +12,7 @@ cdef class BatchWriter:
 
     cdef int put(self, Slice key, Slice value) except -1 nogil
     cdef int put_block(self, const Slice* keys, const Slice* values, Py_ssize_t rows) except -1 nogil
-    # like `put` for many rows, a value at NULL being null; faster where keys and values are scattered over memory
+    # like `put` for many rows, NULL values as null; faster for keys and values scattered over memory
     cdef int copy_row(self, KvBatch source, Py_ssize_t row) except -1 nogil     # a null value stays null
     cdef int cut(self, Py_ssize_t rows) noexcept nogil      # keeps the first `rows`; REQUIRES none null so far
     cdef KvBatch finish(self)

@@ -38,8 +38,8 @@ cdef class BatchWriter:
 
 
 cdef int append_block(BinaryColumnBuilder out, const Slice* values, Py_ssize_t rows) except -1 nogil:
-    """Appends `rows` values, those at NULL as null. The copies are in a loop of their own, short enough for the
-    processor to overlap many cache misses.
+    """Appends `rows` values, NULL ones as null. The copies are in a separate loop, short enough for the processor to
+    overlap many cache misses.
     """
     cdef Py_ssize_t row, size = 0, nulls = 0
     cdef uint8_t* target

@@ -1,4 +1,4 @@
-"""Rows that are stored as one entry per value."""
+"""Rows stored as one entry per value."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from hummock.state_store import ChangeBatch, StateStore, StateStoreChanges, Stat
 from relational.encoding import CellEncoder, CellJoin
 from relational.table.row_layout import RowStore
 
-CELL_BYTES = 4  # behind the key of a row: which of its entries it is
+CELL_BYTES = 4  # after the key of a row: identifies its entry
 
 
 class CellRows(RowStore):
-    """An update that is told what its row was writes the values that changed; so that must be what is stored."""
+    """Writes only the changed values of an update if the old row is given, which therefore must equal the stored row.
+    """
 
     keeps_old = True
 
@@ -43,7 +44,7 @@ class CellRows(RowStore):
     def scan_prefixes(
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
-        """Entries of a prefix that the limit may have truncated before its rows were complete are read again."""
+        """Re-reads entries of a prefix that the limit may have truncated before its rows were complete."""
         if limit is None:
             owners, entries = self._store.scan_prefixes(prefixes, epoch)
             return self._joined(owners, entries)
@@ -61,7 +62,7 @@ class CellRows(RowStore):
         return CellChanges(self, self._store.changes(key_range, since, until), since, until)
 
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
-        """In halves where the entries of all rows would pass 2 GiB."""
+        """Splits the batch in halves if the entries of all rows would exceed 2 GiB."""
         try:
             keys, values = self._cells.split(batch.keys, batch.values, old)
         except OverflowError:
@@ -83,7 +84,7 @@ class CellRows(RowStore):
 
 
 class CellScan(StateStoreIterator):
-    """The rows of a scan of entries, `width` of them for a row at most, as far as its format knows."""
+    """The rows of a scan of entries, at most `width` entries per row as far as its format knows."""
 
     def __init__(self, entries: StateStoreIterator, join: CellJoin, width: int, limit: int | None):
         self._entries, self._join, self._width = entries, join, width
@@ -121,7 +122,7 @@ class CellScan(StateStoreIterator):
 
 
 class CellChanges(StateStoreChanges):
-    """The rows of which an entry changed, each read at both epochs."""
+    """The rows with a changed entry, each read at both epochs."""
 
     def __init__(self, rows: CellRows, entries: StateStoreChanges, since: Epoch, until: Epoch):
         self._rows, self._entries, self._since, self._until = rows, entries, since, until
@@ -139,7 +140,7 @@ class CellChanges(StateStoreChanges):
         self._entries.close()
 
     def _new_keys(self, entries: BinaryColumn) -> BinaryColumn:
-        """The keys of the rows of ascending entries, but for that of the batch before."""
+        """The keys of the rows of ascending entries, except the last key of the previous batch."""
         keys = BinaryColumn.from_arrow(pc.binary_slice(entries.to_arrow(), 0, -CELL_BYTES).unique())
         first = keys.slice(1, len(keys) - 1) if keys[0] == self._last else keys
         self._last = keys[len(keys) - 1]
@@ -147,7 +148,7 @@ class CellChanges(StateStoreChanges):
 
 
 def _ranks(owners: np.ndarray) -> np.ndarray:
-    """The number of each row among those of its owner; REQUIRES owners ascending."""
+    """The rank of each row among those of its owner; REQUIRES owners ascending."""
     if len(owners) == 0:
         return np.empty(0, np.int64)
     starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])

@@ -16,8 +16,8 @@ import pyarrow as pa
 from relational.chunk.data_chunk import DataChunk
 
 ColumnName = tuple[int, int, int]  # table id, epoch, column id
-COUNTED = ("column_cache_hits", "column_cache_misses", "column_cache_evictions")  # fields that only grow
-SHARE = 2  # the columns of one scan may take the budget divided by this
+COUNTED = ("column_cache_hits", "column_cache_misses", "column_cache_evictions")  # monotonic fields
+SHARE = 2  # the columns of one scan may use the budget divided by this
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ColumnCache:
     """Invariant: the buffers of all entries have at most `budget_bytes`."""
 
     def __init__(self, budget_bytes: int):
-        """0: nothing is ever kept."""
+        """0: caches nothing."""
         self.budget_bytes = budget_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[ColumnName, pa.ChunkedArray] = OrderedDict()
@@ -47,8 +47,8 @@ class ColumnCache:
             return ColumnCacheCounts(len(self._entries), self._bytes, self._hits, self._misses, self._evictions)
 
     def scanned(self, names: Sequence[ColumnName], chunks: Iterator[DataChunk]) -> Iterator[DataChunk]:
-        """The rows of `chunks`, a whole table's columns `names`: from here where all of them are, and `chunks` is not
-        begun; else kept when it ends, unless it is too large.
+        """The rows of `chunks`, which are the columns `names` of a whole table: from the cache if all of them are in
+        it, without starting `chunks`; else cached when `chunks` ends, unless too large.
         """
         found = self._found(names)
         if found is not None:

@@ -1,8 +1,8 @@
 """InsertBuffer: the inserts of one epoch into a table that was empty before.
 
 A MemTable handles any change; this handles the backfill of a new table, whose first epoch is a net change of inserts,
-each key once. So there is nothing to fold and nothing to look up: columns are buffered as they arrive and sorted once,
-when they are written. One writer, no locks.
+each key once. So there is nothing to fold or to look up: columns are buffered as they arrive and sorted once, when they
+are written. One writer, no locks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hummock.errors import InvalidWriteBatch
 from relational.errors import ConsistencyError
 from relational.table.overlay import merged
 
-SORT_BYTES = 48  # that sorting needs per row
-DRAIN_BYTES = 1 << 30  # keys and values of one drained batch, about; Arrow's offsets end at 2 GiB
+SORT_BYTES = 48  # of sort memory per row
+DRAIN_BYTES = 1 << 30  # approximate bytes of keys and values of one drained batch; Arrow's offsets end at 2 GiB
 
 
 class InsertBuffer:
-    """`name` and `show_key(user key)` serve errors."""
+    """`name` and `show_key(user key)` are for error messages."""
 
     def __init__(self, name: str, show_key: Callable[[bytes], object]) -> None:
         self.name = name
@@ -36,15 +36,16 @@ class InsertBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by keys and values, and what their sorting will take."""
+        """Memory used by keys and values, plus the memory needed to sort them."""
         return self._held_bytes + self._rows * SORT_BYTES
 
     waiting_bytes = size_bytes
-    """Of those, what a drain releases."""
+    """The part of `size_bytes` that a drain releases."""
 
     def write(self, keys: BinaryColumn, values: BinaryColumn, ops: np.ndarray) -> None:
-        """Takes in rows with `ops`, uint8[rows], all inserts: ConsistencyError names the key of one that is none, and
-        nothing has taken effect."""
+        """Buffers rows with `ops`, uint8[rows], all inserts: otherwise ConsistencyError names the key of another op,
+        and the call has no effect.
+        """
         if ops.any():
             raise self._error("a change that is no insert, of a table that began with nothing", keys[int(ops.argmax())])
         self._batches.append(KvBatch(keys, values))
@@ -52,19 +53,20 @@ class InsertBuffer:
         self._held_bytes += keys.held_bytes + values.held_bytes
 
     def drain(self) -> list[tuple[WriteBatch, None]]:
-        """The rows, in batches of ascending keys, usually one, and forgets them. ConsistencyError names a key that two
-        rows of a batch have."""
+        """Returns the rows, in batches of ascending keys, usually one, and clears the buffer. ConsistencyError names a
+        duplicate key within a batch.
+        """
         batches = [(self._sorted(part), None) for part in self._parts()]
         self.clear()
         return batches
 
     def clear(self) -> None:
-        """Forgets every row."""
+        """Discards all rows."""
         self._batches: list[KvBatch] = []
         self._rows = self._held_bytes = 0
 
     def _parts(self) -> Iterator[list[KvBatch]]:
-        """The batches that are sorted together."""
+        """The batches to be sorted together."""
         part, size = list[KvBatch](), 0
         for batch in self._batches:
             more = batch.keys.nbytes + batch.values.nbytes

@@ -12,7 +12,7 @@ from relational.table.row_serde import Row, RowSerde
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Bounds on the pk column that follows a prefix; None is open. NULL is within no bounds."""
+    """Bounds on the pk column after a prefix; None is open. NULL is within no bounds."""
 
     lower: object = None
     upper: object = None
@@ -23,8 +23,8 @@ class RowRange:
 def key_ranges(
     serde: RowSerde, prefix: Row, bounds: RowRange | None = None, vnodes: np.ndarray | None = None
 ) -> list[KeyRange]:
-    """The user keys of the rows whose pk begins with `prefix`, the next pk column within `bounds`, ascending: one range
-    where the prefix fixes the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
+    """The user keys of the rows whose pk begins with `prefix` and has the next pk column within `bounds`, ascending:
+    one range if the prefix determines the vnode, else one for each of `vnodes` (uint8[vnode_count], None: all of them).
     """
     ranges = serde.ranges(serde.prefix_columns(prefix), vnodes)
     if bounds is None:
@@ -36,7 +36,7 @@ def key_ranges(
 
 
 def _tails(serde: RowSerde, prefix: Row, bounds: RowRange) -> KeyRange:
-    """What keys within `bounds` have behind the prefix."""
+    """The key range within `bounds`, relative to the prefix."""
     skip = len(serde.key_encoder.encode_row(prefix))
     low, high = bounds.lower, bounds.upper
     has_low, has_high = bounds.includes_lower, bounds.includes_upper
@@ -61,5 +61,5 @@ def _tail(serde: RowSerde, prefix: Row, value: object, skip: int) -> bytes:
 
 
 def _joined(prefix: bytes, tail: bytes | None) -> bytes | None:
-    """The end of a range of tails behind `prefix`; None: the end of the keys that begin with it."""
+    """The end of a range of tails after `prefix`; None: the end of the keys with this prefix."""
     return successor_of_prefix(prefix) if tail is None else prefix + tail

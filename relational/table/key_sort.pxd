@@ -1,4 +1,4 @@
-"""Sorting row numbers by their keys."""
+"""Sorting row indices by their keys."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -8,7 +8,7 @@ from hummock.base.key cimport Slice
 cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t) noexcept
 
-cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose it is
+cdef struct KeyItem:        # one key: its first 16 bytes as integers, and its row
     uint64_t high           # bytes 0..7 after the skipped ones, big endian, short keys padded with zeros
     uint64_t low            # bytes 8..15
     int64_t row
@@ -16,10 +16,10 @@ cdef struct KeyItem:        # one key: its first 16 bytes as numbers, and whose 
 ctypedef Slice (*KeySource)(void* owner, int64_t row) noexcept nogil
 
 cdef enum:
-    ITEM_BYTES = 16         # of a key that are in its item
+    ITEM_BYTES = 16         # bytes of a key stored in its item
 
 cdef inline void write_bytes(const KeyItem* item, uint8_t* out) noexcept nogil:
-    """The ITEM_BYTES bytes of the key behind the skipped ones, zeros where it ended before."""
+    """The ITEM_BYTES bytes of the key after the skipped ones, padded with zeros."""
     cdef uint64_t high = __builtin_bswap64(item.high), low = __builtin_bswap64(item.low)
     memcpy(out, &high, 8)
     memcpy(out + 8, &low, 8)
@@ -27,7 +27,7 @@ cdef inline void write_bytes(const KeyItem* item, uint8_t* out) noexcept nogil:
 cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil
 cdef int compare_items(const KeyItem* a, const KeyItem* b, KeySource keys, void* owner,
                        Py_ssize_t skip) noexcept nogil
-# negative, 0 or positive; keys are read only where 16 bytes do not decide
+# negative, 0 or positive; the keys are read only if their 16 bytes are equal
 cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
                      Py_ssize_t skip) noexcept nogil
-# ascending by the keys' bytes from `skip` on, stable; `scratch` has room for `count` items
+# ascending by the keys' bytes from `skip` on, stable; `scratch` has a capacity of `count` items

@@ -1,4 +1,4 @@
-"""Sorting row numbers by their keys.
+"""Sorting row indices by their keys.
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
 equal. The first 16 bytes of each key are kept with its row; a radix sort passes only over the byte positions in which
@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 from hummock.base.key cimport compare_bytes, head_of
 
 cdef enum:
-    INSERTION_ROWS = 24     # below this many rows plain insertion is faster than counting
+    INSERTION_ROWS = 24     # below this many rows insertion sort is faster than counting
 
 
 cdef KeyItem item_of(Slice key, Py_ssize_t skip, int64_t row) noexcept nogil:
@@ -54,7 +54,7 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
 
 
 cdef void sort_by_heads(KeyItem* items, KeyItem* scratch, Py_ssize_t count) noexcept nogil:
-    """Least significant byte first, over the byte positions in which the heads differ."""
+    """LSD radix sort over the byte positions in which the key prefixes differ."""
     cdef uint64_t high = 0, low = 0
     cdef KeyItem* source = items
     cdef KeyItem* target = scratch

@@ -16,10 +16,10 @@ cdef enum Operation:
     UPDATE_INSERT = 2
     UPDATE_DELETE = 3
     UPDATE = 4              # both halves of an update of one key
-    UPSERT = 5              # U+ alone: insert or update, whichever it is
+    UPSERT = 5              # U+ alone: insert or update
 
-cdef enum EntryState:       # what the operations of this epoch so far amount to
-    UNTOUCHED = 0           # no operation: its only one followed one that was refused
+cdef enum EntryState:       # net effect of the operations of this epoch
+    UNTOUCHED = 0           # no operation: its only one followed a rejected one
     INSERTED = 1            # absent in the store before, present now
     UPDATED = 2             # present in the store before (or unknown, after a U+ alone), present now
     DELETED = 3             # present in the store before, absent now
@@ -27,7 +27,7 @@ cdef enum EntryState:       # what the operations of this epoch so far amount to
 
 
 cdef inline int fold(int state, int operation) noexcept nogil:
-    """The state after `operation`, or -1 where the two contradict each other."""
+    """The state after `operation`, or -1 if the two contradict each other."""
     if operation == UPSERT:
         return INSERTED if state == INSERTED or state == VANISHED else UPDATED
     if operation == INSERT:
@@ -41,12 +41,12 @@ cdef inline int fold(int state, int operation) noexcept nogil:
     return INSERTED if state == INSERTED else UPDATED
 
 
-cdef struct Old:                    # the row that the first update of a key replaced
+cdef struct Old:                    # the row replaced by the first update of a key
     int64_t start           # in `values`
-    int64_t size            # -1: its first operation was no update
+    int64_t size            # -1: its first operation was not an update
 
 cdef struct Entry:
-    int64_t value_start     # in `values`; meaningful while INSERTED or UPDATED
+    int64_t value_start     # in `values`; valid while INSERTED or UPDATED
     int32_t value_size
     int32_t state           # EntryState
 
@@ -54,16 +54,16 @@ cdef struct Entry:
 @cython.final
 cdef class MemTable:
     cdef readonly object name           # of the table, for errors
-    cdef object show_key                # user key -> what an error shows of it, or None
+    cdef object show_key                # user key -> its representation in errors, or None
     cdef bint is_lenient                # contradictions are logged
-    cdef readonly bint keeps_old        # `olds` is there
+    cdef readonly bint keeps_old        # `olds` is maintained
     cdef readonly Py_ssize_t operations # rows written since the last drain
-    cdef BytesInterner index                 # user key -> entry number
+    cdef BytesInterner index            # user key -> entry index
     cdef ByteBuffer entries             # Entry[index.count]
     cdef ByteBuffer values              # value bytes, concatenated; replaced ones remain until `clear`
     cdef ByteBuffer olds                # Old[index.count]
-    cdef ByteBuffer order               # KeyItem[sorted_rows]: entry numbers in key order
-    cdef Py_ssize_t sorted_rows         # entries in `order`; those after them are unsorted
+    cdef ByteBuffer order               # KeyItem[sorted_rows]: entry indices in key order
+    cdef Py_ssize_t sorted_rows         # entries in `order`; later ones are unsorted
 
     cdef int add_entries(self) except -1
     cdef object contradiction(self, BinaryColumn keys, Py_ssize_t row, int32_t entry, int operation)
@@ -71,18 +71,18 @@ cdef class MemTable:
     cdef bint is_unknown(self, int32_t entry) noexcept nogil
     cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, const uint8_t* present, Py_ssize_t row,
                               Py_ssize_t rows, BinaryColumn values, int* operation) except -2 nogil
-    # folds in from `row` on; the first that contradicts its entry, with `operation` set; -1 when none does
+    # folds in rows from `row` on; returns the first that contradicts its entry, with `operation` set, or -1
     cdef int store_value(self, Entry* entry, Slice value) except -1 nogil
     cdef int store_old(self, int32_t entry, Slice value) except -1 nogil
     cdef int put_olds(self, Py_ssize_t position, Py_ssize_t rows, BinaryColumnBuilder out) except -1 nogil
-    # for the rows that copy_block returns without the vanished
-    cdef Slice value(self, const Entry* entry) noexcept nogil           # lives until the next write
-    cdef int sort_all(self) except -1                                   # brings every entry into `order`
+    # for the rows that copy_block returns, without the vanished ones
+    cdef Slice value(self, const Entry* entry) noexcept nogil           # valid until the next write
+    cdef int sort_all(self) except -1                                   # adds every entry to `order`
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil
     cdef Py_ssize_t lower_bound(self, Slice key) noexcept nogil     # first position >= key; REQUIRES all sorted
     cdef Slice key_at(self, Py_ssize_t position) noexcept nogil
     cdef Slice key_of(self, const KeyItem* item, uint8_t* room) noexcept nogil
-    # a sorted key, in `room` (TABLE_ID_BYTES + ITEM_BYTES of them) where its item holds all of it: no read of the arena
+    # a sorted key, in `room` (TABLE_ID_BYTES + ITEM_BYTES bytes) if its item contains all of it: no read of the arena
     cdef const Entry* entry_at(self, Py_ssize_t position) noexcept nogil
     cdef int copy_block(self, Py_ssize_t position, Py_ssize_t rows, bint with_vanished,
                         BatchWriter out) except -1 nogil                # at most BLOCK rows from `position` on

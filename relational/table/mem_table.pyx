@@ -3,8 +3,8 @@
 Operations on a key are folded as they arrive (insert then delete is nothing, delete then insert is an update), so a
 drain writes each key once. Keys are user keys, hence memory order is storage order; entries are sorted only for a scan
 or a drain, and then only those added since the last sort. A contradiction (a second insert, a delete of an absent key)
-is a ConsistencyError, or a line in the log. What the epoch does not know of a key is trusted, unless the writer passes
-the state of the store, which is never read here. One writer, no locks.
+is a ConsistencyError, or a line in the log. Rows that this epoch has not touched are trusted, unless the writer passes
+their state in the store, which is never read here. One writer, no locks.
 """
 
 import logging
@@ -50,12 +50,12 @@ cdef Slice entry_key(void* owner, int64_t row) noexcept nogil:
 
 @cython.final
 cdef class MemTable:
-    """Each key that this epoch touched has one entry; entry numbers follow the order of first touch."""
+    """Each key touched in this epoch has one entry; entry indices follow the order of first touch."""
 
     def __init__(self, name: str = "", show_key=None, *, bint is_lenient=False, bint keeps_old=False):
-        """`name` and `show_key(user key) -> object` serve errors. `is_lenient`: a contradiction is logged, one line
-        for each call, and its operation carried out as it came. `keeps_old`: a drain says what updated rows were
-        before.
+        """`name` and `show_key(user key) -> object` are for error messages. `is_lenient`: a contradiction is logged,
+        one line for each call, and its operation is applied as received. `keeps_old`: a drain returns the old values of
+        updated rows.
         """
         self.name, self.show_key, self.is_lenient, self.keeps_old = name, show_key, is_lenient, keeps_old
         self.index = BytesInterner()
@@ -70,23 +70,22 @@ cdef class MemTable:
 
     @property
     def size_bytes(self):
-        """Memory taken by keys, values and their order."""
+        """Memory used by keys, values and their order."""
         return self.index.size_bytes + self.entries.size + self.values.size + self.olds.size + self.order.size
 
     @property
     def waiting_bytes(self):
-        """Of those, what a drain releases."""
+        """The part of `size_bytes` that a drain releases."""
         return self.index.arena.size + self.entries.size + self.values.size + self.olds.size + self.order.size
 
     def write(self, BinaryColumn keys not None, BinaryColumn values not None, const uint8_t[::1] ops not None,
               const uint8_t[::1] visibility=None, const uint8_t[::1] present=None):
-        """Folds in one operation per visible row. `ops`, `visibility`: uint8[rows]; `present`, too: whether the
-        key has a row before this call, which counts for keys that this epoch has not touched (None: unknown).
+        """Folds in one operation per visible row. `ops`, `visibility`, `present`: uint8[rows]. `present`: whether the
+        key has a row before this call, used for keys that this epoch has not touched (None: unknown).
 
-        U- and U+ of one key, one right after the other, are an update; of two keys, a delete and an insert. A
-        U+ without its U- puts its row whether or not there was one. The values of retractions are not kept, except with
-        `keeps_old` that of an update that is the first operation on its key.
-        ConsistencyError names table and key; the rows before the faulty one have taken effect, no other has.
+        U- and U+ of one key, adjacent, are an update; of two keys, a delete and an insert. A U+ without its U- upserts.
+        The values of retractions are not kept, except with `keeps_old` that of an update that is the first operation on
+        its key. ConsistencyError names table and key; the rows before the faulty one have taken effect, no other has.
         """
         cdef Py_ssize_t rows = keys.rows, wrong = -1, faults = 0
         cdef int operation = INSERT
@@ -117,7 +116,7 @@ cdef class MemTable:
         return ConsistencyError(FAULTS[operation, state], table=self.name, key=key)
 
     cdef int carry_out(self, int32_t number, int operation, BinaryColumn values, Py_ssize_t row) except -1:
-        """Whatever was there, the key has this row now, or none."""
+        """Applies an operation regardless of the state: the key has this row now, or none."""
         cdef Entry* entry = <Entry*>self.entries.data + number
         entry.state = DELETED if operation == DELETE else UPDATED
         if self.keeps_old:
@@ -127,8 +126,8 @@ cdef class MemTable:
         return 0
 
     def get_many(self, BinaryColumn keys not None, fetch):
-        """The values under `keys`, null where there is no row: this epoch's where it touched the key, else
-        those of `fetch`, which is called at most once, with a BinaryColumn of the keys not touched here.
+        """The values under `keys`, null if there is no row: from this epoch if it touched the key, else from `fetch`,
+        which is called at most once, with a BinaryColumn of the keys not touched here.
         """
         if self.index.count == 0:
             return BinaryColumn.from_arrow(fetch(keys))
@@ -163,8 +162,8 @@ cdef class MemTable:
         return out.finish()
 
     def range(self, bytes start not None, bytes end=None):
-        """The touched keys in [start, end), ascending, with their values: a KvBatch whose null values say
-        that the store's row under that key is gone. A copy: later writes do not change it.
+        """The touched keys in [start, end), ascending, with their values: a KvBatch in which a null value means that
+        the store's row under that key is deleted. A copy: later writes do not change it.
         """
         cdef BatchWriter out = BatchWriter()
         cdef Py_ssize_t position, stop
@@ -178,9 +177,9 @@ cdef class MemTable:
         return out.finish()
 
     def drain(self):
-        """What this epoch changes, as a list of (WriteBatch, old) with ascending, disjoint keys (usually one, none
-        when nothing changed), and forgets it. A batch ends at 1 GiB. `old`: a BinaryColumn of the values before that
-        were kept, null where none was; None unless `keeps_old`.
+        """Returns the changes of this epoch, as a list of (WriteBatch, old) with ascending, disjoint keys (usually one,
+        none if nothing changed), and clears them. A batch ends at 1 GiB. `old`: a BinaryColumn of the old values that
+        were kept, null where there was none; None unless `keeps_old`.
         """
         cdef BatchWriter out = BatchWriter()
         cdef BinaryColumnBuilder olds = BinaryColumnBuilder()
@@ -203,7 +202,7 @@ cdef class MemTable:
         return batches
 
     def clear(self):
-        """Forgets every operation."""
+        """Discards all operations."""
         self.index.clear()
         if max(self.entries.size, self.values.size, self.order.size) > KEPT_BYTES:
             self.entries, self.values, self.order = ByteBuffer(), ByteBuffer(), ByteBuffer()
@@ -212,7 +211,7 @@ cdef class MemTable:
         self.sorted_rows = self.operations = 0
 
     cdef int add_entries(self) except -1:
-        """Entries, UNTOUCHED yet, for the keys that have none."""
+        """Adds UNTOUCHED entries for new keys."""
         cdef Py_ssize_t before = self.entries.size, after = self.index.count * sizeof(Entry)
         self.entries.reserve(after - before)
         memset(self.entries.data + before, 0, after - before)
@@ -225,7 +224,7 @@ cdef class MemTable:
         return 0
 
     cdef inline bint is_unknown(self, int32_t entry) noexcept nogil:
-        """Whether this epoch has no operation on the key of that entry (-1: of no entry)."""
+        """Whether this epoch has no operation on the key of that entry (-1: no entry)."""
         return entry < 0 or (<const Entry*>self.entries.data)[entry].state == UNTOUCHED
 
     cdef Py_ssize_t fold_rows(self, const int32_t* ids, const uint8_t* ops, const uint8_t* present, Py_ssize_t row,
@@ -325,7 +324,7 @@ cdef class MemTable:
         return 0
 
     cdef void merge_fresh(self, KeyItem* scratch) noexcept nogil:
-        """Makes one order of the sorted rows and the fresh ones after them; from the back, without a second buffer."""
+        """Merges the sorted rows and the fresh ones after them; from the back, without a second buffer."""
         cdef KeyItem* items = <KeyItem*>self.order.data
         cdef Py_ssize_t fresh = self.index.count - self.sorted_rows, old = self.sorted_rows - 1
         cdef Py_ssize_t new = fresh - 1, position = self.index.count - 1

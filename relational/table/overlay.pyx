@@ -1,11 +1,11 @@
-"""Sorted batches of rows combined: a merge of several ranges, and changes overlaid on the rows of the store.
+"""Combines sorted batches of rows: merges several ranges, and overlays changes on the rows of the store.
 
 Within a table the vnode is a function of the rest of the key, so rows of several vnodes are ordered by the bytes after
-`table id | vnode`: those are the first `skip` bytes, which every comparison here leaves out. With `reverse` the
-batches are in descending order, and so are the results.
+`table id | vnode`: those are the first `skip` bytes, which every comparison here ignores. With `reverse` the batches
+are in descending order, and so are the results.
 
-`first_rows` overlays a mem table on the first rows that the store has under many key prefixes. `rows_of_changes` turns
-the changes of a store into rows with ops, which a table decodes into a StreamChunk.
+`first_rows` overlays a mem table on the first rows of the store under many key prefixes. `rows_of_changes` turns the
+changes of a store into rows with ops, which a table decodes into a StreamChunk.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -38,7 +38,7 @@ cdef int compare_tails(Slice a, Slice b, Py_ssize_t skip) noexcept nogil:
 
 
 cdef Slice source_key(void* columns, int64_t row) noexcept nogil:
-    """The key of a row numbered batch << 32 | row; `columns` is an array of borrowed BinaryColumns."""
+    """The key of the row with index batch << 32 | row; `columns` is an array of borrowed BinaryColumns."""
     cdef void* column = (<void**>columns)[row >> 32]
     return (<BinaryColumn>column).at(<uint32_t>row)
 
@@ -61,7 +61,7 @@ def rows_until(
 
 
 def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=False):
-    """The rows [starts[i], ends[i]) of each KvBatch i as one, in order of their keys less `skip` bytes."""
+    """The rows [starts[i], ends[i]) of each KvBatch i merged, ordered by their keys without `skip` bytes."""
     cdef ByteBuffer items = ByteBuffer(), scratch = ByteBuffer(), keys = ByteBuffer(), values = ByteBuffer()
     cdef Py_ssize_t rows = 0, key_bytes = 0, value_bytes = 0, i, row, first, last
     cdef KeyItem* item
@@ -93,7 +93,7 @@ def merged(list batches not None, starts, ends, Py_ssize_t skip, bint reverse=Fa
 
 cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void** values, Py_ssize_t key_bytes,
                       Py_ssize_t value_bytes, bint reverse):
-    """The rows that the items number, from the last to the first in reverse; of so many bytes, about."""
+    """The rows of the items, from the last to the first in reverse; of about this many bytes."""
     cdef BatchWriter out = BatchWriter()
     cdef Py_ssize_t row = 0
     with nogil:
@@ -107,8 +107,8 @@ cdef KvBatch gathered(const KeyItem* items, Py_ssize_t rows, void** keys, void**
 
 cdef int gather_block(const KeyItem* items, Py_ssize_t first, Py_ssize_t count, Py_ssize_t rows, void** keys,
                       void** values, bint reverse, BatchWriter out) except -1 nogil:
-    """At most BLOCK rows from row `first` of the result on. They are scattered over memory, which is prefetched in
-    steps: the offsets of each row, then its bytes.
+    """Gathers at most BLOCK rows from row `first` of the result on. They are scattered over memory, which is prefetched
+    in steps: the offsets of each row, then its bytes.
     """
     cdef int64_t numbers[BLOCK]
     cdef Slice keys_at[BLOCK]
@@ -137,10 +137,10 @@ cdef inline void prefetch_row(void* column, Py_ssize_t row) noexcept nogil:
 
 
 def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssize_t skip, bint reverse=False):
-    """(`rows` as the changes from `position` on leave them, the position after the changes that were used).
+    """(`rows` with the changes from `position` on applied, the position after the applied changes).
 
-    Changes replace, add and (null value) remove rows. Those beyond the last row stay unused, for the next
-    batch may hold their rows; with `rows` None, which means that no more follow, all are used.
+    Changes replace, add and (null value) delete rows. Those beyond the last row are not applied, since the next batch
+    may contain their rows; with `rows` None, which means that no more follow, all are applied.
     """
     cdef BatchWriter out = BatchWriter()
     cdef Py_ssize_t row = 0, count = 0 if rows is None else rows.keys.rows, change = position
@@ -166,12 +166,12 @@ def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssiz
 
 def first_rows(MemTable mem not None, BinaryColumn prefixes not None, const int32_t[::1] owners,
                KvBatch stored not None, Py_ssize_t limit, Py_ssize_t fetched):
-    """(int32 prefix row of each result row, KvBatch, int32 unfinished prefixes): the first `limit` rows under
-    each prefix, as the table is now.
+    """(int32 prefix row of each result row, KvBatch, int32 unfinished prefixes): the first `limit` rows under each
+    prefix, with the mem table applied.
 
-    `stored` has at most `fetched` rows under each prefix, in order; row i belongs to prefix owners[i],
-    ascending. A prefix is unfinished where deletes left fewer than `limit` of `fetched` rows: nothing is
-    returned for it; the caller repeats the call with more.
+    `stored` has at most `fetched` rows under each prefix, in order; row i belongs to prefix owners[i], ascending. A
+    prefix is unfinished if deletes left fewer than `limit` of `fetched` rows: nothing is returned for it; the caller
+    repeats the call with more.
     """
     cdef BatchWriter out = BatchWriter()
     cdef Py_ssize_t prefix, start = 0, end = 0, rows = stored.keys.rows
@@ -192,8 +192,8 @@ def first_rows(MemTable mem not None, BinaryColumn prefixes not None, const int3
 
 cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssize_t row, Py_ssize_t end,
                              Py_ssize_t limit, Py_ssize_t fetched, BatchWriter out) except -2 nogil:
-    """Appends the first rows under `prefix`, returns their number; -1, having appended none, if the store may
-    hold more rows that belong among them. REQUIRES the mem table sorted.
+    """Appends the first rows under `prefix`, returns their number; -1, having appended none, if the store may contain
+    more rows that belong among them. REQUIRES the mem table sorted.
     """
     cdef bint is_whole = end - row < fetched, is_touched
     cdef Py_ssize_t position = mem.lower_bound(prefix), kept_rows = out.keys.rows, count = 0
@@ -231,7 +231,7 @@ cdef Py_ssize_t merge_prefix(MemTable mem, Slice prefix, KvBatch stored, Py_ssiz
 
 
 def rows_of_changes(BinaryColumn keys not None, BinaryColumn old not None, BinaryColumn new not None) -> tuple:
-    """(keys, values, ops: uint8[rows]): for each change the old row, then the new one, as far as there are."""
+    """(keys, values, ops: uint8[rows]): for each change the old row, then the new one, if present."""
     cdef BinaryColumnBuilder out_keys = BinaryColumnBuilder(), values = BinaryColumnBuilder()
     cdef uint8_t[::1] ops = np.empty(2 * keys.rows, np.uint8)
     cdef Py_ssize_t row, rows = 0

@@ -1,9 +1,9 @@
 """RowCache: the newest rows of one table under a byte budget, and which keys are known to have none.
 
 Records are kept in a ring in insertion order. The oldest is evicted first, unless it was read since its insertion: then
-it is spared once and moves to the front (FIFO with a second chance). Where more rows are evicted than are found again,
-only every second, fourth, eighth … missed key is admitted, always the same ones, until they fit. All memory, the hash
-table included, counts against the budget and is touched only as it fills. One thread at a time.
+it is spared once and moves to the front (FIFO with a second chance). If more rows are evicted than hit, only every
+second, fourth, eighth … missed key is admitted, a fixed subset, until they fit. All memory, the hash table included,
+counts against the budget and is touched only as it fills. One thread at a time.
 """
 
 cimport cython
@@ -22,11 +22,11 @@ cdef struct Record:         # in the ring, 8-aligned; key and value follow
     uint32_t tag            # of its key's hash
     uint32_t span           # bytes, header included
     int32_t key_size
-    int32_t value_size      # -1: there is no such row
-    uint8_t is_live         # a slot points here
-    uint8_t is_asked        # since it was inserted, or last spared
+    int32_t value_size      # -1: known to be absent
+    uint8_t is_live         # a slot refers to it
+    uint8_t is_asked        # read since it was inserted, or last spared
 
-cdef struct Slot:           # of the hash table, which may hold a record
+cdef struct Slot:           # of the hash table; may refer to a record
     uint32_t tag            # its home slot is tag & mask
     uint32_t at             # offset in the ring / 8 + 1; 0: no record
 
@@ -37,16 +37,16 @@ cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
     BYTES_PER_SLOT = 64     # of the budget
     MIN_SLOTS = 16
-    SHARE = 8               # a record takes at most 1/SHARE of the ring
+    SHARE = 8               # a record uses at most 1/SHARE of the ring
     WINDOW = 4096           # keys between two adjustments of the admission rate
     MAX_PASSED_OVER = 4
-    SPARED = 16             # at most, for one record that is inserted
+    SPARED = 16             # at most, per inserted record
     VNODE_END = 6           # of a user key; the table key follows
 
 
 @cython.final
 cdef class RowCache:
-    """Every record equals the entry of the store under its key; each write to the store is reported by `update`."""
+    """Invariant: every record equals the store's entry under its key; `update` reports each write to the store."""
 
     cdef readonly Py_ssize_t budget_bytes
     cdef readonly Py_ssize_t count      # rows held, known absences included
@@ -63,16 +63,16 @@ cdef class RowCache:
     cdef int64_t end                    # end of the records after `tail`, while the head has wrapped
     cdef bint is_wrapped
     cdef int64_t records                # in the ring, dead ones included
-    cdef int32_t passed_over            # of 2**this missed keys one is admitted
-    cdef int64_t seen_hits              # the three counts at the last adjustment of `passed_over`
+    cdef int32_t passed_over            # one of 2**this missed keys is admitted
+    cdef int64_t seen_hits              # the three counters at the last adjustment of `passed_over`
     cdef int64_t seen_misses
     cdef int64_t seen_evictions
-    cdef bytes mark                     # of a watermark; None: there is none
+    cdef bytes mark                     # of the watermark; None: no watermark
     cdef Slice passed                   # its bytes
     cdef bint is_descending
 
     def __init__(self, Py_ssize_t budget_bytes):
-        """ValueError for a budget that holds nothing."""
+        """ValueError for a budget that is too small for a record."""
         self.max_slots = MIN_SLOTS
         while 2 * self.max_slots * BYTES_PER_SLOT <= budget_bytes and self.max_slots < 1 << 30:
             self.max_slots *= 2
@@ -90,18 +90,18 @@ cdef class RowCache:
         pool_give(self.ring, self.ring_bytes)
 
     def __len__(self):
-        """Keys of which something is known."""
+        """Number of known keys."""
         return self.count
 
     @property
     def held_bytes(self):
-        """Of the budget what was touched so far: slots and the filled part of the ring."""
+        """The part of the budget touched so far: slots and the filled part of the ring."""
         filled = max(self.end, self.head) if self.is_wrapped else self.head
         return filled + (<Py_ssize_t>self.mask + 1) * <Py_ssize_t>sizeof(Slot)
 
     def get_many(self, BinaryColumn keys not None, fetch):
-        """The values under `keys`, null where there is no row: from here, else those of `fetch`, which is called at
-        most once, with a BinaryColumn of the keys that are not known, and is kept.
+        """The values under `keys`, null if there is no row: from the cache, else from `fetch`, which is called at most
+        once, with a BinaryColumn of the missed keys, and whose result is cached.
         """
         cdef BinaryColumnBuilder asked = BinaryColumnBuilder(), out = BinaryColumnBuilder()
         cdef BinaryColumn wanted, fetched = None
@@ -144,7 +144,7 @@ cdef class RowCache:
         return out.finish()
 
     def update(self, KvBatch batch not None):
-        """The rows of `batch` were written: what is known of their keys is this, null being no row."""
+        """Records that the rows of `batch` were written; a null value is a deleted row."""
         cdef Py_ssize_t row, first = 0, rows
         cdef int64_t found[BLOCK]
         cdef uint32_t tag
@@ -164,7 +164,7 @@ cdef class RowCache:
                 first += rows
 
     def keep_vnodes(self, const uint8_t[::1] owned):
-        """Forgets the rows of all vnodes but those marked in uint8[vnode count]."""
+        """Discards the rows of all vnodes except those marked in uint8[vnode count]."""
         cdef int64_t at = self.tail, left = self.records
         cdef Record* record
         cdef const uint8_t* key
@@ -183,15 +183,15 @@ cdef class RowCache:
                 left -= 1
 
     def pass_by(self, bytes mark not None, bint is_descending):
-        """A watermark passes rows whose table key is below `mark` (above): they are neither kept nor given. One that
-        was further stays.
+        """Sets the watermark: rows whose table key is below `mark` (above, if descending) are neither cached nor
+        returned. A further watermark is kept.
         """
         further = min if is_descending else max
         self.mark, self.is_descending = mark if self.mark is None else further(mark, self.mark), is_descending
         self.passed = slice_of(self.mark)
 
     def clear(self):
-        """Nothing is known any more; the watermark stays."""
+        """Discards all rows; the watermark is kept."""
         memset(self.slots, 0, (<size_t>self.mask + 1) * sizeof(Slot))
         self.count = self.records = 0
         self.head = self.tail = self.end = 0
@@ -214,7 +214,7 @@ cdef class RowCache:
         return 0
 
     cdef int find_block(self, BinaryColumn keys, Py_ssize_t first, Py_ssize_t rows, int64_t* out) except -1 nogil:
-        """out[rows]: offset of each key's record, -1 where none is."""
+        """out[rows]: offset of each key's record, -1 if there is none."""
         cdef uint32_t tags[BLOCK]
         cdef Record* record
         cdef Py_ssize_t row
@@ -331,7 +331,7 @@ cdef class RowCache:
         return 0
 
     cdef int64_t room(self, int64_t span) noexcept nogil:
-        """The offset of `span` free bytes; evicts the records in their way."""
+        """The offset of `span` free bytes; evicts the records that occupy them."""
         cdef int64_t offset, spared = 0, moved
         while True:
             if self.records == 0:
@@ -385,7 +385,7 @@ cdef class RowCache:
         return at
 
     cdef void forget(self, Record* record) noexcept nogil:
-        """The slots behind move up, so that no search ends before what it looks for."""
+        """Frees the record's slot; later slots of the probe sequence move up, so that no search ends early."""
         cdef uint32_t hole = self.slot_of(record), at = hole, home
         record.is_live = False
         self.count -= 1

@@ -1,7 +1,7 @@
-"""Constraints of rows that enter a table, from whatever source: no NULL in a primary key or NOT NULL column, no text
-longer than its column, dates and times of the years 1 to 9999, a key and a value that the store accepts.
+"""Constraints on rows written to a table from any source: no NULL in a primary key or NOT NULL column, no text longer
+than its column's limit, dates and times within the years 1 to 9999, a key and a value within the store's limits.
 
-Checked for whole chunks, before anything is written. Nothing is encoded for it unless a row may be near a limit.
+Whole chunks are checked before anything is written. Rows are encoded for the check only if one may be near a limit.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from relational.types.data_type import DataType, TypeKind
 
 LONG_KEY = "a derived key takes more than the 1 MiB that the store holds"
 TEXTS = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB)
-FIXED_BYTES = 32  # no encoded value of fixed width is longer
-TEXT_GROWTH = 4  # nor is an encoded text longer than so many times its bytes
-NESTED_GROWTH = 64  # nor a list or a struct than so many times its bytes in memory
+FIXED_BYTES = 32  # no encoded fixed-width value is longer
+TEXT_GROWTH = 4  # an encoded text has at most this many times its bytes
+NESTED_GROWTH = 64  # an encoded list or struct has at most this many times its bytes in memory
 
 
 def check_rows(table: TableCatalog, rows: DataChunk) -> None:
-    """InvalidValue names a column and the first of the visible rows that `table` cannot hold: its position in `rows`.
+    """InvalidValue names a column and the first of the visible rows that `table` cannot store: its position in `rows`.
 
-    `rows` has the table's columns; a generated key is not looked at.
+    `rows` has the table's columns; a generated key is not checked.
     """
     try:
         _check_dense(table, rows.compact())
@@ -63,8 +63,8 @@ def _check_dense(table: TableCatalog, rows: DataChunk) -> None:
 
 
 def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
-    """(`chunk` without the rows whose `columns`, as the key of `table`, are longer than the store takes; how many more
-    of them there are now): a row that goes is left out as the row that came was, and takes one from the count.
+    """(`chunk` without the rows whose `columns`, as the key of `table`, exceed the store's limit; the net change of
+    their number): a retraction of such a row is omitted as its insertion was, and decrements the count.
     """
     key = [chunk.columns[index] for index in columns]
     beyond = rows_beyond(
@@ -83,9 +83,9 @@ def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCa
 def rows_beyond(
     arrays: Sequence[pa.Array], types: Sequence[DataType], most: int, encode: Callable[[], BinaryColumn]
 ) -> np.ndarray | None:
-    """bool[rows]: the rows whose encoded columns take more than `most` bytes; None where none does.
+    """bool[rows]: the rows whose encoded columns exceed `most` bytes; None if none does.
 
-    `encode` encodes all rows and is called only where one may be too long. InvalidValue where that takes 2 GiB.
+    `encode` encodes all rows and is called only if one may be too long. InvalidValue if that needs 2 GiB.
     """
     if sum(_bound(array, data_type) for array, data_type in zip(arrays, types, strict=True)) <= most:
         return None
@@ -114,19 +114,19 @@ def _check_column(column: ColumnCatalog, array: pa.Array, is_in_key: bool) -> No
 
 
 def _bound(array: pa.Array, data_type: DataType) -> int:
-    """What no encoded value of the column is longer than."""
+    """An upper bound on the encoded size of a value of the column."""
     if data_type.is_nested:
         return FIXED_BYTES + NESTED_GROWTH * array.nbytes
     return FIXED_BYTES + (TEXT_GROWTH * _longest(array) if data_type.kind in TEXTS else 0)
 
 
 def _longest(array: pa.Array) -> int:
-    """The bytes of the longest text of a column."""
+    """The size in bytes of the longest text of a column."""
     return int(_sizes(array).max(initial=0))
 
 
 def _sizes(array: pa.Array) -> np.ndarray:
-    """int32[rows]: the bytes of each text of a column in its own layout."""
+    """int32[rows]: the size in bytes of each text of a column in its own layout."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     rows = len(storage)
     if not rows:

@@ -1,8 +1,8 @@
 """The rows of one table in a state store: the key and the value of each, whatever the row format of the table.
 
-`RowStore` is the interface that tables read and write through, which keeps row formats out of them; any thread.
-`WholeRows` stores a row as one entry. `CachedRows` wraps another RowStore and keeps the newest rows of a table with a
-single writer in memory, so that repeated lookups by key do not read the store; one thread at a time.
+`RowStore` is the interface through which tables read and write, independent of row formats; any thread. `WholeRows`
+stores a row as one entry. `CachedRows` wraps another RowStore and caches the newest rows of a table with a single
+writer in memory, so that repeated lookups by key do not read the store; one thread at a time.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from relational.table.row_cache import RowCache
 
 
 class RowStore(ABC):
-    """User keys of rows, and their values in the value encoding."""
+    """Reads and writes rows by user key, with values in the value encoding."""
 
-    keeps_old = False  # whether `ingest` profits from the former values of rows
+    keeps_old = False  # whether `ingest` benefits from the old values of rows
 
     @abstractmethod
     def get_many(self, keys: BinaryColumn, epoch: Epoch) -> BinaryColumn:
-        """The value of each row; null where there is none."""
+        """The value of each row; null if there is none."""
 
     @abstractmethod
     def scan(
         self, key_range: KeyRange, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
     ) -> StateStoreIterator:
-        """The rows of the range in order of their keys, at most `limit`."""
+        """The rows of the range in key order, at most `limit`."""
 
     @abstractmethod
     def scan_prefixes(
         self, prefixes: BinaryColumn, epoch: Epoch, *, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
-        """As `StateStore.scan_prefixes`, of rows. OverflowError when the answer passes 2 GiB."""
+        """As `StateStore.scan_prefixes`, for rows. OverflowError if the result exceeds 2 GiB."""
 
     @abstractmethod
     def changes(self, key_range: KeyRange, since: Epoch, until: Epoch) -> StateStoreChanges:
-        """As `StateStore.changes`, of rows. REQUIRES that `since` stays readable to the end."""
+        """As `StateStore.changes`, for rows. REQUIRES that `since` remains readable to the end."""
 
     @abstractmethod
     def ingest(self, batch: WriteBatch, old: BinaryColumn | None, epoch: Epoch, *, local_only: bool = False) -> None:
-        """The rows of `batch` become its values, a null one being gone. `old`: what they were before, null where
-        that is unknown, or nothing; None where it is not kept.
+        """Writes the rows of `batch`; a null value deletes. `old`: the old values, null where unknown or absent; None
+        if they are not kept.
         """
 
 
 class WholeRows(RowStore):
-    """A row is one entry."""
+    """Stores a row as one entry."""
 
     def __init__(self, store: StateStore):
         self._store = store
@@ -119,6 +119,6 @@ class CachedRows(RowStore):
         try:
             self._rows.ingest(batch, old, epoch, local_only=local_only)
         except BaseException:
-            self._cache.clear()  # some of it may be written
+            self._cache.clear()  # the write may have succeeded in part
             raise
         self._cache.update(batch)

@@ -1,8 +1,8 @@
 """RowSerde: rows of one table as user keys and values, and back.
 
 Key: `table_id u32 BE | vnode u16 BE | memcomparable(pk columns)`. Value: the value encoding of the catalog's
-`value_indices`; a RowStore decides how many entries of a store that is. Every method takes and returns whole chunks; no
-work is per row in Python. Immutable, for any thread.
+`value_indices`; a RowStore decides the number of store entries per row. Every method accepts and returns whole chunks;
+no work is per row in Python. Immutable, for any thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Row = tuple[object, ...]
 
 
 class RowSerde:
-    """The layout of a catalog's rows. `columns` (None: all) are those that decoding returns, in their order."""
+    """The layout of a catalog's rows. `columns` (None: all) are the decoded columns, in their order."""
 
     def __init__(self, catalog: TableCatalog, columns: Sequence[int] | None = None):
         """ValueError for a distribution column outside the pk, or a column in neither key nor value."""
@@ -65,21 +65,20 @@ class RowSerde:
         return tuple(self.types[column] for column in self.columns)
 
     def covers_distribution(self, prefix_columns: int) -> bool:
-        """Whether the first `prefix_columns` of the pk fix the vnode."""
+        """Whether the first `prefix_columns` of the pk determine the vnode."""
         return all(position < prefix_columns for position in self.distribution_in_pk)
 
     def keys_of(self, rows: DataChunk) -> tuple[BinaryColumn, np.ndarray]:
-        """(user key, vnode uint16) of each of whole rows."""
+        """(user key, vnode uint16) of each complete row."""
         return self.keys_of_pks([rows.columns[index] for index in self.pk], rows.capacity)
 
     def values_of(self, rows: DataChunk) -> BinaryColumn:
-        """The value of each of whole rows."""
+        """The value of each complete row."""
         stored = [rows.columns[index] for index in self.catalog.value_indices]
         return self.value_encoder.encode(stored, rows=rows.capacity)
 
     def keys_of_pks(self, columns: Sequence, rows: int) -> tuple[BinaryColumn, np.ndarray]:
-        """(user key, vnode uint16) of pk columns; of the leading ones, where those fix the vnode, the prefix
-        of user keys.
+        """(user key, vnode uint16) of pk columns; for leading ones that determine the vnode, the prefix of user keys.
         """
         distribution = [columns[position] for position in self.distribution_in_pk]
         vnodes = vnodes_of(distribution, self.catalog.vnode_count, rows=rows)
@@ -105,7 +104,7 @@ class RowSerde:
         return self._rows(self._keys_in(keys) if self._reads_key else [], values, "error", keys)
 
     def decode_keys(self, keys: BinaryColumn) -> DataChunk:
-        """The rows stored under `keys` as far as the keys say it: all other columns are NULL. DamagedRow."""
+        """The rows stored under `keys`, from the keys alone: columns outside the key are NULL. DamagedRow."""
         in_key = dict(zip(self.pk, self._keys_in(keys), strict=True))
         columns = [in_key.get(at) for at in self.columns]
         nulls = [pa.nulls(len(keys), self.types[at].arrow) for at in self.columns]
@@ -113,7 +112,7 @@ class RowSerde:
                          capacity=len(keys))
 
     def decode_found(self, pk_columns: Sequence, values: BinaryColumn) -> DataChunk:
-        """The rows of asked keys; where a value is null the columns that are not in the key are NULL. DamagedRow."""
+        """The rows of looked-up keys; for a null value the columns outside the key are NULL. DamagedRow."""
         return self._rows(pk_columns, values, "null")
 
     def show_key(self, key: bytes) -> Row:
@@ -121,8 +120,8 @@ class RowSerde:
         return self.key_encoder.decode_row(key, USER_KEY_PREFIX_BYTES)
 
     def ranges(self, columns: Sequence, owned: np.ndarray | None) -> list[KeyRange]:
-        """The user keys that begin with one row of leading pk columns, as ranges: one where the vnode is
-        fixed, else one per vnode of `owned` (uint8[vnode_count], None: all), ascending.
+        """The user keys that begin with one row of leading pk columns, as ranges: one if the vnode is determined, else
+        one per vnode of `owned` (uint8[vnode_count], None: all), ascending.
         """
         if self.covers_distribution(len(columns)):
             vnodes = vnodes_of(
@@ -144,7 +143,7 @@ class RowSerde:
         return any(in_key for in_key, _ in self._locations)
 
     def _location(self, column: int) -> tuple[bool, int]:
-        """(it is read from the key, its position there or in the value)."""
+        """(whether it is decoded from the key, its position there or in the value)."""
         if column in self.catalog.value_indices:
             return False, self.catalog.value_indices.index(column)
         if column not in self.pk:
@@ -174,7 +173,7 @@ class RowSerde:
 
 
     def _damaged(self, error: EncodingError, in_key: Sequence, keys: BinaryColumn | None) -> DamagedRow:
-        """What an error of the value encoding means for the rows of `keys`, or of the asked keys `in_key`."""
+        """Converts an error of the value encoding for the rows of `keys`, or of the looked-up keys `in_key`."""
         key = name = None
         if error.row is not None:
             pks = in_key if keys is None else self._keys_in(keys)
@@ -186,5 +185,5 @@ class RowSerde:
 
 
 def present_in(values: BinaryColumn) -> np.ndarray:
-    """uint8[rows]: 1 where there is a value."""
+    """uint8[rows]: 1 if there is a value."""
     return values.to_arrow().is_valid().to_numpy(zero_copy_only=False).view(np.uint8)

@@ -25,7 +25,7 @@ from relational.table.mem_table import MemTable
 from relational.table.overlay import first_rows, merged, overlay, rows_until
 from relational.table.row_layout import RowStore
 
-MERGE_ROWS = 512  # rows that a merge buffers of each range
+MERGE_ROWS = 512  # rows that a merge buffers per range
 MAX_FETCHED = 1 << 20  # limit on the rows read under one prefix by `first_under`
 ALL_ROWS = 1 << 62
 PREFIXES_AT_ONCE = 1_024
@@ -39,7 +39,7 @@ def concatenated(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[KvBatch]:
-    """Each range in key order, one range after the other; in reverse from the last to the first."""
+    """Each range in key order, range after range; in reverse from the last to the first."""
     left = limit
     for key_range in reversed(ranges) if reverse else ranges:
         if left is not None and left <= 0:
@@ -65,8 +65,8 @@ def in_key_order(
 ) -> Iterator[KvBatch]:
     """The rows of all ranges, which are of different vnodes, in order of the table key after the vnode.
 
-    The rows are determined at the call, even if iteration begins later: a later commit may bring a watermark that
-    hides some at this very epoch.
+    The snapshot is taken at the call, even if iteration begins later: a later commit may include a watermark that hides
+    some rows at this very epoch.
     """
     opened = [store.scan(part, epoch, reverse=reverse, limit=limit) for part in ranges]
     return _batches(opened[0]) if len(opened) == 1 else _merged(opened, reverse, limit)
@@ -101,7 +101,7 @@ class _Cursor:
         self.is_done = False
 
     def fill(self) -> bool:
-        """Loads the next batch if needed. Whether there is a current row."""
+        """Loads the next batch if needed. Returns whether there is a current row."""
         if not self.is_done and (self.batch is None or self.at == len(self.batch)):
             self.batch, self.at = self.rows.next_batch(MERGE_ROWS), 0
             self.is_done = self.batch is None
@@ -109,7 +109,7 @@ class _Cursor:
 
     @property
     def last_key(self) -> bytes:
-        """Of the current batch."""
+        """The last key of the current batch."""
         assert self.batch is not None
         return self.batch.keys[len(self.batch) - 1]
 
@@ -133,7 +133,7 @@ def first_under(
 ) -> tuple[np.ndarray, KvBatch]:
     """(int32 row of `keys` of each result row, ascending; the first `limit` rows under each user key prefix).
 
-    Asks for more where this epoch has deleted some; ConsistencyError where those are more than can be.
+    Reads more if this epoch has deleted some; ConsistencyError if that exceeds MAX_FETCHED.
     """
     asked, fetched = np.arange(len(keys), dtype=np.int32), limit
     owners, batches = [], []
@@ -159,7 +159,7 @@ def all_under(
     store: RowStore, mem: MemTable, epoch: Epoch, keys: BinaryColumn
 ) -> Iterator[tuple[np.ndarray, KvBatch]]:
     """Every row under each user key prefix, in the same form, some prefixes at a time; writes between two parts are
-    seen by the parts that follow.
+    visible to the later parts.
     """
     waiting = [
         (start, min(start + PREFIXES_AT_ONCE, len(keys)))
@@ -182,7 +182,7 @@ def all_under(
 
 
 def laid_over(rows: Iterator[KvBatch], changes: KvBatch, skip: int, reverse: bool) -> Iterator[KvBatch]:
-    """Batches in order of their keys less `skip` bytes, with changes in the same order laid over them."""
+    """Batches in order of their keys without `skip` bytes, with changes in the same order applied."""
     position = 0
     for batch in rows:
         batch, position = overlay(batch, changes, position, skip, reverse)

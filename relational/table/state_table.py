@@ -1,10 +1,10 @@
 """StateTable: one executor's own table.
 
 Writes are buffered in a mem table and are visible at once to the reads of this table; a commit writes them to the store
-as sorted batches at the epoch that ends, and so does a spill before, when they exceed their memory limit. Reads overlay
-the mem table on the store at the previous epoch, after a spill at the epoch itself. The contents of the store are
-trusted unless `OpChecks` says otherwise: an insert of a key that is only in the store is not detected, contradictions
-within an epoch are. One thread at a time.
+as sorted batches at the epoch that ends, and so does an earlier spill, when they exceed their memory limit. Reads
+overlay the mem table on the store at the previous epoch, after a spill at the epoch itself. The contents of the store
+are trusted unless `OpChecks` says otherwise: an insert of a key that is only in the store is not detected,
+contradictions within an epoch are. One thread at a time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ ROW_CACHE_BYTES = 8 << 20
 class OpChecks:
     """How a table handles an insert of an existing row, and a delete or update of a missing one."""
 
-    reads_store: bool = False  # also against rows of earlier epochs: one more read per chunk
+    reads_store: bool = False  # also check against rows of earlier epochs: one more read per chunk
     raises: bool = True  # else one log line per chunk, and the operation is applied as received
 
 
 class StateTable:
-    """Reads its own writes; durable at the next checkpoint. REQUIRES `init_epoch` before anything else."""
+    """Reads its own writes; durable at the next checkpoint. REQUIRES `init_epoch` before any other call."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class StateTable:
         is_fresh: bool = False,
         row_cache_bytes: int = ROW_CACHE_BYTES,
     ):
-        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length, and where a fresh
-        table is to look up what is stored.
+        """`vnodes`: uint8[vnode_count], 1 for those owned; None: all. ValueError for another length, and for a fresh
+        table that checks stored rows.
 
-        A write that leaves more than `spill_bytes` in memory hands them to the store. A replicated table follows
-        another one of the same id: what it writes is read here until the epoch is committed, and never uploaded.
-        A fresh table has no rows before its first commit and only gets inserts until then, each key once: anything else
-        is a ConsistencyError, at the commit at the latest, and so is a read of what is not committed.
-        `row_cache_bytes`: for rows that were read by key, 0: none. A replicated table has none, since its rows are
-        also written elsewhere, and a table whose rows go by themselves after some time must have none.
+        A write that leaves more than `spill_bytes` in memory spills them to the store. A replicated table mirrors
+        another one of the same id: its writes are readable here until the epoch is committed, and are never uploaded. A
+        fresh table has no rows before its first commit and only receives inserts until then, each key once: anything
+        else is a ConsistencyError, at the commit at the latest, and so is a read of uncommitted rows.
+        `row_cache_bytes`: for rows read by key, 0: none. A replicated table has no row cache, since its rows are also
+        written elsewhere, and a table whose rows expire must have none.
         """
         if is_fresh and checks.reads_store:
             raise ValueError(f"the fresh table {catalog.name!r} has nothing to look up")
@@ -96,17 +96,17 @@ class StateTable:
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by the writes of this epoch."""
+        """Memory used by the writes of this epoch."""
         return self._writes.size_bytes
 
     @property
     def row_cache(self) -> RowCacheCounts | None:
-        """How the row cache fares; None where there is none."""
+        """Statistics of the row cache; None without one."""
         return None if self._cache is None else RowCacheCounts.of(self._cache)
 
     @property
     def is_dirty(self) -> bool:
-        """Something was written since the last commit."""
+        """Whether anything was written since the last commit."""
         return len(self._writes) > 0
 
     def init_epoch(self, epoch: EpochPair) -> None:
@@ -116,9 +116,9 @@ class StateTable:
             self._cache.clear()
 
     def commit(self, epoch: EpochPair) -> KeyWatermark | None:
-        """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the present.
+        """Ends the epoch `epoch.prev`: its writes are in the store. InvalidEpoch if it is not the current one.
 
-        Returns what the checkpoint must register for this table in the same commit, where its watermark advanced.
+        Returns the watermark that the checkpoint must register for this table in the same commit, if it advanced.
         """
         if epoch.prev != self.epoch.curr:
             raise InvalidEpoch(epoch.prev, f"table {self.catalog.name!r} is in epoch {self.epoch.curr}")
@@ -132,8 +132,8 @@ class StateTable:
         return self._key_watermark(watermark, epoch.prev)
 
     def update_vnodes(self, vnodes: np.ndarray | None) -> None:
-        """Other vnodes belong to this instance from here on. ConsistencyError if something is not committed yet:
-        it might be of a vnode that another instance reads from now on.
+        """Changes the vnodes owned by this instance. ConsistencyError for uncommitted writes: they might be of a vnode
+        that another instance reads from now on.
         """
         if self.is_dirty or self._has_spilled:
             raise ConsistencyError("vnodes change right after a commit only", table=self.catalog.name)
@@ -142,22 +142,22 @@ class StateTable:
             self._cache.keep_vnodes(self._vnodes)
 
     def update_catalog(self, catalog: TableCatalog) -> None:
-        """Rows have the columns of another version of the table from here on; older ones are read as it says.
-        ConsistencyError if something is not committed yet.
+        """Switches to another version of the table's columns; older rows are decoded as of that version.
+        ConsistencyError for uncommitted writes.
         """
         if self.is_dirty or self._has_spilled:
             raise ConsistencyError("columns change right after a commit only", table=self.catalog.name)
         self._lay_out(catalog)
 
     def forget_rows(self) -> None:
-        """Drops cached rows: some were written to the store by other means."""
+        """Clears the row cache: some rows were written to the store by other means."""
         if self._cache is not None:
             self._cache.clear()
 
     def update_watermark(self, value: object) -> None:
-        """Rows whose first key column is less than `value` are not read any more: once the checkpoint is done that
-        ends this epoch, readers of it do not find them and compaction drops them. An older watermark is kept
-        where it is further. ValueError where NULL would be among those rows.
+        """Rows whose first key column is less than `value` are no longer read: once the checkpoint that ends this epoch
+        is done, readers of it do not find them and compaction drops them. A further earlier watermark is kept.
+        ValueError if NULL would be among those rows.
         """
         order = self.catalog.pk[0].order
         if not order.nulls_are_largest:
@@ -172,9 +172,9 @@ class StateTable:
         return next(iter(rows.rows())) if found[0] else None
 
     def get_rows(self, pks: DataChunk) -> tuple[DataChunk, np.ndarray]:
-        """(whole rows, found uint8) for each visible row of `pks`, which has the pk columns in key order.
+        """(complete rows, found uint8) for each visible row of `pks`, which has the pk columns in key order.
 
-        One read of the store at most. Where nothing is found the row is NULL beside its key.
+        At most one read of the store. If nothing is found the other columns are NULL.
         """
         pks = pks.compact()
         keys, vnodes = self.serde.keys_of_pks(pks.columns, pks.capacity)
@@ -183,7 +183,7 @@ class StateTable:
         return self.serde.decode_found(pks.arrays, values), present_in(values)
 
     def scan(self, prefix: Row = (), *, reverse: bool = False, limit: int | None = None) -> Iterator[Row]:
-        """The rows whose pk begins with `prefix`, in key order, as they are now."""
+        """The rows whose pk begins with `prefix`, in key order, in their current state."""
         ranges = self._owned_ranges(self.serde.prefix_columns(tuple(prefix)))
         changed = [self._mem.range(part.start, part.end) for part in ranges]
         ends = [len(batch) for batch in changed]
@@ -193,22 +193,22 @@ class StateTable:
         return self._opened(self._rows(laid_over(stored, changes, USER_KEY_PREFIX_BYTES, reverse), limit))
 
     def scan_chunks(self, prefix: Row = ()) -> Iterator[DataChunk]:
-        """The rows whose pk begins with `prefix`, as they are now, unless a commit brings a watermark before a vnode's
-        turn; in key order within each vnode.
+        """The rows whose pk begins with `prefix`, in their current state, unless a commit brings a watermark before a
+        vnode is scanned; in key order within each vnode.
         """
         columns = self.serde.prefix_columns(tuple(prefix))
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges(columns)]
         return self._opened(self._chunks(parts, self._read_epoch))
 
     def scan_keys(self) -> Iterator[DataChunk]:
-        """The keys of all rows as `scan_chunks` returns rows; the columns that are not in the key are NULL."""
+        """The keys of all rows in the form of `scan_chunks`; the columns outside the key are NULL."""
         parts = [(part, self._mem.range(part.start, part.end)) for part in self._ranges([])]
         return self._opened(self._chunks(parts, self._read_epoch, lambda batch: self.serde.decode_keys(batch.keys)))
 
     def rows_under(self, prefixes: DataChunk) -> Iterator[tuple[np.ndarray, DataChunk]]:
-        """All rows under each visible row of leading pk columns, as `first_rows` returns them but in key order within
-        each vnode, some of the prefixes at a time: what a join reads for a chunk of keys. Writes between two parts
-        are seen by the parts that follow.
+        """All rows under each visible row of leading pk columns, in the form of `first_rows` but in key order within
+        each vnode, some of the prefixes at a time: the read of a join for a chunk of keys. Writes between two parts are
+        visible to the later parts.
         """
         prefixes = prefixes.compact()
         if self.serde.covers_distribution(len(prefixes.columns)):
@@ -221,8 +221,8 @@ class StateTable:
             yield owners // share, self.serde.decode(batch.keys, batch.values)
 
     def first_rows(self, prefixes: DataChunk, limit: int = 1) -> tuple[np.ndarray, DataChunk]:
-        """(int32 row of `prefixes` that each result row is under, ascending; whole rows): the first `limit`
-        rows in key order under each visible row of leading pk columns.
+        """(int32 row of `prefixes` of each result row, ascending; complete rows): the first `limit` rows in key order
+        under each visible row of leading pk columns.
         """
         prefixes = prefixes.compact()
         if prefixes.capacity == 0 or limit <= 0:
@@ -235,21 +235,20 @@ class StateTable:
         return owners, self.serde.decode(batch.keys, batch.values)
 
     def insert_row(self, row: Row) -> None:
-        """ConsistencyError if this epoch knows the key as present."""
+        """ConsistencyError if this epoch has the key as present."""
         self._write_rows([(Op.INSERT, row)])
 
     def delete_row(self, old: Row) -> None:
-        """ConsistencyError if this epoch knows the key as absent."""
+        """ConsistencyError if this epoch has the key as absent."""
         self._write_rows([(Op.DELETE, old)])
 
     def update_row(self, old: Row, new: Row) -> None:
-        """A delete and an insert where the keys differ."""
+        """A delete and an insert if the keys differ."""
         self._write_rows([(Op.UPDATE_DELETE, old), (Op.UPDATE_INSERT, new)])
 
     def write_chunk(self, chunk: StreamChunk) -> None:
-        """Takes in the visible changes. U-/U+ of one key is an update, of two keys a delete and an insert; U+
-        without its U- puts the row whether or not there was one. ConsistencyError names table and key; the
-        changes before the faulty one have taken effect.
+        """Buffers the visible changes. U-/U+ of one key is an update, of two keys a delete and an insert; U+ without
+        its U- upserts. ConsistencyError names table and key; the changes before the faulty one have taken effect.
         """
         chunk = chunk.compact()
         if chunk.capacity == 0:
@@ -283,13 +282,13 @@ class StateTable:
             self._stored.ingest(batch, old, epoch, local_only=self._is_replicated)
 
     def _values_of(self, keys: BinaryColumn) -> BinaryColumn:
-        """The values under user keys as they are now, null where there is no row."""
+        """The current values under user keys, null if there is no row."""
         epoch = self._read_epoch
         return self._mem.get_many(keys, lambda unknown: self._stored.get_many(unknown, epoch))
 
     def _opened(self, scan: Iterator[Any]) -> Iterator[Any]:
-        """A scan shows its moment to its end, so while one is open nothing is spilled under it; where something was
-        before, its moment ends with the epoch.
+        """A scan has one snapshot to its end, so no spill occurs while one is open; if there was a spill before, the
+        snapshot ends with the epoch.
         """
         self._scans.add(scan)
         return scan
@@ -312,25 +311,25 @@ class StateTable:
         epoch: Epoch,
         decode: Callable[[KvBatch], DataChunk] | None = None,
     ) -> Iterator[DataChunk]:
-        """Each range as it is in the store at `epoch`, changed; `decode` None: whole rows."""
+        """Each range of the store at `epoch`, with this table's changes applied; `decode` None: complete rows."""
         for part, changes in parts:
             for batch in laid_over(concatenated(self._stored, [part], epoch), changes, 0, False):
                 yield self.serde.decode(batch.keys, batch.values) if decode is None else decode(batch)
 
     def _ranges(self, columns: Sequence) -> list[KeyRange]:
-        """The ranges that a scan in any order reads: as few as there can be."""
+        """The fewest ranges for a scan in any order."""
         if columns or self._vnodes is not None:
             return self._owned_ranges(columns)
         return [KeyRange.table(self.catalog.id)]
 
     def _owned_ranges(self, columns: Sequence) -> list[KeyRange]:
-        """Those of leading key columns, one per vnode of this instance unless the columns fix the vnode."""
+        """The ranges of leading key columns, one per vnode of this instance unless the columns determine the vnode."""
         ranges = self.serde.ranges(columns, self._vnodes)
         self._check_vnodes(np.array([vnode_of(part.start) for part in ranges]))
         return ranges
 
     def _first_rows_of_vnodes(self, prefixes: DataChunk, limit: int) -> tuple[np.ndarray, DataChunk]:
-        """`first_rows` where the prefix leaves the vnode open: the first rows of every vnode, merged."""
+        """`first_rows` for a prefix that does not determine the vnode: the first rows of every vnode, merged."""
         keys, share = self._keys_of_vnodes(prefixes)
         owners, batch = first_under(self._stored, self._mem, self._read_epoch, keys, limit)
         owners //= share
@@ -348,7 +347,7 @@ class StateTable:
         return np.repeat(np.arange(prefixes.capacity, dtype=np.int32), kept), DataChunk.concat(chunks)
 
     def _keys_of_vnodes(self, prefixes: DataChunk) -> tuple[BinaryColumn, int]:
-        """(the user key prefixes of every vnode of this instance for each row, how many those are for one row)."""
+        """(the user key prefixes of every vnode of this instance for each row, their number per row)."""
         owned = self._owned
         repeated = prefixes.take(np.repeat(np.arange(prefixes.capacity, dtype=np.int32), len(owned)))
         vnodes = np.tile(owned.astype(np.uint16), prefixes.capacity)
@@ -359,7 +358,7 @@ class StateTable:
         return np.arange(self.catalog.vnode_count) if self._vnodes is None else np.flatnonzero(self._vnodes)
 
     def _key_watermark(self, key: bytes, epoch: Epoch) -> KeyWatermark:
-        """It stands for every vnode of this instance."""
+        """The watermark for every vnode of this instance."""
         is_descending = self.catalog.pk[0].order.descending
         return KeyWatermark(epoch, tuple((vnode, key) for vnode in self._owned.tolist()), is_descending)
 
@@ -372,7 +371,7 @@ class StateTable:
         return bitmap
 
     def _check_vnodes(self, vnodes: np.ndarray) -> None:
-        """ConsistencyError for a row of a vnode that belongs to another table instance."""
+        """ConsistencyError for a row of a vnode owned by another table instance."""
         if self._vnodes is not None and not self._vnodes[vnodes].all():
             wrong = int(vnodes[np.flatnonzero(self._vnodes[vnodes] == 0)[0]])
             raise ConsistencyError("a row of a vnode that is not owned", table=self.catalog.name, key=wrong)

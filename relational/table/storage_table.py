@@ -1,4 +1,4 @@
-"""StorageTable: the rows of a table at one epoch, chosen columns, read only.
+"""StorageTable: the rows of a table at one epoch, selected columns, read only.
 
 For batch queries, backfills and readers in other processes. It holds no state; any thread.
 """
@@ -37,7 +37,7 @@ class StorageTable:
         *,
         cache: ColumnCache | None = None,
     ):
-        """`cache`: of this store's columns; scans of all rows in any order ask it first, at committed epochs."""
+        """`cache`: for this store's columns; scans of all rows in any order look it up first, at committed epochs."""
         self.catalog = catalog
         self._store, self._cache = store, cache
         self.serde = RowSerde(catalog, columns)
@@ -50,8 +50,8 @@ class StorageTable:
         return next(iter(rows.rows())) if found[0] else None
 
     def get_rows(self, pks: DataChunk, epoch: Epoch) -> tuple[DataChunk, np.ndarray]:
-        """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one
-        read. Where nothing is found the row is NULL beside its key.
+        """(rows, found uint8) for each visible row of `pks`, which has the pk columns in key order, in one read. If
+        nothing is found the other columns are NULL.
         """
         pks = pks.compact()
         keys, _ = self.serde.keys_of_pks(pks.columns, pks.capacity)
@@ -68,9 +68,9 @@ class StorageTable:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[DataChunk]:
-        """The rows at `epoch` whose pk begins with `prefix`, the next pk column within `bounds`.
+        """The rows at `epoch` whose pk begins with `prefix` and has the next pk column within `bounds`.
 
-        `ordered`: in key order, a merge over the vnodes where the prefix leaves them open. Otherwise in key
+        `ordered`: in key order, by a merge over the vnodes if the prefix does not determine the vnode. Otherwise in key
         order within each vnode. At most `limit` rows.
         """
         is_table = not (prefix or bounds or ordered)
@@ -86,10 +86,11 @@ class StorageTable:
         return self._cache.scanned(names, chunks)
 
     def changes(self, since: Epoch, until: Epoch, partition: KeyRange | None = None) -> Iterator[StreamChunk]:
-        """What turns the rows at `since` into those at `until`: inserts, deletes and updates whose halves differ in a
-        chosen column, each key once; of one of `partitions` (None: of the whole table), in order of the user keys.
+        """The changes from the rows at `since` to those at `until`: inserts, deletes and updates whose halves differ in
+        a selected column, each key once; of one of `partitions` (None: of the whole table), in user key order.
 
-        EpochTooOld below the safe epoch. REQUIRES that `since` stays readable to the end: a snapshot of it is held.
+        EpochTooOld below the safe epoch. REQUIRES that `since` remains readable to the end: the caller holds a snapshot
+        of it.
         """
         with self._stored.changes(partition or KeyRange.table(self.catalog.id), since, until) as feed:
             while (batch := feed.next_batch()) is not None:
@@ -100,7 +101,7 @@ class StorageTable:
                     yield chunk
 
     def partitions(self, groups: int) -> list[KeyRange]:
-        """The table as at most `groups` ranges of neighbouring vnodes, for readers side by side; ascending."""
+        """The table as at most `groups` ranges of adjacent vnodes, for parallel readers; ascending."""
         every = np.ones(self.catalog.vnode_count, np.uint8)
         table = KeyRange.table(self.catalog.id)
         starts = [user_key(self.catalog.id, first, b"") for first, _ in vnode_ranges(every, groups)]
@@ -112,7 +113,7 @@ class StorageTable:
             yield self.serde.decode(batch.keys, batch.values)
 
     def to_arrow(self, epoch: Epoch, threads: int = 1) -> pa.Table:
-        """All rows at `epoch`, in no order; each of `threads` reads a partition at a time."""
+        """All rows at `epoch`, unordered; each of `threads` reads a partition at a time."""
         if threads == 1:
             parts = [self._batches_of(self.scan(epoch))]
         else:

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 
 class JsonbType(pa.ExtensionType):
-    """UTF-8 text that is canonical JSON (see chunk/json). The name vouches for the form: JSON from elsewhere is
-    plain text or `pa.json_()`, and becomes canonical on import.
+    """UTF-8 text that is canonical JSON (see chunk/json). The extension name guarantees the form: foreign JSON is plain
+    text or `pa.json_()`, and becomes canonical on import.
     """
 
     NAME = "hummock.jsonb"
@@ -73,7 +73,7 @@ _ADVICE = (
 
 
 def plain_kind(arrow: pa.DataType) -> str | None:
-    """The name of the kind of a plain Arrow type, whatever its layout; None where there is none."""
+    """The name of the kind of a plain Arrow type, whatever its layout; None if there is none."""
     if isinstance(arrow, pa.BaseExtensionType):
         return _KIND_OF_EXTENSION.get(arrow.extension_name)
     if pa.types.is_fixed_size_binary(arrow):
@@ -82,7 +82,7 @@ def plain_kind(arrow: pa.DataType) -> str | None:
 
 
 def what_to_do(arrow: pa.DataType) -> str:
-    """How values of an Arrow type without a kind can be brought here."""
+    """A hint for converting values of an unsupported Arrow type."""
     if isinstance(arrow, pa.BaseExtensionType):
         return "take its storage, or cast it to text"
     return next((text for is_it, text in _ADVICE if is_it(arrow)), "cast it to a type that has a kind")

@@ -21,7 +21,7 @@ from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
 MAX_PRECISION = 38
 DEFAULT_SCALE = 10
 MAX_NESTING = 64
-"""Lists and structs inside of each other."""
+"""Maximum nesting depth of lists and structs."""
 
 
 class TypeKind(IntEnum):
@@ -59,8 +59,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type. `precision` and `scale` (0 <= scale <= precision <= 38) are NUMERIC's, `fields` are STRUCT's (one at
-    least, no two of one name), `element` is LIST's; None or empty elsewhere.
+    """A type. `precision` and `scale` (0 <= scale <= precision <= 38) apply to NUMERIC, `fields` to STRUCT (at least
+    one, with distinct names), `element` to LIST; None or empty otherwise.
     """
 
     kind: TypeKind
@@ -124,15 +124,15 @@ class DataType:
 
     @classmethod
     def parse(cls, text: str) -> DataType:
-        """The type that SQL writes so, e.g. `numeric(10, 2)[]` or `struct<a int, "b c" text>`; BindError where
-        there is none.
+        """The type of an SQL type name, e.g. `numeric(10, 2)[]` or `struct<a int, "b c" text>`; BindError if there is
+        none.
         """
         return _Spelling(text).whole()
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
-        """The type for columns of an Arrow type (times are cut to microseconds), or BindError, which says what to
-        do. A map is a list of structs of key and value.
+        """The type for columns of an Arrow type (times are truncated to microseconds), or BindError with a hint. A map
+        is a list of structs of key and value.
         """
         types = pa.types
         if types.is_dictionary(arrow) or types.is_run_end_encoded(arrow):
@@ -162,7 +162,7 @@ class DataType:
 
     @property
     def is_numeric(self) -> bool:
-        """Arithmetic is defined on it."""
+        """Whether arithmetic is defined on it."""
         return TypeKind.SMALLINT <= self.kind <= TypeKind.DOUBLE
 
     @property
@@ -183,7 +183,7 @@ class DataType:
         return (self.element,) if self.element is not None else tuple(field.data_type for field in self.fields)
 
     def contains(self, kind: TypeKind) -> bool:
-        """Whether it or a type inside it is of `kind`."""
+        """Whether it or a nested type is of `kind`."""
         return self.kind is kind or any(child.contains(kind) for child in self.children)
 
     def __str__(self) -> str:
@@ -267,7 +267,7 @@ def _quoted(name: str) -> str:
 
 
 class _Spelling:
-    """A type's text, read from left to right."""
+    """A parser of a type's text."""
 
     def __init__(self, text: str):
         self.text = text

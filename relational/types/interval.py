@@ -1,5 +1,5 @@
-"""A span of time in months, days and microseconds, which are kept apart because neither a month nor a day
-has a fixed length. Order and equality are SQL's: 1 month = 30 days, 1 day = 24 hours.
+"""A span of time in months, days and microseconds, which are stored separately because neither a month nor a day has a
+fixed length. Order and equality are SQL's: 1 month = 30 days, 1 day = 24 hours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 MICROSECONDS_PER_DAY = 86_400_000_000
 DAYS_PER_MONTH = 30
 MIN_DAYS = -719_162  # 0001-01-01, counted from 1970-01-01
-MAX_DAYS = 3_652_059 - 719_163  # 9999-12-31, the last day that Python can show
+MAX_DAYS = 3_652_059 - 719_163  # 9999-12-31, the last day of Python's datetime
 _INT32, _INT64 = 1 << 31, 1 << 63
 
 
@@ -61,17 +61,17 @@ class Interval:
 
     @classmethod
     def from_arrow(cls, value: pa.MonthDayNano) -> Interval:
-        """The interval of an Arrow scalar; what is below a microsecond is cut off towards the past."""
+        """The interval of an Arrow scalar, rounded down to whole microseconds."""
         return cls(value.months, value.days, value.nanoseconds // 1000)
 
     @property
     def fits_arrow(self) -> bool:
-        """Whether Arrow's form, and so a column, can hold it."""
+        """Whether Arrow's form, and so a column, can represent it."""
         fits = all(-_INT32 <= part < _INT32 for part in (self.months, self.days))
         return fits and -_INT64 <= self.microseconds * 1000 < _INT64
 
     def to_arrow(self) -> pa.MonthDayNano:
-        """Arrow's form, with int64 nanoseconds: more than 292 years of microseconds are an OverflowError."""
+        """Arrow's form, with int64 nanoseconds: OverflowError for more than 292 years of microseconds."""
         return pa.MonthDayNano([self.months, self.days, self.microseconds * 1000])
 
 

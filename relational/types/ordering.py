@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OrderType:
-    """Direction and position of NULL; left open, NULL is the largest: last ascending, first descending."""
+    """Direction and position of NULL; by default NULL is the largest: last ascending, first descending."""
 
     descending: bool = False
     nulls_first: bool | None = None
@@ -18,12 +18,12 @@ class OrderType:
 
     @property
     def nulls_are_largest(self) -> bool:
-        """NULL compares above every value, before the direction is applied."""
+        """Whether NULL compares above every value, before the direction is applied."""
         return self.nulls_first == self.descending
 
     @property
     def reversed(self) -> OrderType:
-        """The order that walks the same rows backwards."""
+        """The order of a reverse iteration over the same rows."""
         return OrderType(not self.descending, not self.nulls_first)
 
     def __str__(self) -> str:

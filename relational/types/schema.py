@@ -14,7 +14,7 @@ from relational.types.data_type import DataType, Field
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order. Two may share a name (a join's output does); positions distinguish them."""
+    """Fields in order. Two may share a name (as in a join's output); positions distinguish them."""
 
     fields: tuple[Field, ...]
 
@@ -47,7 +47,7 @@ class Schema:
         return pa.schema([pa.field(field.name, field.data_type.arrow) for field in self.fields])
 
     def index(self, name: str) -> int:
-        """The position of the one column called `name`; BindError if there is none, or more than one."""
+        """The position of the unique column called `name`; BindError if there is none, or more than one."""
         count = self.names.count(name)
         if count != 1:
             known = ", ".join(self.names)

@@ -1,6 +1,7 @@
 """Values of a type as JSON and back: the storage format of constants in plans and of column defaults.
 
-Lossless: floats are text, for NaN, infinity and the last digit; so are NUMERIC, dates and times; BYTEA is hexadecimal.
+Lossless: floats are text, to represent NaN, infinity and the last digit; so are NUMERIC, dates and times; BYTEA is
+hexadecimal.
 """
 
 from __future__ import annotations

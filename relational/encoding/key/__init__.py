@@ -1,1 +1,1 @@
-"""Memcomparable keys: bytes that order as the rows do."""
+"""Memcomparable keys: bytes whose order is the order of the rows."""

@@ -12,7 +12,7 @@ cdef int write_key_rows(
     BinaryColumnBuilder out
 ) except -1
 # Appends the rows of `count` leading columns to `out`, each after the 6 bytes `table_id | vnode` unless table_id < 0.
-# vnodes NULL: vnode 0. EncodingError for a value without a form.
+# vnodes NULL: vnode 0. EncodingError for a value that has no encoding.
 
 cdef int read_key_rows(const Field* fields, int count, PyObject** sinks, BinaryColumn keys, Py_ssize_t skip) except -1
-# appends each field of the rows, behind their first `skip` bytes, to its ColumnBuilder
+# appends each field of the rows, after their first `skip` bytes, to its ColumnBuilder

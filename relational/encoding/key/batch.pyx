@@ -2,7 +2,7 @@
 
 A block is small enough that its cursors and its bytes stay in the L1 cache while the columns are processed one after
 the other, so each inner loop handles one type and memory is still traversed once. Columns of composed types are written
-value by value to a side buffer, where their sizes are counted.
+value by value to a side buffer, which yields their sizes.
 """
 
 from cpython.object cimport PyObject
@@ -34,7 +34,7 @@ cdef struct Written:                    # the current block
     Py_ssize_t count
     int prefix
     uint8_t* scratch                    # DECIMAL_SLOT bytes per column and row
-    Py_ssize_t* ends                    # of composed columns: where the cell of each row ends among `cells`
+    Py_ssize_t* ends                    # of composed columns: the end of each row's cell in `cells`
     Py_ssize_t sizes[BLOCK_ROWS]
     uint8_t* cursors[BLOCK_ROWS]
 
@@ -105,7 +105,7 @@ cdef int write_blocks(
 cdef Py_ssize_t estimate(
     const Field* fields, const ColumnView** views, int count, Py_ssize_t rows, int prefix
 ) noexcept nogil:
-    """Bytes that the rows will need, mostly a little more, so that the output need not grow."""
+    """An estimate, mostly slightly high, of the bytes of the rows, so that the output need not grow."""
     cdef Py_ssize_t total = rows * prefix + SLACK
     cdef Py_ssize_t text
     cdef int i
@@ -176,7 +176,7 @@ cdef void copy_cells(Written* block, int column, ByteBuffer cells) noexcept nogi
 
 
 cdef void locate_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
-    """Appends the rows to `out` as ends and sets the cursors to their beginnings."""
+    """Appends the ends of the rows to `out` and sets the cursors to the row starts."""
     cdef int32_t* ends = out.offsets + out.rows + 1
     cdef uint8_t* data = out.data
     cdef Py_ssize_t at = out.data_bytes, row

@@ -10,4 +10,4 @@ cdef int encode_decimal(const uint8_t* value, int scale, uint8_t flip, uint8_t* 
 cdef const uint8_t* decode_decimal(
     const uint8_t* at, const uint8_t* limit, uint8_t flip, int precision, int scale, uint8_t* value, Reason* reason
 ) noexcept nogil
-# reads a payload into a decimal128 and returns what follows it; NULL with a `reason` where there is none
+# reads a payload into a decimal128 and returns its end; NULL with a `reason` if it is malformed

@@ -9,8 +9,8 @@
     0 <= E <= 10      17 + E                  13 - E
     E < 0             16, ~(-E)               14, -E
 
-The header orders by sign and size, and a shorter row of digits ends in an even byte, which is below the odd
-byte of the longer one that it begins. With 38 digits E lies in -18 .. 19.
+The header orders by sign and magnitude, and a shorter row of digits ends in an even byte, which is below the odd byte
+of a longer one with this prefix. With 38 digits E is in -18 .. 19.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -20,13 +20,13 @@ from relational.chunk.scalar cimport int128_t, uint128_t
 from relational.encoding.field cimport BAD_FORM, FINE, OUT_OF_RANGE, Reason, TRUNCATED
 
 cdef enum:
-    MOST_DIGITS = 21                    # base-100 digits of 38 decimal ones wherever the point is
+    MOST_DIGITS = 21                    # base-100 digits of 38 decimal ones for any scale
 
 cdef uint64_t TEN_TO_18 = 1_000_000_000_000_000_000
 
 
 cdef inline int peel(uint64_t part, int least, uint8_t* digits) noexcept nogil:
-    """Base-100 digits of `part`, the lowest first, at least `least` of them; returns how many."""
+    """Base-100 digits of `part`, the lowest first, at least `least` of them; returns their number."""
     cdef int count = 0
     while part != 0 or count < least:
         digits[count] = <uint8_t>(part % 100)
@@ -36,7 +36,7 @@ cdef inline int peel(uint64_t part, int least, uint8_t* digits) noexcept nogil:
 
 
 cdef inline int digits_of(uint128_t magnitude, int scale, uint8_t* digits) noexcept nogil:
-    """Base-100 digits of magnitude / 10 ** scale, the lowest first, cut at the point; returns how many."""
+    """Base-100 digits of magnitude / 10 ** scale, the lowest first, split at the point; returns their number."""
     cdef int count = 0
     if scale & 1:
         digits[0] = <uint8_t>(magnitude % 10) * 10
@@ -92,7 +92,7 @@ cdef int encode_decimal(const uint8_t* value, int scale, uint8_t flip, uint8_t* 
 cdef inline const uint8_t* read_header(
     const uint8_t* at, const uint8_t* limit, uint8_t flip, int* exponent, bint* negative
 ) noexcept nogil:
-    """Returns what follows the header, or NULL where it has no meaning or does not end before `limit`."""
+    """Returns the end of the payload, or NULL if the header is invalid or the payload does not end before `limit`."""
     cdef int header = at[0] ^ flip
     negative[0] = header < 0x15
     if 0x17 <= header <= 0x21:
@@ -115,7 +115,7 @@ cdef inline const uint8_t* read_header(
 cdef inline bint number_of(
     const uint8_t* digits, int count, int exponent, int precision, int scale, uint128_t* out
 ) noexcept nogil:
-    """The digits as a multiple of 10 ** -scale; False where that needs more digits than the type has."""
+    """The digits as a multiple of 10 ** -scale; False if that needs more digits than the type has."""
     cdef int shift = scale - 2 * (count - exponent)     # decimal digits to append after the last one
     cdef int length = 2 * count - (1 if digits[0] < 10 else 0) + shift
     cdef uint128_t number = 0

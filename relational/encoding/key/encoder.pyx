@@ -22,7 +22,7 @@ from relational.encoding.key.nested cimport pass_flip_on
 
 from relational.types import ASCENDING, TypeKind
 
-MOST_KEY_BYTES = MAX_KEY_BYTES          # of a user key that enters the store
+MOST_KEY_BYTES = MAX_KEY_BYTES          # of a user key accepted by the store
 cdef int KEY_BYTES[KINDS]               # tag and payload; 0: depends on the value
 KEY_BYTES[:] = [2, 3, 5, 9, 0, 5, 9, 0, 5, 9, 13, 9, 17, 0, 0, 0, 0]
 
@@ -30,10 +30,10 @@ cdef object LOSSY = frozenset((TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL
 
 
 def is_lossy(data_type) -> bool:
-    """A key of this type may decode to another, SQL-equal value, so a table keeps the column in its value too.
+    """Whether a key of this type may decode to another, SQL-equal value, so a table stores the column in its value too.
 
-    -0.0 and the NaNs, and intervals, also inside a nested type. NUMERIC is not: the scale is the type's, not the
-    value's.
+    This holds for -0.0 and the NaNs, and for intervals, also inside a nested type. NUMERIC is exact: the scale belongs
+    to the type, not to the value.
     """
     return any([data_type.contains(kind) for kind in LOSSY])
 
@@ -45,7 +45,7 @@ cdef const ColumnView* view_of(Column column, object data_type, Py_ssize_t rows,
 
 
 cdef class KeyEncoder(RowFormat):
-    """Keys of `types` in `orders` (ascending, NULLs last, where left out)."""
+    """Keys of `types` in `orders` (default: ascending, NULLs last)."""
 
     def __init__(self, types, orders=None):
         cdef int i
@@ -82,9 +82,9 @@ cdef class KeyEncoder(RowFormat):
     def encode(self, columns, *, table_id=None, vnodes=None, rows=None) -> BinaryColumn:
         """The key of each row of `columns` (of all types, or of the leading ones: prefixes of keys).
 
-        With `table_id` each is a user key, `table_id u32 BE | vnode u16 BE | key`, with vnode 0 or those of
-        `vnodes` (uint16[rows]). `rows` is needed only where there is neither a column nor vnodes. EncodingError
-        for a value without a key (a date beyond int32 days, a time of day outside 24 hours).
+        With `table_id` each is a user key, `table_id u32 BE | vnode u16 BE | key`, with vnode 0 or those of `vnodes`
+        (uint16[rows]). `rows` is needed only if there is neither a column nor vnodes. EncodingError for a value without
+        a key (a date beyond int32 days, a time of day outside 24 hours).
         """
         cdef BinaryColumnBuilder out = BinaryColumnBuilder()
         cdef tuple taken = tuple([as_column(source) for source in columns])
@@ -123,7 +123,7 @@ cdef class KeyEncoder(RowFormat):
         return self.encode(columns, table_id=table_id, vnodes=vnodes, rows=1)[0]
 
     def decode(self, keys, Py_ssize_t skip=0) -> list:
-        """One pa.Array per type from the keys (a BinaryColumn or Arrow binary), each behind its first `skip` bytes.
+        """One pa.Array per type from the keys (a BinaryColumn or Arrow binary), each after its first `skip` bytes.
 
         EncodingError naming row, column and byte for anything that `encode` did not write.
         """

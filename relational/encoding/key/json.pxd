@@ -11,4 +11,4 @@ cdef int append_json(const uint8_t* text, const uint8_t* stop, ByteBuffer out) e
 cdef int read_json(
     const uint8_t** cursor, const uint8_t* limit, uint8_t flip, JsonText json, int depth
 ) except -1 nogil
-# a Reason; appends to json.out the canonical text of the value at the cursor, which moves behind it
+# a Reason; appends to json.out the canonical text of the value at the cursor, and advances the cursor

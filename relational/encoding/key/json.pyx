@@ -7,7 +7,7 @@
     04  false, 05 true
     06  an array: u32 elements, then each
     07  an object: u32 keys, then each key (the form of VARCHAR) and its value, in the order of the canonical text
-    00  the empty array where it stands alone, which PostgreSQL puts first
+    00  the empty array as the whole value, which PostgreSQL orders first
 
 Integers are big-endian. So of two arrays or objects the one with more elements is larger, as in PostgreSQL.
 """
@@ -72,7 +72,7 @@ cdef int append_many(const uint8_t** at, const uint8_t* stop, ByteBuffer out, bi
 
 
 cdef int append_string(const uint8_t** at, const uint8_t* stop, ByteBuffer out) except -1 nogil:
-    """As VARCHAR: 00, or 01 and groups of eight with a byte behind each."""
+    """As VARCHAR: 00, or 01 and groups of eight, each followed by a byte."""
     cdef int filled = 0
     at[0] += 1
     put(out, 0 if at[0][0] == b'"' else 1)
@@ -102,7 +102,7 @@ cdef int append_number(const uint8_t** at, const uint8_t* stop, ByteBuffer out) 
         if at[0][0] == b".":
             pointed = True
         elif count == 0 and at[0][0] == b"0":
-            point -= pointed            # a zero behind the point, before the first digit
+            point -= pointed            # a zero after the point, before the first digit
         else:
             put(out, at[0][0] - 48)
             count += 1
@@ -128,7 +128,7 @@ cdef int append_number(const uint8_t** at, const uint8_t* stop, ByteBuffer out) 
 cdef void pair_digits(
     ByteBuffer out, Py_ssize_t start, Py_ssize_t digits_at, Py_ssize_t count, bint negative
 ) noexcept nogil:
-    """The decimal digits from `digits_at` on as base-100 digits; all from `start` on inverted where negative."""
+    """The decimal digits from `digits_at` on as base-100 digits; all bytes from `start` on inverted if negative."""
     cdef Py_ssize_t pairs = (count + 1) >> 1, i
     cdef uint8_t* digits = out.data + digits_at
     cdef int pair
@@ -205,7 +205,7 @@ cdef int read_many(
 cdef int read_string(
     const uint8_t** cursor, const uint8_t* limit, uint8_t flip, JsonText json, Py_ssize_t* bytes
 ) except -1 nogil:
-    """Appends the string in quotes; `bytes`, unless NULL: of the string unescaped."""
+    """Appends the string in quotes; `bytes`, unless NULL: the size of the unescaped string."""
     cdef const uint8_t* at = cursor[0]
     cdef Py_ssize_t size = 0
     cdef uint8_t marker = 9

@@ -1,4 +1,4 @@
-"""Values that are made of others, in key form: STRUCT, LIST and JSONB."""
+"""Composed values in key form: STRUCT, LIST and JSONB."""
 
 from libc.stdint cimport uint8_t
 
@@ -10,7 +10,7 @@ from relational.encoding.field cimport Field
 
 
 cdef inline bint is_composed(int kind) noexcept nogil:
-    """Written value by value."""
+    """Whether the kind is encoded value by value."""
     return kind >= JSONB
 
 
@@ -23,6 +23,6 @@ cdef int read_cell(
 # a Reason; appends the value at the cursor to the builder and advances the cursor
 
 cdef int close_groups(ByteBuffer out, Py_ssize_t start, uint8_t flip) except -1 nogil
-# turns the bytes from `start` of `out` on into the payload of a string of them
+# turns the bytes of `out` from `start` on into the payload of a string with these bytes
 cdef void pass_flip_on(Field* field) noexcept nogil
-# gives the fields inside a STRUCT or a LIST their tags, and the inversion of what they stand in
+# sets the tags of the fields inside a STRUCT or a LIST, and their inversion, which is that of the parent

@@ -64,7 +64,7 @@ cdef int append_cell(const Field* field, const ColumnView* view, Py_ssize_t row,
 
 
 cdef int append_leaf(const Field* field, const ColumnView* view, Py_ssize_t row, ByteBuffer out) except -1 nogil:
-    """By the kernels of whole columns, for one row."""
+    """Encodes one row by the column kernels."""
     cdef uint8_t scratch[DECIMAL_SLOT]
     cdef Py_ssize_t size = field.fixed_bytes
     cdef uint8_t* cursor
@@ -146,7 +146,7 @@ cdef int read_leaf(
 cdef int read_list(
     const Field* field, ColumnBuilder sink, const uint8_t** cursor, const uint8_t* limit, JsonText json
 ) except -1 nogil:
-    """The elements, out of the string that they are written in."""
+    """Reads the elements from the string that contains them."""
     cdef uint8_t* bytes
     cdef uint8_t* stop
     cdef const uint8_t* at

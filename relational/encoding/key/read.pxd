@@ -15,7 +15,7 @@ cdef Py_ssize_t read_keys(
 cdef inline const uint8_t* take_groups(
     const uint8_t* at, const uint8_t* limit, uint64_t flip, uint8_t** out, Reason* reason
 ) noexcept nogil:
-    """Copies the bytes of a non-empty string to `out`, which has 8 bytes to spare; returns what follows it."""
+    """Copies the bytes of a non-empty string to `out`, which has 8 spare bytes; returns the end of the payload."""
     cdef uint64_t group
     cdef uint8_t marker = 9
     while marker == 9:

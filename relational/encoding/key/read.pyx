@@ -1,7 +1,7 @@
 """The kernel that reads one column of a block of rows in key form.
 
-Each value has exactly one form, and any other is rejected: whatever decodes, encodes to the same bytes again. Every
-length is checked against the end of the row before a read.
+Each value has exactly one form, and any other is rejected: decoded keys re-encode to the same bytes. Every length is
+checked against the end of the row before a read.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -114,7 +114,7 @@ cdef Py_ssize_t read_fixed(
 
 
 cdef inline Reason read_value(const Field* field, const uint8_t* at, uint8_t* value) noexcept nogil:
-    """Reads one payload, all of which is there, into Arrow's form."""
+    """Reads one payload, which is complete, into Arrow's form."""
     cdef uint64_t flip = <uint64_t>0 - (field.flip & 1)
     cdef uint32_t short_flip = <uint32_t>flip, short_bits
     cdef uint64_t bits

@@ -33,7 +33,7 @@ cdef uint64_t SIGN64 = (<uint64_t>1) << 63
 cdef void add_key_sizes(
     const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, Py_ssize_t* sizes, uint8_t* scratch
 ) noexcept nogil:
-    """Kinds with bytes, and NUMERIC; the latter leaves its payloads in `scratch`, one slot a row, for the writer."""
+    """Kinds of variable size, and NUMERIC, whose payloads are left in `scratch`, one slot per row, for the writer."""
     cdef Py_ssize_t i
     cdef int32_t size
     cdef uint8_t* slot
@@ -76,7 +76,7 @@ cdef Py_ssize_t write_keys(
 cdef inline bint put_tag(
     const Field* field, const ColumnView* view, Py_ssize_t row, uint8_t** cursor
 ) noexcept nogil:
-    """Writes the tag; True where a payload follows."""
+    """Writes the tag; True if a payload follows."""
     cdef bint null = is_null(view, row)
     cursor[0][0] = field.null_tag if null else field.value_tag
     cursor[0] += 1
@@ -149,7 +149,7 @@ cdef void write_floats(
 cdef inline uint8_t* put_groups(
     const uint8_t* at, int32_t size, const uint8_t* readable, uint8_t* out, uint64_t flip
 ) noexcept nogil:
-    """Groups of 8 for `size` > 0 bytes; bytes between them and `readable` may be loaded, not used."""
+    """Groups of 8 for `size` > 0 bytes; the bytes from there to `readable` may be loaded but do not matter."""
     cdef uint64_t group
     while size > 8:
         store64(out, load64(at) ^ flip)
@@ -219,7 +219,7 @@ cdef void write_intervals(
 cdef Py_ssize_t write_times(
     const Field* field, const ColumnView* view, Py_ssize_t start, Py_ssize_t count, uint8_t** cursors
 ) noexcept nogil:
-    """DATE, TIME and TIMESTAMP: the kinds that have values without a key."""
+    """DATE, TIME and TIMESTAMP: the kinds with values that have no key."""
     cdef uint64_t flip = <uint64_t>0 - (field.flip & 1)
     cdef uint32_t flip32 = <uint32_t>flip, seconds, nanoseconds
     cdef int64_t long_seconds

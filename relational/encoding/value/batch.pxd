@@ -12,16 +12,16 @@ cdef struct ValueLayout:                # borrowed from a ValueEncoder
     int count
     const int32_t* ids                  # of each field
     const int32_t* order                # the fields by ascending id
-    const uint8_t* const* default_at    # payload of each field in rows without it; NULL: a NULL
+    const uint8_t* const* default_at    # default payload of each field; NULL: a NULL
     const Py_ssize_t* default_sizes
-    const uint8_t* shape                # how each row that is written begins
+    const uint8_t* shape                # common prefix of all written rows
     Py_ssize_t shape_bytes
 
 
 cdef int write_value_rows(
     const ValueLayout* format, const ColumnView** views, Py_ssize_t rows, BinaryColumnBuilder out
 ) except -1 nogil
-# appends the rows of the columns to `out`; EncodingError for a value without a form
+# appends the rows of the columns to `out`; EncodingError for a value that has no encoding
 
 cdef int read_value_rows(
     const ValueLayout* format, PyObject** sinks, BinaryColumn values, const uint8_t* wanted, bint absent_is_null

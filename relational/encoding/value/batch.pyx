@@ -28,12 +28,12 @@ from relational.encoding.value.nested cimport payload_size, read_cells, write_pa
 cdef struct Written:                    # the current block
     Py_ssize_t start
     Py_ssize_t count
-    Py_ssize_t nulls                    # byte of a row where its bitmap begins
-    Py_ssize_t fixed                    # where the payloads of fixed width begin
-    Py_ssize_t head                     # where the other payloads begin
+    Py_ssize_t nulls                    # offset of a row's null bitmap
+    Py_ssize_t fixed                    # offset of the fixed-width payloads
+    Py_ssize_t head                     # offset of the other payloads
     Py_ssize_t sizes[BLOCK_ROWS]
     uint8_t* rows[BLOCK_ROWS]
-    uint8_t* tails[BLOCK_ROWS]          # target of the next payload
+    uint8_t* tails[BLOCK_ROWS]          # where the next payload is written
 
 
 cdef int write_value_rows(
@@ -67,7 +67,7 @@ cdef int write_value_rows(
 cdef Py_ssize_t estimate(
     const ValueLayout* format, const ColumnView** views, Py_ssize_t rows, const Written* block
 ) noexcept nogil:
-    """Bytes that the rows will need, where that is quickly known."""
+    """An estimate of the bytes of the rows, as far as it is cheap."""
     cdef Py_ssize_t total = rows * block.head + SLACK
     cdef int i
     for i in range(format.count):
@@ -103,7 +103,7 @@ cdef void add_text_sizes(const ColumnView* view, Written* block) noexcept nogil:
 
 
 cdef void locate_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
-    """Appends the rows to `out` as ends and sets the cursors."""
+    """Appends the ends of the rows to `out` and sets the cursors."""
     cdef int32_t* ends = out.offsets + out.rows + 1
     cdef uint8_t* data = out.data
     cdef Py_ssize_t at = out.data_bytes, row
@@ -117,7 +117,7 @@ cdef void locate_rows(Written* block, BinaryColumnBuilder out) noexcept nogil:
 
 
 cdef void put_shapes(const Written* block, const uint8_t* shape, Py_ssize_t shape_bytes) noexcept nogil:
-    """The shape and an empty bitmap; row by row upwards, so that a short row's slack is overwritten by the next."""
+    """Writes the shape and an empty bitmap, rows ascending, so that the next row overwrites a short row's slack."""
     cdef uint64_t low = 0, high = 0
     cdef Py_ssize_t row
     if block.fixed <= 16:
@@ -170,7 +170,7 @@ cdef int write_columns(
 cdef Py_ssize_t write_nested(
     const Field* field, const ColumnView* view, Written* block, Py_ssize_t end, Py_ssize_t null_byte, uint8_t null_bit
 ) noexcept nogil:
-    """-1, or the row of the block whose value has no form."""
+    """-1, or the row of the block whose value has no encoding."""
     cdef Py_ssize_t row
     for row in range(block.count):
         if is_null(view, block.start + row):
@@ -183,7 +183,7 @@ cdef Py_ssize_t write_nested(
     return -1
 
 
-cdef struct Read:                       # rows of one shape that follow each other
+cdef struct Read:                       # consecutive rows of one shape
     Py_ssize_t start
     Py_ssize_t count
     Shape shape
@@ -243,7 +243,7 @@ cdef int read_parts(
 
 
 cdef int take_part(const ValueLayout* format, BinaryColumn values, Read* part) except -1 nogil:
-    """Points at the rows from `start` on that have one shape, of a block at most, and checks their lengths."""
+    """Selects the rows from `start` on with one shape, at most a block, and checks their lengths."""
     cdef Slice row = values.at(part.start)
     cdef Reason reason
     cdef Py_ssize_t most = min(<Py_ssize_t>BLOCK_ROWS, values.rows - part.start), last
@@ -311,7 +311,7 @@ cdef int read_column(const ValueLayout* format, int i, ColumnBuilder sink, Read*
 
 
 cdef Py_ssize_t find_cells(Read* part, const ColumnLocation* location) noexcept nogil:
-    """Where the column begins and stops in each row; returns -1, or the row whose ends do not ascend."""
+    """Locates the column's bytes in each row; returns -1, or the row whose ends do not ascend."""
     cdef Py_ssize_t end_at = part.shape.ends + 4 * <Py_ssize_t>location.at, head = part.shape.head, begin, end, i
     cdef Py_ssize_t null_byte = part.shape.bytes + (location.column >> 3)
     cdef uint8_t null_bit = <uint8_t>(1 << (location.column & 7))

@@ -1,4 +1,4 @@
-"""ValueEncoder: rows as compact bytes, without loss and without order."""
+"""ValueEncoder: rows as compact bytes, lossless and unordered."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -12,7 +12,7 @@ cdef int[17] VALUE_BYTES               # of the payload of each kind; 0: depends
 cdef class ValueEncoder(RowFormat):
     cdef readonly tuple column_ids      # of each field
     cdef readonly tuple defaults        # the value of each field in rows that were written without it
-    cdef readonly bytes shape           # the first bytes of each row that is written
+    cdef readonly bytes shape           # the common prefix of all written rows
     cdef list default_bytes             # their payloads, owners of `default_at`; None: NULL
     cdef const uint8_t** default_at     # owned
     cdef Py_ssize_t* default_sizes      # owned

@@ -25,15 +25,15 @@ from relational.encoding.value.nested cimport payload_size, write_payload
 
 from relational.errors import EncodingError
 
-MOST_VALUE_BYTES = MAX_VALUE_BYTES      # of a row's value that enters the store
+MOST_VALUE_BYTES = MAX_VALUE_BYTES      # of a row's value accepted by the store
 VALUE_BYTES[:] = [1, 2, 4, 8, 16, 4, 8, 0, 4, 8, 12, 8, 16, 0, 0, 0, 0]
 
 
 cdef class ValueEncoder(RowFormat):
-    """Rows of `types`, whose columns have the ids `column_ids` (0, 1, 2 … where left out)."""
+    """Rows of `types`, whose columns have the ids `column_ids` (default: 0, 1, 2 …)."""
 
     def __init__(self, types, column_ids=None, defaults=None):
-        """`defaults`: one Python value per type, what the column is in rows written before it was added; None: NULL.
+        """`defaults`: one Python value per type, for rows written before the column was added; None: NULL.
 
         ValueError for ids that are not distinct or not in 0 to 2**31 - 2, EncodingError for a default that does not
         fit.
@@ -126,9 +126,9 @@ cdef class ValueEncoder(RowFormat):
         return [sink.finish() if wanted == NULL or wanted[i] else None for i, sink in enumerate(sinks)]
 
     def encode(self, columns, *, rows=None) -> BinaryColumn:
-        """The bytes of each row of `columns`. `rows` is needed only where there is no column.
+        """The bytes of each row of `columns`. `rows` is needed only if there is no column.
 
-        EncodingError for a value that has no form (a date beyond int32 days, a time of day outside 24 hours).
+        EncodingError for a value without an encoding (a date beyond int32 days, a time of day outside 24 hours).
         """
         cdef tuple taken = tuple([as_column(source) for source in columns])
         return self.write(taken, (len(taken[0]) if taken else 0) if rows is None else rows)
@@ -141,9 +141,9 @@ cdef class ValueEncoder(RowFormat):
     def decode(self, values, indices=None, *, absent="error") -> list:
         """One pa.Array per type, or per index of `indices`, from the bytes of rows (BinaryColumn, Arrow binary).
 
-        The rows may hold other columns than these: what is not asked for costs nothing, what a row lacks has its
-        default. With absent="null" a null entry (nothing found under a key) gives a row of NULLs. EncodingError
-        naming row, column and byte for anything that no encoder wrote, as far as the wanted columns reach.
+        The rows may contain other columns: unrequested ones cost nothing, missing ones have their default. With
+        absent="null" a null entry (no row under a key) decodes to a row of NULLs. EncodingError naming row, column and
+        byte for anything that no encoder wrote, as far as the requested columns reach.
         """
         cdef BinaryColumn column = BinaryColumn.from_arrow(values)
         cdef const uint8_t[::1] wanted

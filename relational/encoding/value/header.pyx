@@ -5,8 +5,8 @@
           high four bits the number of columns minus 1. The ids of a run are consecutive; they begin where the last
           run stopped (at 0 for the first), or, with a gap, so many ids later: LEB128 of the gap, not 0
 
-So a reader knows where each column lies without knowing what the ones are that it does not ask for. All rows that one
-schema writes begin with the same bytes.
+So a reader can locate each column without knowing the types of the others. All rows written under one schema begin with
+the same bytes.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
@@ -52,7 +52,7 @@ cdef bytes shape_of(ids, widths):
 cdef inline Reason open_shape(
     const uint8_t* row, const uint8_t* stop, const uint8_t** at, const uint8_t** end
 ) noexcept nogil:
-    """Where the runs begin and end."""
+    """The first and last byte of the runs."""
     if row[0] < SHAPE:
         return OLD_FORM if row[0] <= 1 else BAD_TAG
     at[0] = row + 1

@@ -9,7 +9,7 @@ Payloads are little-endian and lose nothing:
     TIME                    u32 seconds, u32 nanoseconds       TIMESTAMP    int64 seconds, u32 nanoseconds
     INTERVAL                int32 months, int32 days, int64 microseconds
 
-Where they stand in a row is described in `value/encoder`; STRUCT and LIST are in `value/nested`.
+The layout of a row is described in `value/encoder`; STRUCT and LIST are in `value/nested`.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ from relational.chunk.scalar cimport (
 )
 from relational.encoding.field cimport BAD_FORM, FINE, Field, OUT_OF_RANGE, Reason
 
-cdef int64_t MOST_MICROSECONDS = INT64_MAX // 1000      # of an interval: Arrow's are int64 nanoseconds
+cdef int64_t MOST_MICROSECONDS = INT64_MAX // 1000      # of an interval: Arrow uses int64 nanoseconds
 
 
 cdef bint is_plain(int kind) noexcept nogil:
@@ -116,7 +116,7 @@ cdef inline void copy_exact(uint8_t* out, const uint8_t* data, Py_ssize_t size) 
 
 
 cdef inline bint put_time(int kind, const uint8_t* value, uint8_t* out) noexcept nogil:
-    """DATE, TIME, TIMESTAMP and INTERVAL; False for a value that has no form."""
+    """DATE, TIME, TIMESTAMP and INTERVAL; False for a value without an encoding."""
     cdef ArrowInterval interval
     cdef uint32_t seconds, nanoseconds
     cdef int64_t long_seconds
@@ -202,7 +202,7 @@ cdef void read_bytes(
 
 
 cdef inline bint fits(const uint8_t* value, int precision) noexcept nogil:
-    """A decimal128 has no more digits than its type."""
+    """Whether a decimal128 has no more digits than its type."""
     cdef int128_t number
     cdef uint128_t magnitude, bound = 1
     cdef int i

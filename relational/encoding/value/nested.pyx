@@ -4,8 +4,8 @@
     LIST    u32 count | null bitmap | payloads of the elements                where they have a fixed width
             u32 count | null bitmap | u32 end of each element | their payloads         where they have none
 
-Bit i of a bitmap (byte i / 8, lowest bit first) is set where field or element i is NULL; its payload is then zeros, or
-empty. Ends count from where the payloads behind them begin. How long the whole is, the reader knows from outside.
+Bit i of a bitmap (byte i / 8, lowest bit first) is set if field or element i is NULL; its payload is then zeros, or
+empty. Ends count from the start of the payloads after them. The total size is stored by the container.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint32_t
@@ -23,7 +23,7 @@ from relational.encoding.value.kernels cimport is_plain, put_one, read_bytes, ta
 
 
 cdef enum:
-    FEW = 64                            # values that are read at a time
+    FEW = 64                            # values read at a time
 
 
 cdef Py_ssize_t payload_size(const Field* field, const ColumnView* view, Py_ssize_t row) noexcept nogil:
@@ -144,7 +144,7 @@ cdef int read_few(
     const Field* field, ColumnBuilder sink, Py_ssize_t count, const uint8_t** starts, const uint8_t** stops,
     JsonText json, Py_ssize_t* failed
 ) except -1 nogil:
-    """Of STRUCT and LIST at most FEW: so many cursors lie on the stack for each level of a type."""
+    """For STRUCT and LIST at most FEW, since that many cursors are on the stack for each nesting level."""
     if field.kind == STRUCT:
         return read_structs(field, sink, count, starts, stops, json, failed)
     if field.kind == LIST:
@@ -212,7 +212,7 @@ cdef int read_structs(
 ) except -1 nogil:
     cdef const uint8_t* cells[FEW]
     cdef const uint8_t* cell_stops[FEW]
-    cdef Py_ssize_t ends[FEW]           # where the last payload of each row ended
+    cdef Py_ssize_t ends[FEW]           # end of the last payload of each row
     cdef Py_ssize_t fixed = bitmap_bytes(field.child_count), end_at = fixed + field.section, width, i
     cdef Py_ssize_t head = end_at + 4 * <Py_ssize_t>field.variable
     cdef int child, reason
@@ -256,7 +256,7 @@ cdef int read_structs(
 
 
 cdef inline bint end_of(const uint8_t* at, Py_ssize_t previous, Py_ssize_t most, Py_ssize_t* end) noexcept nogil:
-    """Reads an end, which lies between the one before and `most`."""
+    """Reads an end, which is between the previous one and `most`."""
     end[0] = load32(at)
     return previous <= end[0] <= most
 

@@ -1,1 +1,1 @@
-"""Kernels: functions of columns to a column, per family of types."""
+"""Kernels: functions from columns to a column, by type family."""

@@ -1,9 +1,8 @@
-"""Kernels of + - * / % and the rounding functions, per family of types.
+"""Kernels of + - * / % and the rounding functions, by type family.
 
-Integers and NUMERIC are checked: what does not fit is a failed row, never a wrapped number. Integer
-division truncates towards zero. Results of NUMERIC have the precision and scale of [R54] and are rounded
-half away from zero. Floating numbers follow IEEE 754 except that division by zero, and infinity out of finite
-operands, are failed rows as in SQL.
+Integers and NUMERIC are checked: an overflow is a failed row, never a wrapped number. Integer division truncates
+towards zero. Results of NUMERIC have the precision and scale of [R54] and are rounded half away from zero. Floats
+follow IEEE 754, except that division by zero, and infinity from finite operands, are failed rows as in SQL.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _FLOATING = {
 
 
 def arithmetic(operation: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
-    """`operation` of two operands; integers and floats are of the result's own type, NUMERIC of any scale."""
+    """`operation` of two operands; integers and floats have the result's type, NUMERIC has any scale."""
     if data_type.kind is TypeKind.NUMERIC:
         return _numeric(operation, evaluation, args, data_type)
     if data_type.is_float:
@@ -118,7 +117,7 @@ def _numeric(operation: str, evaluation: EvalContext, args: list[Value], data_ty
 
 
 def _decimals(value: Value) -> pa.Array:
-    """An operand as decimals: integers become NUMERIC of scale 0, a constant an array of one row."""
+    """An operand as decimals: an integer becomes NUMERIC of scale 0, a constant an array of one row."""
     array = pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
     return array if pa.types.is_decimal(array.type) else array.cast(pa.decimal128(19, 0))
 
@@ -130,9 +129,7 @@ def decimal_result(
     operands: list[pa.Array],
     data_type: DataType,
 ) -> pa.Array:
-    """The NUMERIC array of a kernel's unscaled bytes, with its faults reported and NULL where an
-    operand is.
-    """
+    """The NUMERIC array of a kernel's unscaled bytes, with its faults reported and NULL where an operand is NULL."""
     valid = np.ones(evaluation.rows, np.bool_)
     for operand in operands:
         valid &= valid_rows(operand)
@@ -144,7 +141,7 @@ def decimal_result(
 
 
 def rescale(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:
-    """NUMERIC at the precision and scale of `data_type`, half away from zero."""
+    """NUMERIC at the precision and scale of `data_type`, rounded half away from zero."""
     if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
         return array.cast(data_type.arrow)
     data, faults = decimal_rescale(array, array.type.scale, data_type.precision, data_type.scale)
@@ -187,9 +184,7 @@ def absolute(evaluation: EvalContext, args: list[Value], data_type: DataType) ->
 
 
 def round_half_away(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
-    """Rounded to a number of digits (the scale of a NUMERIC result), half away from zero; floats half
-    to even.
-    """
+    """Rounded to a number of digits (the scale of a NUMERIC result), half away from zero; floats half to even."""
     array = evaluation.column(args[0])
     if data_type.is_float:
         return pc.round(array, ndigits=0, round_mode="half_to_even")
@@ -199,12 +194,12 @@ def round_half_away(evaluation: EvalContext, args: list[Value], data_type: DataT
 
 
 def floor(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
-    """The largest whole number not above."""
+    """The largest integer not above the value."""
     return _whole(evaluation, args[0], data_type, pc.floor)
 
 
 def ceil(evaluation: EvalContext, args: list[Value], data_type: DataType) -> Value:
-    """The smallest whole number not below."""
+    """The smallest integer not below the value."""
     return _whole(evaluation, args[0], data_type, pc.ceil)
 
 

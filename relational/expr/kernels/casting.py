@@ -1,9 +1,9 @@
-"""CAST: which types convert to which, and the kernel of each pair, one for all rows: none is decided by its neighbours.
+"""CAST: the allowed conversions, and the kernel of each. The result for a row never depends on other rows.
 
-To a narrower number rounds half away from zero (floats half to even) and fails where it does not fit.
-From text the whole trimmed text must be a value of the type, else the row fails: an integer is a sign and digits, other
-numbers may have a point and an exponent, and floats are inf, infinity and nan too. Timestamps without a
-zone are read as UTC. A list or a struct converts part by part.
+A cast to a narrower number rounds half away from zero (floats half to even), and an overflow fails the row. A cast from
+text requires the whole trimmed text to be a value of the type, else the row fails: an integer is a sign and digits,
+other numbers may have a point and an exponent, and floats may also be inf, infinity and nan. Timestamps without a zone
+are read as UTC. A list or a struct converts part by part.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from relational.types.interval import MICROSECONDS_PER_DAY
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
-BELOW_REAL, HALF_OF_REAL = np.uint64((1 << 29) - 1), np.uint64(1 << 28)  # what a DOUBLE's fraction has beyond a REAL's
-LEAST_REAL = 2.0**-126  # with all digits
+BELOW_REAL, HALF_OF_REAL = np.uint64((1 << 29) - 1), np.uint64(1 << 28)  # fraction bits of a DOUBLE beyond REAL's
+LEAST_REAL = 2.0**-126  # the least with full precision
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
-    """Whether CAST(source AS target) has a meaning at all."""
+    """Whether CAST(source AS target) is defined at all."""
     kinds = (source.kind, target.kind)
     if TypeKind.VARCHAR in kinds:
         return True
@@ -106,7 +106,7 @@ def _to_numeric(evaluation: EvalContext, array: pa.Array, target: DataType) -> p
 
 
 def _float_to_numeric(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
-    """A float by its shortest decimal text, so that 0.1 is 0.1."""
+    """Converts a float by its shortest decimal text, so that 0.1 is 0.1."""
     values, faults = _decimals_of_text(Column(array.cast(pa.string())), target)
     evaluation.fail(faults > 0, f"{arithmetic.OUT_OF_RANGE} for {target}")
     return from_numbers(values.view("V16"), target.arrow, valid_rows(array) & (faults == 0))
@@ -144,14 +144,14 @@ def _to_float(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.
 
 
 def _trimmed(array: pa.Array) -> pa.Array:
-    """Without white space at either end, that beyond ASCII too."""
+    """Strips white space from both ends, non-ASCII included."""
     return pc.utf8_trim_whitespace(array)
 
 
 def _read(
     array: pa.Array, read: Callable[[Column], tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a parser that knows ASCII's blanks alone makes of texts: its values, and its faults."""
+    """The values and faults of texts, from a parser that recognizes ASCII blanks only."""
     found, faults = read(Column(array))
     if (faults == FAULT_INVALID).any():
         return read(Column(_trimmed(array)))
@@ -183,8 +183,8 @@ def _numeric_of_text(evaluation: EvalContext, array: pa.Array, target: DataType)
 
 
 def _float_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -> pa.Array:
-    """The nearest float, ties to even. What our parser leaves open, words and very many digits, Arrow reads: the same
-    number, only slower.
+    """The nearest float, ties to even. Arrow parses the texts that our parser leaves undecided (words and very many
+    digits): the same value, only slower.
     """
     numbers_read, faults = _read(array, doubles_of_text)
     values = numbers_read if target.kind is TypeKind.DOUBLE else _narrowed(numbers_read, faults)
@@ -198,8 +198,8 @@ def _float_of_text(evaluation: EvalContext, array: pa.Array, target: DataType) -
 
 
 def _narrowed(doubles: np.ndarray, faults: np.ndarray) -> np.ndarray:
-    """The texts of `doubles` as float32[rows]. One that is halfway between two, or too small for all digits, may have
-    been rounded to it: it is marked as left open.
+    """Rounds parsed `doubles` to float32[rows]. A double halfway between two floats, or subnormal as a float, may have
+    been rounded to that value: it is marked as undecided.
     """
     with np.errstate(over="ignore"):
         values = doubles.astype(np.float32)

@@ -1,8 +1,8 @@
-"""Comparison, equality and membership in SQL's own order, whatever Arrow thinks of it [R4].
+"""Comparison, equality and membership in SQL's order, independent of Arrow's [R4].
 
-NaN equals NaN and stands above every number, -0.0 equals 0.0, NUMERIC compares by value across scales,
-an interval by its length with months of 30 days. Text compares by its bytes, composed values as their parts do. Both
-operands have one type family when they get here.
+NaN equals NaN and is greater than every number, -0.0 equals 0.0, NUMERIC compares by value across scales, an interval
+by its length with months of 30 days. Text compares by its bytes, nested values part by part. Both operands are already
+of one type family.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIGNS = {
 
 
 def compare(operation: str, evaluation: EvalContext, left: Value, right: Value) -> Value:
-    """BOOLEAN of `operation`, NULL where a side is."""
+    """BOOLEAN of `operation`, NULL where a side is NULL."""
     arrow = left.type
     is_special = pa.types.is_decimal(arrow) or pa.types.is_interval(arrow) or _is_composed(arrow)
     if is_special or _has_nan(left) or _has_nan(right):
@@ -64,7 +64,7 @@ def _as_array(value: Value) -> pa.Array:
 
 
 def _signs(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """int8[rows]: -1, 0 or 1; arbitrary where a side is NULL."""
+    """int8[rows]: -1, 0 or 1; unspecified where a side is NULL."""
     if _is_composed(left.type):
         return compare_columns(Column(left), Column(right))
     if pa.types.is_decimal(left.type):
@@ -82,9 +82,7 @@ def _signs(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 
 def interval_length(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """An interval's length as int64 days and microseconds within a day, both int64[rows]; equal iff
-    SQL-equal.
-    """
+    """An interval's length as days and microseconds within a day, both int64[rows]; equal iff SQL-equal."""
     parts = np.frombuffer(
         array.buffers()[1], INTERVAL_LAYOUT, len(array), array.offset * INTERVAL_LAYOUT.itemsize
     )
@@ -141,7 +139,7 @@ def _arrow_equality(arrow: pa.DataType) -> bool:
 
 
 def extreme(operation: str, evaluation: EvalContext, args: list[Value]) -> pa.Array:
-    """GREATEST ("greater") or LEAST ("less"): NULLs are left out, NULL only where all are."""
+    """GREATEST ("greater") or LEAST ("less"): NULLs are ignored; NULL only where all are."""
     best = evaluation.column(args[0])
     for arg in args[1:]:
         candidate = evaluation.column(arg)

@@ -1,9 +1,9 @@
 """Column kernels that Arrow lacks: NUMERIC arithmetic whose intermediate results outgrow 38 digits.
 
-Arrow refuses such operations by their types alone, whatever the values. Here the result type is the caller's, at any
+Arrow rejects such operations by their types alone, whatever the values. Here the caller chooses the result type, at any
 scales; each row is computed exactly (256-bit intermediates where 128 do not suffice) and rounded half away from zero
-once, and a row that does not fit is marked in a fault column instead of failing the batch. NULL rows compute on what
-lies there; the caller masks them.
+once, and an overflowing row is marked in a fault column instead of failing the batch. NULL rows compute on unspecified
+bytes; the caller masks them.
 """
 
 from libc.stdint cimport int8_t, uint8_t, uintptr_t
@@ -70,7 +70,7 @@ cdef int raise_wide(Wide* x, int digits) noexcept nogil:
 
 @cython.cdivision(True)
 cdef void lower_wide(Wide* x, int digits) noexcept nogil:
-    """What is cut off before the last 19 digits are decides nothing."""
+    """Bits truncated before the last 19 digits do not affect the rounding."""
     cdef Wide one
     while digits > CHUNK:
         divided(x, SMALL_POWERS[CHUNK])
@@ -103,7 +103,7 @@ cdef int finish_scaled(Wide x, bint negative, int digits, int128_t bound, int128
 
 
 cdef inline int finish(Wide x, bint negative, int digits, int128_t bound, int128_t* out) noexcept nogil:
-    """An exact result without its last `digits` digits (less than 0: with more of them), as a signed value."""
+    """An exact result without its last `digits` digits (negative: with more digits), as a signed value."""
     if digits != 0:
         return finish_scaled(x, negative, digits, bound, out)
     if x.high != 0 or x.low >= <uint128_t>bound:
@@ -180,7 +180,7 @@ cdef inline int combine(const Operation* how, int128_t a, int128_t b, int128_t* 
 
 
 cdef const uint8_t* values_of(array) except NULL:
-    """The first unscaled value of a decimal128 array; borrowed, REQUIRES the array alive."""
+    """The first unscaled value of a decimal128 array; borrowed, REQUIRES that the array stays alive."""
     cdef uintptr_t address = array.buffers()[1].address
     return <const uint8_t*>address + <Py_ssize_t>array.offset * 16
 
@@ -188,8 +188,8 @@ cdef const uint8_t* values_of(array) except NULL:
 def decimal_arithmetic(int operation, a, b, Py_ssize_t rows, int scale_a, int scale_b, int precision, int scale):
     """Unscaled results int128[rows] as uint8[16 * rows], and the fault of each row uint8[rows].
 
-    `a` and `b` are decimal128 arrays of `rows` rows, or of one row that stands for all, at any scales from 0 to 38. The
-    result has `precision` digits, `scale` of them behind the point.
+    `a` and `b` are decimal128 arrays of `rows` rows, or of one row that is broadcast, at any scales from 0 to 38. The
+    result has `precision` digits, `scale` of them after the point.
     """
     cdef const uint8_t* left = values_of(a)
     cdef const uint8_t* right = values_of(b)
@@ -247,7 +247,7 @@ def decimal_rescale(a, int scale_from, int precision, int scale):
 
 
 def decimal_compare(a, b, Py_ssize_t rows, int scale_a, int scale_b):
-    """-1, 0 or 1 for each row as int8[rows], at any two scales; a side of one row stands for all rows."""
+    """-1, 0 or 1 for each row as int8[rows], at any two scales; a side of one row is broadcast."""
     cdef const uint8_t* left = values_of(a)
     cdef const uint8_t* right = values_of(b)
     cdef Py_ssize_t step_a = 16 if len(a) == rows else 0, step_b = 16 if len(b) == rows else 0, row

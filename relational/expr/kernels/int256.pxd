@@ -1,6 +1,6 @@
-"""Magnitudes of 256 bits, for results of decimal128 that 128 bits do not hold on their way. No function here raises.
+"""256-bit magnitudes, for intermediate results of decimal128 beyond 128 bits. No function here raises.
 
-10^76, the largest product of two decimals, takes 253 bits. Functions return 1 where 256 bits do not suffice, else 0.
+10^76, the largest product of two decimals, needs 253 bits. Functions return 1 on overflow of 256 bits, else 0.
 """
 
 cimport cython
@@ -71,7 +71,7 @@ cdef inline int times(Wide* x, uint128_t factor) noexcept nogil:
 
 @cython.cdivision(True)
 cdef inline uint128_t divided(Wide* x, uint128_t divisor) noexcept nogil:
-    """x /= divisor, truncated; the remainder. REQUIRES 0 < divisor < 2^64."""
+    """x /= divisor, truncated; returns the remainder. REQUIRES 0 < divisor < 2^64."""
     cdef uint128_t part, quotient, above
     if x.high == 0:
         quotient = x.low / divisor
@@ -107,7 +107,7 @@ cdef inline void double_it(Wide* x) noexcept nogil:
 
 @cython.cdivision(True)
 cdef inline void divide(Wide x, Wide divisor, Wide* quotient, Wide* rest) noexcept nogil:
-    """x / divisor, truncated, and what is left of x. REQUIRES divisor != 0 and divisor < 2^255."""
+    """x / divisor, truncated, and the remainder. REQUIRES divisor != 0 and divisor < 2^255."""
     cdef int bit
     cdef bint is_one
     if x.high == 0 and divisor.high == 0:

@@ -1,6 +1,6 @@
-"""Kernels of LIST and STRUCT: made of parts, cast part by part, written and read as PostgreSQL does.
+"""Kernels of LIST and STRUCT: constructed from parts, cast part by part, formatted and parsed as PostgreSQL does.
 
-A part that has no value fails the whole row. Elements of a list are one column, so a cast of lists is one cast of all
+A part without a value fails the whole row. Elements of a list are one column, so a cast of lists is one cast of all
 their elements.
 """
 
@@ -28,13 +28,13 @@ _QUOTED_FIELD = r'^$|[\s(),"\\]'
 
 
 class Parts(Attempt):
-    """An evaluation of parts of other rows: what fails here fails those afterwards."""
+    """An evaluation of parts of other rows: failures of parts are recorded, and fail those rows afterwards."""
 
     __slots__ = ()
 
     def fail_rows(self, evaluation: EvalContext, counted: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
-        """bool[counted]: the rows of which a part failed, each reported to `evaluation` with its first reason if it is
-        `counted`. `owners`: the row of each part; None: a row has one.
+        """bool[counted]: the rows with a failed part, each reported to `evaluation` with its first reason if it is
+        `counted`. `owners`: the row of each part; None: one part per row.
         """
         failed = np.zeros(len(counted), np.bool_)
         for parts, reason in self.failures:
@@ -54,7 +54,7 @@ class Parts(Attempt):
 
 
 def elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """(ends of the lists, the first 0: int32[rows + 1]; the elements between them)."""
+    """(offsets of the lists, starting with 0: int32[rows + 1]; the elements between them)."""
     offsets = array.offsets.to_numpy(zero_copy_only=False)
     return offsets - offsets[0], array.values.slice(offsets[0], offsets[-1] - offsets[0])
 
@@ -102,7 +102,7 @@ def _struct(
 
 
 def list_of(data_type: DataType, ends: np.ndarray, values: pa.Array, valid: np.ndarray) -> pa.Array:
-    """The lists that end in `values` at `ends` (int32[rows + 1]), NULL where not `valid` (bool[rows])."""
+    """The lists with the offsets `ends` (int32[rows + 1]) into `values`, NULL where not `valid` (bool[rows])."""
     buffers = [bitmap(valid), pa.py_buffer(np.ascontiguousarray(ends, np.int32))]
     return pa.Array.from_buffers(data_type.arrow, len(valid), buffers, children=[values])
 
@@ -112,7 +112,7 @@ def struct_of(data_type: DataType, fields: Sequence[pa.Array], valid: np.ndarray
 
 
 def make_list(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
-    """ARRAY[…]: the values of a row as its list."""
+    """ARRAY[…]: the values of each row as a list."""
     rows, count = evaluation.rows, len(args)
     order = np.arange(rows * count).reshape(count, rows).T.ravel()
     values = pa.concat_arrays([evaluation.column(arg) for arg in args]).take(pa.array(order))
@@ -154,14 +154,14 @@ def _part_text(values: pa.Array, data_type: DataType, to_text: Callable[[pa.Arra
 
 
 def _quoted(texts: pa.Array, pattern: str, escape: str) -> pa.Array:
-    """In quotes where the pattern matches, `escape` standing for a quote or a backslash."""
+    """Quoted where the pattern matches; `escape` replaces a quote or a backslash."""
     escaped = pc.replace_substring_regex(texts, r'(["\\])', escape)
     quoted = pc.binary_join_element_wise('"', escaped, '"', "")
     return pc.if_else(pc.match_substring_regex(texts, pattern), quoted, texts)
 
 
 def list_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
-    """The lists that texts write."""
+    """Parses texts as lists."""
     split, valid = _split_rows(evaluation, array, target, split_items)
     ends = np.cumsum([0, *(0 if parts is None else len(parts) for parts in split)])
     texts = pa.array([part for parts in split if parts is not None for part in parts], pa.string())
@@ -169,7 +169,7 @@ def list_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, cas
 
 
 def struct_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, cast: Cast) -> pa.Array:
-    """The rows that texts write."""
+    """Parses texts as rows."""
     count = len(target.fields)
 
     def split_exactly(text: str) -> list[str | None] | None:
@@ -184,7 +184,7 @@ def struct_of_text(evaluation: EvalContext, array: pa.Array, target: DataType, c
 def _split_rows(
     evaluation: EvalContext, array: pa.Array, target: DataType, split: Split
 ) -> tuple[list[list[str | None] | None], np.ndarray]:
-    """The parts of each text, None where it is NULL or none; and bool[rows] of those that are."""
+    """The parts of each text, None where it is NULL or malformed; and bool[rows] of the malformed ones."""
     found = [None if text is None else split(text) for text in array.to_pylist()]
     good = np.array([parts is not None for parts in found], np.bool_)
     evaluation.fail(valid_rows(array) & ~good, f"invalid text for {target}")
@@ -192,7 +192,7 @@ def _split_rows(
 
 
 def split_items(text: str) -> list[str | None] | None:
-    """The texts of a list's elements, None for NULL; None where it is no list. Lists inside stay one text."""
+    """The texts of a list's elements, None for NULL; None if the text is not a list. Nested lists stay one text."""
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
         return None
     at, end = 1, len(text) - 1
@@ -223,7 +223,7 @@ def split_items(text: str) -> list[str | None] | None:
 
 
 def _closing(text: str, at: int) -> int:
-    """One past the brace that closes the one at `at`; the text's end where none does."""
+    """One past the brace that closes the one at `at`; the end of the text if there is none."""
     depth = 0
     for match in _BRACES.finditer(text, at):
         depth += {"{": 1, "}": -1}.get(match[0], 0)
@@ -233,7 +233,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def split_fields(text: str) -> list[str | None] | None:
-    """The texts of a row's fields, None for NULL; None where it is no row."""
+    """The texts of a row's fields, None for NULL; None if the text is not a row."""
     if len(text) < 2 or text[0] != "(" or text[-1] != ")":
         return None
     at, end = 1, len(text) - 1

@@ -17,17 +17,17 @@ def like(evaluation: EvalContext, args: list[Value], ignore_case: bool) -> Value
 
 
 def concat(evaluation: EvalContext, args: list[Value]) -> Value:
-    """The texts one after the other; NULL if any is."""
+    """Concatenates the texts; NULL if any is."""
     return pc.binary_join_element_wise(*args, "")
 
 
 def concat_known(evaluation: EvalContext, args: list[Value]) -> Value:
-    """The texts one after the other, NULLs left out."""
+    """Concatenates the texts, ignoring NULLs."""
     return pc.binary_join_element_wise(*args, "", null_handling="replace", null_replacement="")
 
 
 def substring(evaluation: EvalContext, args: list[Value]) -> Value:
-    """Characters from a constant position on, at most a constant number of them."""
+    """The substring from a constant position, of at most a constant number of characters."""
     start = args[1].as_py()
     length = args[2].as_py() if len(args) == 3 else None
     if start is None or (len(args) == 3 and length is None):
@@ -37,9 +37,7 @@ def substring(evaluation: EvalContext, args: list[Value]) -> Value:
 
 
 def trim(evaluation: EvalContext, args: list[Value], side: str) -> Value:
-    """Without the leading ("l"), trailing ("r") or both ("") characters of a constant set, spaces by
-    default.
-    """
+    """Strips the leading ("l"), trailing ("r") or both ("") characters of a constant set, spaces by default."""
     characters = args[1].as_py() if len(args) == 2 else " "
     if characters is None:
         return pa.nulls(evaluation.rows, pa.string())
@@ -48,7 +46,7 @@ def trim(evaluation: EvalContext, args: list[Value], side: str) -> Value:
 
 
 def replace(evaluation: EvalContext, args: list[Value]) -> Value:
-    """Every occurrence of a constant text by another constant."""
+    """Replaces every occurrence of a constant text by another constant."""
     pattern, replacement = (arg.as_py() for arg in args[1:])
     if pattern is None or replacement is None:
         return pa.nulls(evaluation.rows, pa.string())

@@ -1,8 +1,7 @@
 """Kernels of dates, times and intervals: sums and differences, EXTRACT, DATE_TRUNC.
 
-Arrow has none that involve an interval of months. A month is added on the calendar, the day of the
-month cut to the length of the month reached (31 January + 1 month is the last of February); then days,
-then microseconds.
+Arrow has no kernels for intervals of months. Months are added on the calendar, and the day is clamped to the length of
+the resulting month (31 January + 1 month is the last of February); then days are added, then microseconds.
 """
 
 from __future__ import annotations
@@ -127,14 +126,14 @@ def add_intervals(evaluation: EvalContext, args: list[Value], sign: int) -> pa.A
 
 
 def negate_interval(evaluation: EvalContext, interval: Value) -> pa.Array:
-    """An INTERVAL with the sign of each part turned."""
+    """An INTERVAL with the sign of each part inverted."""
     array = evaluation.column(interval)
     months, days, micros = _parts(array)
     return _intervals(evaluation, (-months, -days, -micros), valid_rows(array))
 
 
 def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> pa.Array:
-    """An INTERVAL times a DOUBLE; fractions of months become days (of 30), those of days the clock part."""
+    """An INTERVAL times a DOUBLE; fractional months become days (of 30), fractional days become microseconds."""
     interval, factor = evaluation.column(interval), evaluation.column(factor)
     numbers_of = factor.to_numpy(zero_copy_only=False)
     valid = valid_rows(interval) & valid_rows(factor)
@@ -158,9 +157,7 @@ def scale_interval(evaluation: EvalContext, interval: Value, factor: Value) -> p
 
 
 def truncate(unit: str, evaluation: EvalContext, args: list[Value], data_type: DataType) -> pa.Array:
-    """The start of the `unit` (of TRUNCATIONS) that a TIMESTAMP or TIMESTAMPTZ lies in; weeks start on
-    Monday.
-    """
+    """The start of the `unit` (of TRUNCATIONS) that contains a TIMESTAMP or TIMESTAMPTZ; weeks start on Monday."""
     return pc.floor_temporal(evaluation.column(args[0]), unit=unit)
 
 
@@ -188,7 +185,7 @@ def extract(field: str, evaluation: EvalContext, args: list[Value], data_type: D
 
 
 def _micros(array: pa.Array) -> np.ndarray:
-    """Microseconds since 1970, of the day, or of an interval's clock part."""
+    """Microseconds since 1970, of the day, or of an interval's time part."""
     if pa.types.is_date(array.type):
         return numbers(array, "<i4").astype(np.int64) * MICROSECONDS_PER_DAY
     if not pa.types.is_interval(array.type):

@@ -1,4 +1,4 @@
-"""Values as text and text as values, for the types whose text Arrow does not read or write the SQL way."""
+"""Formatting and parsing of the types whose text form in Arrow differs from SQL's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATTERNS = {
     TypeKind.TIMESTAMP: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
     TypeKind.TIMESTAMPTZ: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
 }
-MOST_OF_A_UNIT = 1e16  # of the smallest unit, and of any: more than an interval holds
+MOST_OF_A_UNIT = 1e16  # of the smallest unit, and of any: more than an interval can represent
 _UNITS = {
     "microsecond": (0, 0, 1),
     "millisecond": (0, 0, 1000),
@@ -55,7 +55,7 @@ _PART = re.compile(
 
 
 def to_text(array: pa.Array, source: DataType) -> pa.Array:
-    """VARCHAR of any type's values, spelled as SQL reads them."""
+    """Formats values of any type as VARCHAR, in the form that SQL parses."""
     if source.element is not None:
         return nested.list_text(array, source.element, to_text)
     if source.kind is TypeKind.STRUCT:
@@ -84,7 +84,7 @@ def _has_fraction(text: pa.Array) -> bool:
 
 
 def parse_moments(array: pa.Array, target: DataType) -> tuple[pa.Array, np.ndarray]:
-    """DATE, TIME, TIMESTAMP, TIMESTAMPTZ or INTERVAL of texts, and bool[rows] of the texts that are none."""
+    """DATE, TIME, TIMESTAMP, TIMESTAMPTZ or INTERVAL of texts, and bool[rows] of the malformed texts."""
     if target.kind is TypeKind.INTERVAL:
         return _parse_intervals(array)
     valid = valid_rows(array)
@@ -106,7 +106,7 @@ def parse_moments(array: pa.Array, target: DataType) -> tuple[pa.Array, np.ndarr
 
 
 def _number(parts: pa.StructArray, name: str) -> np.ndarray:
-    """int64[rows] of a matched group; 0 where it is missing."""
+    """int64[rows] of a matched group; 0 if the group is missing."""
     texts = parts.field(name)
     filled = pc.if_else(pc.fill_null(pc.equal(texts, ""), True), "0", texts)
     return filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -122,7 +122,7 @@ def _clock(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _days(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Days since 1970-01-01, and whether that day exists."""
+    """Days since 1970-01-01, and whether the date exists."""
     year, month, day = (_number(parts, name) for name in ("year", "month", "day"))
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = months.astype("datetime64[D]").astype(np.int64)
@@ -133,7 +133,7 @@ def _days(parts: pa.StructArray, matched: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _zone(parts: pa.StructArray) -> np.ndarray:
-    """The zone's offset in microseconds; no zone and Z are UTC."""
+    """The zone's offset in microseconds; a missing zone and Z are UTC."""
     digits = pc.replace_substring(pc.fill_null(parts.field("zone"), ""), ":", "")
     digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "^[zZ]?$", "+"), 5, "0")
     number = pc.utf8_slice_codeunits(digits, 1, 5).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -142,7 +142,7 @@ def _zone(parts: pa.StructArray) -> np.ndarray:
 
 
 def _parse_intervals(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Each distinct text is read once."""
+    """Parses each distinct text once."""
     encoded = array.dictionary_encode()
     values = [parse_interval(text) for text in encoded.dictionary.to_pylist()]
     known = pa.array([None if v is None else v.to_arrow() for v in values], pa.month_day_nano_interval())
@@ -151,8 +151,8 @@ def _parse_intervals(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def parse_interval(text: str) -> Interval | None:
-    """`1 year 2 mons -3 days 04:05:06.7`, `90 minutes`, `1.5 hours`; None where it is no interval, or none that can be
-    stored.
+    """`1 year 2 mons -3 days 04:05:06.7`, `90 minutes`, `1.5 hours`; None if the text is not an interval, or not one
+    that can be stored.
     """
     rest = text.strip().lower()
     months = days = microseconds = 0
@@ -185,7 +185,7 @@ def parse_interval(text: str) -> Interval | None:
 
 
 def intervals(months: np.ndarray, days: np.ndarray, microseconds: np.ndarray, like: pa.Array) -> pa.Array:
-    """INTERVAL of its parts, NULL where `like` is."""
+    """INTERVAL from its parts, NULL where `like` is."""
     data = np.zeros(len(like), [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
     data["months"], data["days"], data["nanoseconds"] = months, days, microseconds * 1000
     return from_numbers(data, pa.month_day_nano_interval(), valid_rows(like))

@@ -1,8 +1,7 @@
-"""Texts as numbers and as bytes, and bytes as text; the result of each row depends on that row alone.
+"""Conversion of texts to numbers and bytes, and of bytes to text; each result depends on its own row alone.
 
 ASCII blanks around a number are ignored. Each function returns the values and uint8[rows] of faults: 0, OVERFLOW,
-INVALID, or for a float WORD or UNDECIDED. Where there is a fault, or NULL, the value is 0. No cdef function here
-raises.
+INVALID, or for a float WORD or UNDECIDED. For a fault or a NULL the value is 0. No cdef function here raises.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -22,13 +21,13 @@ cdef extern from *:
     ctypedef unsigned long long uint128_t "hummock_uint128"
 
 cdef enum:
-    INVALID = 3                         # beside Fault of kernels.pxd: the text is none of the type
-    WORD = 4                            # a float that is a word: inf, infinity, nan
+    INVALID = 3                         # extends Fault of kernels.pxd: the text is not of the type
+    WORD = 4                            # a float written as a word: inf, infinity, nan
     UNDECIDED = 5                       # a float whose digits need more than 128 bits
 
 FAULT_OVERFLOW, FAULT_INVALID, FAULT_WORD, FAULT_UNDECIDED = OVERFLOW, INVALID, WORD, UNDECIDED
 
-cdef int64_t MOST_EXPONENT = 1 << 40    # beyond it nothing but 0 has a value, whatever the number of digits
+cdef int64_t MOST_EXPONENT = 1 << 40    # beyond it only 0 has a value, whatever the number of digits
 cdef int64_t MOST_BYTES = (1 << 31) - 1
 cdef const uint8_t* HEX = b"0123456789abcdef"
 cdef uint128_t BOUNDS[39]
@@ -65,7 +64,7 @@ cdef inline void trim(const uint8_t** text, Py_ssize_t* size) noexcept nogil:
 
 
 cdef inline bint take_sign(const uint8_t** text, Py_ssize_t* size) noexcept nogil:
-    """Whether a minus was there; a sign is stepped over."""
+    """Consumes a sign; returns whether it was a minus."""
     cdef uint8_t first = text[0][0] if size[0] > 0 else 0
     if first == 45 or first == 43:
         text[0] += 1
@@ -104,7 +103,7 @@ cdef struct Digits:
 
 
 cdef int digits_of(const uint8_t* text, Py_ssize_t size, Digits* out) noexcept nogil:
-    """Digits, a point, an exponent, without a sign; else INVALID."""
+    """Parses digits, a point and an exponent, without a sign; else INVALID."""
     cdef Py_ssize_t at = 0, digits = 0
     cdef int64_t exponent = 0
     cdef bint has_point = False, negative
@@ -137,7 +136,8 @@ cdef int digits_of(const uint8_t* text, Py_ssize_t size, Digits* out) noexcept n
 
 
 cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int scale, int128_t* out) noexcept nogil:
-    """Digits with a point and an exponent, as the unscaled value, half away from zero; else OVERFLOW or INVALID."""
+    """Parses digits with a point and an exponent to the unscaled value, half away from zero; else OVERFLOW or INVALID.
+    """
     cdef Digits digits
     cdef uint128_t value = 0
     cdef int64_t weight                 # the power of ten of a digit in the unscaled value
@@ -155,7 +155,7 @@ cdef int decimal_of(const uint8_t* text, Py_ssize_t size, int precision, int sca
         if weight < 0:
             value += weight == -1 and digits.first[at] >= 53
             break
-        if value >= BOUNDS[37]:         # a digit more would be the 39th, and soon too many for 128 bits
+        if value >= BOUNDS[37]:         # one more digit would be the 39th, and soon overflow 128 bits
             return OVERFLOW
         value = value * 10 + (digits.first[at] - 48)
     while weight > 0 and value != 0:
@@ -196,8 +196,8 @@ cdef extern from *:
 
 cdef enum:
     LEAST_POWER = -342                  # below it 19 digits are less than half of the least double
-    MOST_POWER = 308                    # above it one digit is more than the largest
-    EXACT_POWER = 22                    # 10 to it is a double
+    MOST_POWER = 308                    # above it one digit exceeds the largest double
+    EXACT_POWER = 22                    # 10 to it is exact in a double
 
 cdef uint64_t FIVES[2 * (MOST_POWER - LEAST_POWER + 1)]     # 128 bits of 5^q, the high half first
 cdef double TENS[EXACT_POWER + 1]
@@ -224,10 +224,10 @@ fill_powers()
 
 
 cdef uint64_t nearest_bits(uint64_t digits, int64_t power) noexcept nogil:
-    """The bits of the double nearest to digits * 10^power, those of infinity above all. digits > 0.
+    """The bits of the double nearest to digits * 10^power; those of infinity on overflow. digits > 0.
 
     The algorithm of Eisel and Lemire ("Number Parsing at a Gigabyte per Second", 2021): the product with 128 bits of
-    5^power decides for any 64 bits of digits.
+    5^power suffices for any 64 bits of digits.
     """
     cdef int zeros, upper
     cdef uint128_t product, low
@@ -251,9 +251,9 @@ cdef uint64_t nearest_bits(uint64_t digits, int64_t power) noexcept nogil:
         if 1 - exponent >= 64:
             return 0
         mantissa >>= 1 - exponent
-        return (mantissa + (mantissa & 1)) >> 1     # what is rounded up to 2^52 has exponent 1
+        return (mantissa + (mantissa & 1)) >> 1     # a value rounded up to 2^52 has exponent 1
     if rest <= 1 and -4 <= power <= 23 and (mantissa & 3) == 1 and mantissa << (upper + 9) == high:
-        mantissa -= 1                               # halfway, down to even
+        mantissa -= 1                               # halfway: round down to even
     mantissa = (mantissa + (mantissa & 1)) >> 1
     if mantissa >= <uint64_t>1 << 53:
         mantissa = <uint64_t>1 << 52
@@ -264,13 +264,13 @@ cdef uint64_t nearest_bits(uint64_t digits, int64_t power) noexcept nogil:
 
 
 cdef struct Float:
-    uint64_t digits                     # the first 19 that count
+    uint64_t digits                     # the first 19 significant ones
     int64_t power                       # of ten, of the last of them
-    bint is_cut                         # further ones are not all 0
+    bint is_cut                         # the remaining ones are not all 0
 
 
 cdef bint short_float(const uint8_t* text, Py_ssize_t size, Float* out) noexcept nogil:
-    """At most 19 digits with a point among them or not, and nothing else: the common case, in one pass."""
+    """Fast path: at most 19 digits with an optional point and nothing else, in one pass."""
     cdef const uint8_t* at = text
     cdef const uint8_t* stop = text + size
     cdef const uint8_t* point
@@ -294,7 +294,7 @@ cdef bint short_float(const uint8_t* text, Py_ssize_t size, Float* out) noexcept
 
 
 cdef int float_of(const uint8_t* text, Py_ssize_t size, Float* out) noexcept nogil:
-    """Any digits, a point and an exponent, without a sign; else INVALID."""
+    """Parses any digits, a point and an exponent, without a sign; else INVALID."""
     cdef Digits found
     cdef Py_ssize_t at, kept = 0
     if digits_of(text, size, &found) != NO_FAULT:
@@ -313,9 +313,7 @@ cdef int float_of(const uint8_t* text, Py_ssize_t size, Float* out) noexcept nog
 
 
 cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept nogil:
-    """The nearest double, ties to even; else OVERFLOW, WORD, INVALID, or UNDECIDED where the digits are too many to
-    tell.
-    """
+    """The nearest double, ties to even; else OVERFLOW, WORD, INVALID, or UNDECIDED for too many digits."""
     cdef Float found
     cdef uint64_t bits = 0
     cdef bint negative
@@ -342,7 +340,7 @@ cdef int double_of(const uint8_t* text, Py_ssize_t size, double* out) noexcept n
 
 
 def integers_of_text(Column texts, int64_t low, int64_t high):
-    """(int64[rows], faults): the integers from `low` (< 0) to `high` (> 0) that a VARCHAR column writes."""
+    """(int64[rows], faults): parses a VARCHAR column as integers from `low` (< 0) to `high` (> 0)."""
     cdef const ColumnView* view = &texts.view
     cdef Py_ssize_t rows = view.rows, row
     values, faults = np.zeros(rows, np.int64), np.zeros(rows, np.uint8)
@@ -357,8 +355,8 @@ def integers_of_text(Column texts, int64_t low, int64_t high):
 
 
 def decimals_of_text(Column texts, int precision, int scale):
-    """(unscaled int128[rows] as uint8[16 * rows], faults): the values of NUMERIC(precision, scale) that a VARCHAR
-    column writes, half away from zero.
+    """(unscaled int128[rows] as uint8[16 * rows], faults): parses a VARCHAR column as NUMERIC(precision, scale), half
+    away from zero.
     """
     cdef const ColumnView* view = &texts.view
     cdef Py_ssize_t rows = view.rows, row
@@ -377,8 +375,8 @@ def decimals_of_text(Column texts, int precision, int scale):
 
 
 def doubles_of_text(Column texts):
-    """(float64[rows], faults): the floats that a VARCHAR column writes in digits. WORD and UNDECIDED are left to the
-    caller.
+    """(float64[rows], faults): parses a VARCHAR column as floats written in digits. The caller handles WORD and
+    UNDECIDED.
     """
     cdef const ColumnView* view = &texts.view
     cdef Py_ssize_t rows = view.rows, row

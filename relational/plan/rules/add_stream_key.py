@@ -1,7 +1,7 @@
 """Adds the stream key: key columns that a projection drops are kept, hidden [R8].
 
 The root of a plan needs its stream key, and so does the input of an aggregation that stores its rows. Hidden columns
-are appended, so the numbers of all others are unchanged. The key of a group is its group columns, which are always
+are appended, so the indices of all others are unchanged. The key of a group is its group columns, which are always
 present.
 """
 
@@ -19,7 +19,7 @@ def add_stream_key(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _inputs_done(plan: LogicalPlan) -> LogicalPlan:
-    """`plan` with the needs of the aggregations below it met."""
+    """`plan` with the stream keys that the aggregations below it need."""
     if isinstance(plan, Aggregate):
         holds_rows = any(call.keeps_inputs(plan.input.is_append_only) for call in plan.calls)
         return plan.with_inputs((add_stream_key(plan.input) if holds_rows else _inputs_done(plan.input),))

@@ -9,7 +9,7 @@ from relational.plan.logical import LogicalPlan, Project
 
 
 def merge_projects(plan: LogicalPlan) -> LogicalPlan:
-    """The plan without projections that could be part of the one above; nothing is computed twice for it."""
+    """The plan with projections merged into the one above, unless that would compute an expression twice."""
     plan = plan.with_inputs(tuple(map(merge_projects, plan.inputs)))
     if not isinstance(plan, Project):
         return plan
@@ -21,7 +21,7 @@ def merge_projects(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _computes_once(upper: tuple[Expression, ...], lower: tuple[Expression, ...]) -> bool:
-    """Whether every lower expression that is work is used at most once above."""
+    """Whether every non-trivial lower expression is used at most once above."""
     uses = Counter(node.index for each in upper for node in walk(each) if isinstance(node, InputRef))
     return all(uses[index] <= 1 or isinstance(each, InputRef | Literal) for index, each in enumerate(lower))
 

@@ -12,18 +12,18 @@ from relational.plan.logical import Aggregate, Filter, Limit, LogicalPlan, Proje
 from relational.types.ordering import SortKey
 
 Positions = dict[int, int]
-"""Old column number → new one, for the columns that are left."""
+"""Old column index → new one, for the remaining columns."""
 
 
 def prune_columns(plan: LogicalPlan) -> LogicalPlan:
-    """The plan whose inner nodes carry needed columns only; the root's columns stay as they are."""
+    """The plan whose inner nodes output needed columns only; the root's columns are unchanged."""
     pruned, positions = _pruned(plan, frozenset(range(len(plan.schema))))
     assert all(old == new for old, new in positions.items())
     return pruned
 
 
 def _pruned(plan: LogicalPlan, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
-    """`plan` with at least the `needed` columns, and where each of its columns went."""
+    """`plan` with at least the `needed` columns, and the new index of each remaining column."""
     if isinstance(plan, Scan):
         kept = sorted(needed) or [_key_column(plan)]  # rows without any column could not be counted
         return Scan(plan.table, tuple(plan.columns[position] for position in kept)), _renumbered(kept)
@@ -60,7 +60,7 @@ def _pruned_project(plan: Project, needed: frozenset[int]) -> tuple[LogicalPlan,
 
 
 def _pruned_aggregate(plan: Aggregate, needed: frozenset[int]) -> tuple[LogicalPlan, Positions]:
-    """All groups stay, as they are the key; calls that nobody reads go."""
+    """All groups are kept, since they are the key; unused calls are removed."""
     groups = len(plan.group_by)
     kept = [number for number in range(len(plan.calls)) if groups + number in needed]
     calls = [plan.calls[number] for number in kept]

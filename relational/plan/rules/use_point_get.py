@@ -11,7 +11,7 @@ from relational.types.data_type import DataType, TypeKind
 
 
 def use_point_get(plan: LogicalPlan) -> LogicalPlan:
-    """The plan with point gets; what the key does not decide stays as a filter above."""
+    """The plan with point gets; conditions not implied by the key remain as a filter above."""
     if isinstance(plan, Filter) and isinstance(plan.input, Scan) and plan.input.table.pk:
         return _point_get(plan, plan.input)
     return plan.with_inputs(tuple(map(use_point_get, plan.inputs)))
@@ -45,7 +45,7 @@ def _fixed_column(term: Expression, scan: Scan) -> tuple[int, Literal] | None:
 
 
 def _as_type(value: Literal, data_type: DataType) -> Literal | None:
-    """The same constant in the column's own type; None where the column cannot hold it."""
+    """The same constant in the column's own type; None if the column cannot represent it."""
     if value.data_type == data_type:
         return value
     if value.data_type.kind is not TypeKind.NUMERIC or data_type.kind is not TypeKind.NUMERIC:

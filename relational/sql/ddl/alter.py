@@ -66,7 +66,7 @@ def _skipped(reader: TokenReader) -> int:
 
 
 def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
-    """What follows ADD."""
+    """The clause after ADD."""
     reader.accept("COLUMN")
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
     span = reader.span
@@ -89,7 +89,7 @@ def _add(reader: TokenReader, table: TableCatalog) -> AddColumn | Nothing:
 
 
 def _drop(reader: TokenReader, table: TableCatalog) -> DropColumn | Nothing:
-    """What follows DROP."""
+    """The clause after DROP."""
     reader.accept("COLUMN")
     if_exists = reader.accept("IF", "EXISTS")
     span = reader.span

@@ -1,4 +1,4 @@
-"""CREATE statements, by the kind of object that they create."""
+"""CREATE statements, by the kind of object."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _view(reader: TokenReader, context: BindContext, if_not_exists: bool, defini
 
 
 def _query(reader: TokenReader, context: BindContext) -> tuple[LogicalPlan, frozenset[int]]:
-    """AS query: its plan, which outlives the statement, so that now() is refused; the views that it names."""
+    """AS query: its plan, which outlives the statement, so now() is rejected; and the views that it refers to."""
     reader.expect("AS")
     tree = parse(reader.rest())
     binder = QueryBinder(context.catalog, Translator(tree))
@@ -154,7 +154,7 @@ def _database(reader: TokenReader, context: BindContext, if_not_exists: bool, de
 
 
 def _in_schema(table: TableCatalog, context: BindContext, name: ObjectName, span: TextSpan) -> TableCatalog:
-    """The draft in the schema of its name."""
+    """The draft with the schema of its name."""
     return replace(table, schema_id=schema_of(context.catalog, name.schema, name.database, span).id)
 
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE, read token by token: columns, their defaults, keys, and the clauses that sqlglot does not know."""
+"""CREATE TABLE, parsed token by token: columns, their defaults, keys, and the clauses that sqlglot does not support."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TableSyntax:
 
 
 def read_table(reader: TokenReader, name: str) -> TableSyntax:
-    """CREATE TABLE from what follows the table's name on. ParseError or BindError at the span."""
+    """Parses CREATE TABLE after the table's name. ParseError or BindError at the span."""
     table = TableSyntax(name)
     reader.expect("(")
     while True:
@@ -66,7 +66,7 @@ def read_table(reader: TokenReader, name: str) -> TableSyntax:
 
 
 def _read_element(reader: TokenReader, table: TableSyntax) -> None:
-    """One column, or a PRIMARY KEY of the table."""
+    """Parses one column, or a PRIMARY KEY of the table."""
     span = reader.span
     if reader.accept("PRIMARY", "KEY"):
         _set_key(table, _names(reader), span)
@@ -91,9 +91,7 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
 
 
 def read_column(reader: TokenReader) -> ColumnCatalog:
-    """The name, type, default and constraints of a column to be, without its id. ParseError or BindError at the
-    span.
-    """
+    """The name, type, default and constraints of a new column, without its id. ParseError or BindError at the span."""
     name, default, not_null = reader.name("a column"), None, False
     data_type, max_length = _read_column_type(reader)
     while (token := reader.peek()) is not None:
@@ -130,8 +128,8 @@ def _read_default(reader: TokenReader, name: str, data_type: DataType, max_lengt
 
 
 def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
-    """The type of a column, and how many characters a text of it may have: words, digits in parentheses, fields in
-    angle brackets, square brackets. CHAR is CHAR(1); CHAR(n) is VARCHAR(n), which pads nothing.
+    """The type of a column, and the maximum number of characters of a text: words, digits in parentheses, fields in
+    angle brackets, square brackets. CHAR is CHAR(1); CHAR(n) is VARCHAR(n), without padding.
     """
     start = end = reader.span[0]
     depth = 0
@@ -189,7 +187,7 @@ def _names(reader: TokenReader) -> list[str]:
 
 
 def _read_clause(reader: TokenReader, table: TableSyntax) -> None:
-    """What follows the columns, in any order."""
+    """The clauses after the columns, in any order."""
     if reader.accept("APPEND", "ONLY"):
         table.is_append_only = True
     elif reader.accept("ON", "CONFLICT"):
@@ -275,7 +273,7 @@ def table_of(syntax: TableSyntax, definition: str) -> TableCatalog:
 
 
 def _position(name: str, syntax: TableSyntax, key: list[str]) -> int:
-    """The number of a column of the key."""
+    """The index of a key column."""
     names = [each for each, _ in syntax.columns]
     if name not in names:
         raise BindError(unknown("column", name, names), **error_span(syntax.key_span))

@@ -1,4 +1,4 @@
-"""DROP statements, by the kind of object that they drop."""
+"""DROP statements, by the kind of object."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _schema(reader: TokenReader, context: BindContext) -> DropSchema:
 
 
 def _cascade(reader: TokenReader) -> bool:
-    """CASCADE or RESTRICT, which is the default, at the end."""
+    """CASCADE or RESTRICT, the default, at the end."""
     cascade = reader.accept("CASCADE")
     if not cascade:
         reader.accept("RESTRICT")

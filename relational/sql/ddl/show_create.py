@@ -1,4 +1,4 @@
-"""SHOW CREATE: the statement that would create a table as it is now, also if its columns changed or no text made it."""
+"""SHOW CREATE: the statement for a table in its current form, even if its columns changed or no SQL text created it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def definition_of(table: TableCatalog, name: ObjectName) -> str:
-    """The statement as it was written, or as it would be now; empty for a view that no text made."""
+    """The statement as originally written, or for the current form; empty for a view not created by SQL text."""
     if table.kind is not TableKind.TABLE or (table.definition and not table.schema_version):
         return table.definition
     parts = [_column(table, index) for index in table.visible_indices]
@@ -38,12 +38,12 @@ def _column(table: TableCatalog, index: int) -> str:
 
 
 def type_text(column: ColumnCatalog) -> str:
-    """A column's type as a statement writes it, its length included."""
+    """A column's type in SQL syntax, its length included."""
     return str(column.data_type) if column.max_length is None else f"{column.data_type}({column.max_length})"
 
 
 def default_text(value: Any, data_type: DataType) -> str:
-    """A constant as a statement writes it."""
+    """A constant in SQL syntax."""
     if data_type.kind is TypeKind.BYTEA:
         return f"'\\x{value.hex()}'"
     if data_type.kind in (TypeKind.REAL, TypeKind.DOUBLE, TypeKind.INTERVAL):
