@@ -1,6 +1,9 @@
 """RowCache: what it gives is what was written last, and it never takes more than its budget."""
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from tests.relational.row_formats import formatted
 from tests.relational.table.test_state_table import ASC, Epochs, opened, table_of
 from tests.support.suites.process_memory import has_gnu_malloc, status
 
+ROOT = Path(__file__).resolve().parents[3]
 BUDGETS = (2_000, 5_000, 60_000, 1 << 20)
 
 
@@ -76,9 +80,9 @@ def test_a_program_reads_what_was_written(seed, budget):
         assert beside.cache.evictions > 0
 
 
-@pytest.mark.skipif(not has_gnu_malloc(), reason="a sanitizer keeps what is freed")
-def test_memory_stays_within_the_budget():
-    """As the system sees it, with rows of a thousand sizes and ten times as many as there is room for."""
+def grown_bytes():
+    """By how much the process grows after the cache is full, with rows of a thousand sizes and ten times as many as
+    there is room for."""
     cache, rng = RowCache(8 << 20), np.random.default_rng(1)
     for turn in range(40):
         keys = [user_key(1, 0, (turn * 2_000 + i).to_bytes(8, "big")) for i in range(2_000)]
@@ -88,7 +92,15 @@ def test_memory_stays_within_the_budget():
             full = status("VmRSS")
     assert cache.evictions > 1_000 and len(cache) > 5_000
     assert 6 << 20 < cache.held_bytes <= 8 << 20
-    assert status("VmRSS") - full < 8 << 20        # 25 MB came after the ring was full
+    return status("VmRSS") - full
+
+
+@pytest.mark.skipif(not has_gnu_malloc(), reason="a sanitizer keeps what is freed")
+def test_memory_stays_within_the_budget():
+    """As the system sees it, in a process of its own: the heap of this one has the holes of other tests."""
+    code = f"from {grown_bytes.__module__} import grown_bytes; print(grown_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 8 << 20        # 25 MB were needed after the ring was full
 
 
 def test_what_is_asked_again_outlives_what_is_not():
