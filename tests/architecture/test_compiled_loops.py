@@ -30,6 +30,11 @@ WITH_GIL = re.compile(r"^\s*with gil\s*:")
 BUILT = ROOT / "build/cython"       # where a build that checks no bounds leaves its pages
 
 
+def code(line: str) -> str:
+    """The line without its comment: that may be reworded."""
+    return line.split("  #")[0].strip()
+
+
 def courtesies() -> dict[str, set[str]]:
     """`room.function` -> the lines of it that may touch Python objects in a loop. Each has its reason in the file."""
     found: dict[str, set[str]] = {}
@@ -38,7 +43,7 @@ def courtesies() -> dict[str, set[str]]:
         if not line.strip() or line.startswith("#"):
             continue
         if line.startswith(" "):
-            found[name].add(line.strip())
+            found[name].add(code(line))
         else:
             name, _ = line.split(maxsplit=1)
             found[name] = set()
@@ -131,7 +136,7 @@ def loop_lines(lines: list[str]) -> list[tuple[int, str]]:
 
 def yellow_lines(module: str, lines: list[str], score_of: dict[int, int]) -> list[tuple[str, int, str]]:
     """(`room.function`, line number, line) of each line in a loop that makes a Python call."""
-    return [(f"{module}.{function}", number, lines[number - 1].strip())
+    return [(f"{module}.{function}", number, code(lines[number - 1]))
             for number, function in loop_lines(lines) if score_of.get(number, 0) > 0]
 
 
