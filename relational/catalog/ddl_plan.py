@@ -89,7 +89,7 @@ def note_failures(failures: Iterable[JobFailure], beside: Iterable[MetaOperation
 
 
 def forget_failures(job_ids: Iterable[int]) -> MetaOperations:
-    """Resumes suspended jobs."""
+    """Resumes jobs that were set aside."""
     return MetaOperations(delete=tuple(failed_key(job_id) for job_id in job_ids))
 
 

@@ -1,4 +1,4 @@
-"""JobFailure: the catalog's record of a job that was suspended because it failed.
+"""JobFailure: the catalog's record of a job that was set aside because it failed.
 
 The tables of the job keep their contents as of epoch `since`; the job does not run until it is resumed.
 """
@@ -13,7 +13,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class JobFailure:
     """`job_id` is the id of the job's table. `since` is the last epoch committed with the job, `failed_at_ms` the wall
-    clock in milliseconds since 1970 when it was suspended. `reason` is the error text; `follows` the id of the failed
+    clock in milliseconds since 1970 when it was set aside. `reason` is the error text; `follows` the id of the failed
     job that this one reads and therefore follows, None for the job that failed itself. `split` and `offset` are the
     position of its source, None without a source; `is_malformed`: the record there is not a row of the table.
     `is_retried`: opening the store resumes the job, since the cause is external.

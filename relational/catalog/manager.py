@@ -183,7 +183,7 @@ class CatalogManager:
         return planning.note_failures(failures, beside)
 
     def plan_resume(self, job_ids: Iterable[int]) -> MetaOperations:
-        """Operations that resume suspended jobs; they create no catalog version either."""
+        """Operations that resume jobs set aside; they create no catalog version either."""
         return planning.forget_failures(job_ids)
 
     def plan_rebuild(self, jobs: Sequence[TableCatalog], states: Iterable[TableCatalog]) -> DropPlan:

@@ -43,7 +43,7 @@ def loaded_key(table_id: int) -> str:
 
 
 def failed_key(job_id: int) -> str:
-    """The meta key of the JobFailure of a suspended job."""
+    """The meta key of the JobFailure of a job set aside."""
     return f"{FAILED_PREFIX}{job_id:010}"
 
 

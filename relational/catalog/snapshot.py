@@ -67,12 +67,12 @@ class CatalogSnapshot:
 
     @cached_property
     def failure_rows(self) -> dict[str, bytes]:
-        """The rows of suspended jobs, by meta key."""
+        """The rows of jobs set aside, by meta key."""
         return {key: row for key, row in self.rows.items() if key.startswith(FAILED_PREFIX)}
 
     @cached_property
     def failed(self) -> dict[int, JobFailure]:
-        """The suspended jobs, by id."""
+        """The jobs set aside, by id."""
         found = (JobFailure.from_json(json.loads(row)) for row in self.failure_rows.values())
         return {failure.job_id: failure for failure in found if failure.job_id in self.tables}
 

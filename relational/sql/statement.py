@@ -96,7 +96,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A job that was suspended after failures resumes; its source skips `skip` rows at the offset where it failed
+    """A job that was set aside after failures resumes; its source skips `skip` rows at the offset where it failed
     (0: none).
     """
 

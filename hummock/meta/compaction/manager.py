@@ -346,7 +346,7 @@ class CompactionManager:
         left = 0
         for _ in range(self._keeper.options.transaction_attempts):
             board = read_board(self._meta_store)
-            version = self._keeper.refresh()    # read after the board: has every task that had ended, delivered
+            version = self._keeper.refresh()    # read after the board: it has the outputs of every task that had ended
             due = pick_compaction(version, [row.task for row in board.running], self.options,
                                   self._watermark(version)[0])
             left = len(board.running) + len(board.wanted) + (due is not None)

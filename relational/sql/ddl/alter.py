@@ -1,4 +1,4 @@
-"""ALTER: adds and drops columns of a table, resumes a suspended job."""
+"""ALTER: adds and drops columns of a table, resumes a job that was set aside."""
 
 from __future__ import annotations
 
