@@ -11,11 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hummock", "relational", "stream")
 
-# A room is a folder with the folders inside it, or a module beside the folders of a package. These modules are rooms of
-# their own.
-ROOM_OF = {
-    "stream.runtime.actor": "stream.runtime.actor",
-}
+# A room is a folder with the folders inside it, or a module that MAY_IMPORT names.
 
 # Errors and options of a package are open to all its rooms and to the packages above, and a room may import itself.
 OPEN = {
@@ -167,8 +163,6 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     for size in range(len(parts), 0, -1):
         name = ".".join(parts[:size])
-        if name in ROOM_OF:
-            return ROOM_OF[name]
         if name in MAY_IMPORT and (size > 1 or len(parts) == 1):
             return name
     return ".".join(parts[:2])
