@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.checksum cimport hash64
-from hummock.base.key cimport SPILL_MASK, Slice, begins_with, head_of
+from hummock.base.key cimport SPILL_MASK, Slice, head_of
 from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.multi_get cimport PointReader
 from hummock.read.probe cimport Probe
@@ -21,11 +21,13 @@ from hummock.read.sorted_run cimport EXPECTED, SURE, SortedRun
 from hummock.read.view cimport ReadView
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
+from hummock.sstable.block_search cimport (
+    NEEDS_IO, NEXT_BLOCK, NOT_HERE, UNDECIDED, fixed_width_value, inner_row_by_slot, row_by_heads, row_by_keys,
+    row_by_slot,
+)
 from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
 from hummock.sstable.filter.bloom cimport filter_line
-from hummock.sstable.interpolation_search cimport row_at, row_near
 from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
-from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_fixed_width_row, fixed_width_row, fixed_width_value
 from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
 
@@ -33,7 +35,6 @@ from hummock.errors import Corruption
 
 cdef enum:
     TOGETHER = 16               # sources whose filters are prefetched together
-    NEEDS_IO = -2               # a result of `row_of`, as NOT_HERE is
 
 
 cdef struct RunFile:            # of a run; pointers are borrowed
@@ -148,13 +149,13 @@ cdef bint is_in_batch(void* batch, Slice key, uint64_t newest, uint64_t hash, An
 
 cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) noexcept:
     """The row of the answer in the file, NOT_HERE, or NEEDS_IO."""
-    cdef Py_ssize_t row = ELSEWHERE
+    cdef Py_ssize_t row = UNDECIDED
     cdef int* found = &(<SortedRun>file.run).found
     if (<SortedRun>file.run).min_epoch > answer.newest:
         return NOT_HERE
     if file.is_expected:
         row = predicted_row(file, key, answer)
-    if row == ELSEWHERE:
+    if row == UNDECIDED:
         row = sure_row(file, key, hash, answer)
     if row >= 0 and found[0] < SURE:
         found[0] += 1
@@ -164,13 +165,13 @@ cdef Py_ssize_t row_of(RunFile* file, Slice key, uint64_t hash, Answer* answer) 
 
 
 cdef inline Py_ssize_t predicted_row(RunFile* file, Slice key, Answer* answer) noexcept:
-    """The row of the answer in the block that should hold it, NOT_HERE, or ELSEWHERE."""
+    """The row of the answer in the block that should hold it, NOT_HERE, or UNDECIDED."""
     cdef CacheSlot* slot = &(<SstableReader>file.reader).slots.entries[file.predicted.block]
     cdef Py_ssize_t row
     if used(slot) == NULL:
-        return ELSEWHERE
-    row = inner_fixed_width_row(slot, row_at(file.predicted.share, slot.rows), key, answer.newest)
-    if row != ELSEWHERE:
+        return UNDECIDED
+    row = inner_row_by_slot(slot, file.predicted.share, key, answer.newest)
+    if row != UNDECIDED:
         used((<SstableReader>file.reader).meta_slot)
         (<SstableReader>file.reader).admission.hits += 1
     if row >= 0:
@@ -209,17 +210,15 @@ cdef Py_ssize_t sure_row(RunFile* file, Slice key, uint64_t hash, Answer* answer
 
 cdef Py_ssize_t row_in_slot(CacheSlot* slot, double share, Slice key, Answer* answer) noexcept:
     """As `sure_row`, in the block that the slot holds."""
-    cdef Py_ssize_t row = fixed_width_row(slot, row_at(share, slot.rows), key, answer.newest)
-    if row == ELSEWHERE:
-        row = search(slot.value, share, key, answer.newest)
+    cdef Py_ssize_t row = row_by_slot(slot, share, key, answer.newest)
+    if row >= 0:
+        answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
+    elif row == UNDECIDED:
+        row = row_by_heads(slot.value, share, key, answer.newest)
         if row >= 0:
             answer.value = (<Block>slot.value).value_at(row)
             answer.epoch = (<Block>slot.value).epoch_at(row)
-    elif row == slot.rows:
-        return NEEDS_IO                 # the key may begin the next block
-    elif row >= 0:
-        answer.value, answer.epoch = fixed_width_value(slot, row), slot.epoch
-    return row
+    return NEEDS_IO if row == NEXT_BLOCK else row       # the slow path looks into the next block
 
 
 cdef Py_ssize_t row_beside_cache(
@@ -235,8 +234,8 @@ cdef Py_ssize_t row_beside_cache(
             return NEEDS_IO
     except (Corruption, MemoryError):
         return NEEDS_IO                 # the slow path reports the error
-    row = scratch.row_of(key, answer.newest)
-    if row == scratch.block.rows:
+    row = row_by_keys(<void*>scratch.block, key, answer.newest)
+    if row == NEXT_BLOCK:
         return NEEDS_IO
     if row >= 0:
         answer.value, answer.epoch = scratch.block.value_at(row), scratch.block.epoch_at(row)
@@ -245,26 +244,3 @@ cdef Py_ssize_t row_beside_cache(
     reader.file.was_used = True
     reader.admission.misses += 1
     return row
-
-
-cdef Py_ssize_t search(void* block, double share, Slice key, uint64_t newest) noexcept nogil:
-    cdef const uint64_t* heads
-    cdef Py_ssize_t rows = (<Block>block).rows, row = row_at(share, rows), prefix
-    cdef uint64_t head
-    (<Block>block).prefetch_row(row)
-    heads = (<Block>block).ready_heads()
-    prefix = (<Block>block).prefix.size
-    if not begins_with(key, (<Block>block).prefix):
-        return NEEDS_IO
-    head = head_of(key.data + prefix, key.size - prefix)
-    row = row_near(heads, rows, head, row)
-    if row == rows:
-        return NEEDS_IO                 # the key may begin the next block
-    if heads[row] != head:
-        return NOT_HERE
-    if (<Block>block).is_version_of(row, key, newest, 8):
-        return row
-    row = (<Block>block).lower_bound(key, newest)
-    if row == rows:
-        return NEEDS_IO
-    return row if (<Block>block).is_version_of(row, key, newest, 0) else NOT_HERE

@@ -7,6 +7,7 @@ from hummock.base.key cimport Slice
 from hummock.read.probe cimport Probe
 from hummock.read.uncached_get cimport UncachedGets
 from hummock.read.view cimport ReadView
+from hummock.sstable.block_search cimport HeadSearch
 from hummock.sstable.reader cimport OpenedSstable
 
 
@@ -16,10 +17,7 @@ cdef enum:
 
 cdef struct Lane:                       # one search inside a block
     Probe* probe
-    const uint64_t* heads               # key prefixes of the block; NULL: not usable
-    Py_ssize_t rows
-    Py_ssize_t row                      # first a guess, then the first row whose key prefix is not below `head`
-    uint64_t head                       # prefix of the key, behind the block's common prefix
+    HeadSearch search
 
 
 cdef class PointReader:
@@ -54,6 +52,6 @@ cdef class PointReader:
     cdef int load_missing(self, Probe* probes, Py_ssize_t count, dict missing) except -1
     cdef void search(self, Probe* probes, Py_ssize_t count) noexcept nogil
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil
-    cdef void settle(self, Lane* lane) noexcept nogil
-    cdef void search_plain(self, Probe* probe) noexcept nogil
+    cdef void settle(self, Probe* probe, Py_ssize_t row) noexcept nogil     # takes the result of a search
+    cdef void search_slot(self, Probe* probe) noexcept nogil
 

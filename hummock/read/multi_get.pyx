@@ -18,21 +18,23 @@ from libc.stdint cimport INT32_MAX, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 from hummock.base.checksum cimport hash64
-from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, begins_with, compare_bytes, head_of
+from hummock.base.key cimport NOWHERE, SPILL_MASK, Slice, compare_bytes, head_of
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.iterator.row_filter cimport VnodeRule, hides
 from hummock.read.probe cimport (
-    DONE, IN_BLOCK, NEEDS_BLOCK, NEEDS_META, SEEKING, SEEKING_BLOCK, SEEKING_NEXT, Probe,
+    DONE, IN_BLOCK, NEEDS_BLOCK, NEEDS_META, SEEKING, SEEKING_BLOCK, SEEKING_NEXT, Probe, leave_block,
 )
 from hummock.read.sorted_run cimport EXPECTED, SURE, SortedRun
 from hummock.read.uncached_get cimport UncachedGets
 from hummock.read.view cimport ReadView, Source
 from hummock.shared_buffer.batch cimport SharedBufferBatch
 from hummock.sstable.block cimport Block
+from hummock.sstable.block_search cimport (
+    NOT_HERE, UNDECIDED, begin_by_heads, finish_by_heads, fixed_width_value, inner_row_by_slot, row_by_slot,
+)
 from hummock.sstable.cache.block_cache cimport CacheSlot, PredictedRow, used, enqueue_rows
 from hummock.sstable.index cimport even_position
-from hummock.sstable.interpolation_search cimport row_at, row_near
-from hummock.sstable.plain_rows cimport ELSEWHERE, NOT_HERE, inner_fixed_width_row, fixed_width_row, fixed_width_value
+from hummock.sstable.interpolation_search cimport row_at
 from hummock.sstable.prefetch cimport PrefetchList, issue, prefetch_line, enqueue
 from hummock.sstable.reader cimport OpenedSstable, SstableReader, blocks_of
 
@@ -387,29 +389,23 @@ cdef class PointReader:
             width = 0
             while position < count and width < LANES:
                 if probes[position].state == IN_BLOCK and probes[position].slot != NULL:
-                    self.search_plain(&probes[position])
+                    self.search_slot(&probes[position])
                 if probes[position].state == IN_BLOCK:
                     lanes[width].probe = &probes[position]
                     width += 1
                 position += 1
             self.search_lanes(lanes, width)
 
-    cdef void search_plain(self, Probe* probe) noexcept nogil:
+    cdef void search_slot(self, Probe* probe) noexcept nogil:
         """Reads the answer if the block's slot suffices; its lines were prefetched when it was found."""
-        cdef Py_ssize_t row = fixed_width_row(
-            probe.slot, row_at(probe.row_share, probe.slot.rows), probe.key, self.newest)
-        if row == ELSEWHERE:
-            return
-        if row == NOT_HERE:
-            probe.source, probe.state, probe.slot = probe.source + 1, SEEKING, NULL
-        elif row == probe.slot.rows:
-            probe.block_index, probe.state, probe.slot = probe.block_index + 1, SEEKING_NEXT, NULL
-        else:
+        cdef Py_ssize_t row = row_by_slot(probe.slot, probe.row_share, probe.key, self.newest)
+        if row >= 0:
             probe.value, probe.epoch, probe.state = fixed_width_value(probe.slot, row), probe.slot.epoch, DONE
+        elif row != UNDECIDED:
+            leave_block(probe, row)
 
     cdef void search_lanes(self, Lane* lanes, Py_ssize_t width) noexcept nogil:
         """Interleaved searches: each stage prefetches what the next one reads, for all lanes."""
-        cdef Lane* lane
         cdef Py_ssize_t i
         for i in range(width):
             prefetch_line(lanes[i].probe.block)
@@ -419,40 +415,17 @@ cdef class PointReader:
             (<Block>lanes[i].probe.block).prefetch_row(
                 row_at(lanes[i].probe.row_share, (<Block>lanes[i].probe.block).rows))
         for i in range(width):
-            lane = &lanes[i]
-            lane.rows = (<Block>lane.probe.block).rows
-            lane.heads = (<Block>lane.probe.block).ready_heads()
-            if not begins_with(lane.probe.key, (<Block>lane.probe.block).prefix):
-                lane.heads = NULL
-                continue
-            lane.head = head_of(lane.probe.key.data + (<Block>lane.probe.block).prefix.size,
-                                lane.probe.key.size - (<Block>lane.probe.block).prefix.size)
-            lane.row = row_near(lane.heads, lane.rows, lane.head, row_at(lane.probe.row_share, lane.rows))
-            (<Block>lane.probe.block).prefetch_row(lane.row)
+            begin_by_heads(lanes[i].probe.block, lanes[i].probe.row_share, lanes[i].probe.key, &lanes[i].search)
         for i in range(width):
-            self.settle(&lanes[i])
+            self.settle(lanes[i].probe, finish_by_heads(
+                lanes[i].probe.block, &lanes[i].search, lanes[i].probe.key, self.newest))
 
-    cdef void settle(self, Lane* lane) noexcept nogil:
-        """Reads the answer where the key prefixes determine it; otherwise the block is searched by whole keys."""
-        cdef Probe* probe = lane.probe
-        cdef Py_ssize_t row = lane.row
-        cdef bint is_found = lane.heads != NULL and row < lane.rows and lane.heads[row] == lane.head and (
-            (<Block>probe.block).is_version_of(row, probe.key, self.newest, 8))
-        if not is_found and (lane.heads == NULL or row == lane.rows or lane.heads[row] == lane.head):
-            row = (<Block>probe.block).lower_bound(probe.key, self.newest)
-            if row == lane.rows:
-                probe.block_index += 1
-                probe.state, probe.slot = SEEKING_NEXT, NULL
-                return
-            is_found = begins_with(probe.key, (<Block>probe.block).prefix)
-            is_found = is_found and (<Block>probe.block).is_version_of(row, probe.key, self.newest, 0)
-        if is_found:
-            probe.value = (<Block>probe.block).value_at(row)
-            probe.epoch = (<Block>probe.block).epoch_at(row)
-            probe.state = DONE
-        else:
-            probe.source += 1
-            probe.state, probe.slot = SEEKING, NULL
+    cdef void settle(self, Probe* probe, Py_ssize_t row) noexcept nogil:
+        if row < 0:
+            leave_block(probe, row)
+            return
+        probe.value, probe.epoch = (<Block>probe.block).value_at(row), (<Block>probe.block).epoch_at(row)
+        probe.state = DONE
 
 
 cdef Py_ssize_t answer_predicted(void* run, int number, Probe* probes, Py_ssize_t count, uint64_t newest) noexcept:
@@ -463,7 +436,7 @@ cdef Py_ssize_t answer_predicted(void* run, int number, Probe* probes, Py_ssize_
         probe = &probes[position]
         if probe.is_predicted:
             row = predicted_answer(probe, &(<SstableReader>probe.reader).slots.entries[probe.block_index], newest)
-            answered += row != ELSEWHERE
+            answered += row != UNDECIDED
             here += row >= 0
             if row == NOT_HERE:
                 probe.source = number + 1
@@ -499,12 +472,12 @@ cdef inline void prefetch_predicted(void* run, int number, Probe* probes, Py_ssi
 
 
 cdef inline Py_ssize_t predicted_answer(Probe* probe, CacheSlot* slot, uint64_t newest) noexcept:
-    """The row of the answer in the slot's block, NOT_HERE, or ELSEWHERE."""
+    """The row of the answer in the slot's block, NOT_HERE, or UNDECIDED."""
     cdef Py_ssize_t row
     if used(slot) == NULL:
-        return ELSEWHERE
-    row = inner_fixed_width_row(slot, row_at(probe.row_share, slot.rows), probe.key, newest)
-    if row != ELSEWHERE:
+        return UNDECIDED
+    row = inner_row_by_slot(slot, probe.row_share, probe.key, newest)
+    if row != UNDECIDED:
         used((<SstableReader>probe.reader).meta_slot)
     if row >= 0:
         probe.value, probe.epoch, probe.state = fixed_width_value(slot, row), slot.epoch, DONE

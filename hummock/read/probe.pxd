@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport Slice
+from hummock.sstable.block_search cimport NEXT_BLOCK
 from hummock.sstable.cache.block_cache cimport CacheSlot
 
 
@@ -30,3 +31,11 @@ cdef struct Probe:                      # the lookup of one key
     ProbeState state
     bint is_predicted                   # its predicted row is being examined
     bint is_admitted                    # the admission policy decided that the block is to be cached
+
+
+cdef inline void leave_block(Probe* probe, Py_ssize_t result) noexcept nogil:
+    """Where the probe continues after a search that ended in NOT_HERE or NEXT_BLOCK."""
+    if result == NEXT_BLOCK:
+        probe.block_index, probe.state, probe.slot = probe.block_index + 1, SEEKING_NEXT, NULL
+    else:
+        probe.source, probe.state, probe.slot = probe.source + 1, SEEKING, NULL

@@ -13,7 +13,8 @@ from hummock.errors import Corruption
 
 from hummock.base.key cimport Slice
 from hummock.object_store.fd_cache cimport CachedFd
-from hummock.read.probe cimport DONE, NEEDS_BLOCK, SEEKING, SEEKING_NEXT, Probe
+from hummock.read.probe cimport DONE, NEEDS_BLOCK, Probe, leave_block
+from hummock.sstable.block_search cimport row_by_keys
 from hummock.sstable.index cimport SstableIndex
 from hummock.sstable.partial_block cimport NOT_READ, PartialBlock
 from hummock.sstable.reader cimport OpenedSstable, SstableReader
@@ -110,11 +111,9 @@ cdef class UncachedGets:
         last.data, last.size = NULL, 0
         for position in range(first, end):
             probe = probes[position]
-            row = scratch.row_of(probe.key, newest)
+            row = row_by_keys(<void*>scratch.block, probe.key, newest)
             if row < 0:
-                probe.state, probe.source = SEEKING, probe.source + 1
-            elif row == scratch.block.rows:
-                probe.state, probe.block_index = SEEKING_NEXT, probe.block_index + 1
+                leave_block(probe, row)
             else:
                 probe.state, probe.epoch = DONE, scratch.block.epoch_at(row)
                 probe.value = scratch.block.value_at(row)

@@ -71,6 +71,10 @@ cdef class Block:
     cdef int check_tombstones(self, Py_ssize_t index) except -1 nogil
     cdef Py_ssize_t search_rows(
         self, Slice suffix, uint64_t epoch, Py_ssize_t low, Py_ssize_t high) noexcept nogil
+    cdef Py_ssize_t search_equal_heads(
+        self, Slice suffix, uint64_t head, uint64_t epoch, Py_ssize_t low) noexcept nogil
+    # `lower_bound` from `low`, the first row whose key prefix is not below `head`, that of the suffix. REQUIRES that
+    # `ready_heads` has been called
     cdef void drop(self) noexcept nogil
     cdef void take_memory(self, Block other) noexcept nogil
     # moves the memory and `rows` of `other` here, for the next `load`. REQUIRES that this block is empty and that

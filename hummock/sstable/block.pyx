@@ -308,7 +308,7 @@ cdef class Block:
         cdef const uint64_t* base
         cdef Slice suffix
         cdef uint64_t head
-        cdef Py_ssize_t count = self.rows, half, low, high
+        cdef Py_ssize_t count = self.rows, half
         if count == 0 or order < 0 or (order == 0 and user_key.size < self.prefix.size):
             return 0
         if order > 0:
@@ -321,9 +321,13 @@ cdef class Block:
             half = count >> 1
             base += half if base[half - 1] < head else 0
             count -= half
-        low = (base - heads) + (base[0] < head)
-        high = low
-        while high < self.rows and heads[high] == head:     # rows of an equal key prefix are compared whole
+        return self.search_equal_heads(suffix, head, epoch, (base - heads) + (base[0] < head))
+
+    cdef Py_ssize_t search_equal_heads(
+        self, Slice suffix, uint64_t head, uint64_t epoch, Py_ssize_t low
+    ) noexcept nogil:
+        cdef Py_ssize_t high = low
+        while high < self.rows and self.heads_room[high] == head:
             high += 1
             if high - low == 16:
                 high = self.rows

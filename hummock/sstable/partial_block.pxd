@@ -1,7 +1,7 @@
 """PartialBlock: an uncached block, read for a few rows and decoded as far as needed into reused memory."""
 
 cimport cython
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t
 
 from hummock.base.key cimport Slice
 from hummock.base.lz4_incremental cimport Lz4Cursor
@@ -28,8 +28,6 @@ cdef class PartialBlock:
     # contents are invalid. REQUIRES that the caller has entered `file`, or keeps the GIL throughout
     cdef bint unpack(self, SstableIndex index, Py_ssize_t number, Py_ssize_t size) except -1 nogil
     cdef int make_room(self, Py_ssize_t size) except -1 nogil
-    cdef Py_ssize_t row_of(self, Slice key, uint64_t newest) noexcept nogil
-    # the row of the key visible at `newest`; -1: none, `rows`: the key may be the first of the next block
     cdef bint show(self, Slice value) noexcept nogil
     # decodes up to the end of `value`; False on failure. Overwrites the offsets of the block's columns, so it REQUIRES
     # that no row is accessed afterwards

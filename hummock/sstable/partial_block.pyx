@@ -5,8 +5,7 @@ processor's cache, and all of them are checked. Only the keys, which come first,
 values are decoded up to the requested one.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.stdint cimport uint8_t, uint32_t
 
 from hummock.base.checksum cimport crc32c
 from hummock.base.codec cimport CODEC_LZ4, can_hold, decompress
@@ -77,18 +76,6 @@ cdef class PartialBlock:
                 with gil:
                     raise MemoryError
         return 0
-
-    cdef Py_ssize_t row_of(self, Slice key, uint64_t newest) noexcept nogil:
-        cdef Slice suffix, prefix = self.block.prefix
-        cdef Py_ssize_t shared = prefix.size if prefix.size < key.size else key.size, row
-        cdef int order = memcmp(key.data, prefix.data, <size_t>shared) if shared > 0 else 0
-        if order != 0 or key.size < prefix.size:
-            return self.block.rows if order > 0 else -1
-        suffix.data, suffix.size = key.data + shared, key.size - shared
-        row = self.block.search_rows(suffix, newest, 0, self.block.rows)
-        if row == self.block.rows or self.block.is_version_of(row, key, newest, 0):
-            return row
-        return -1
 
     cdef bint show(self, Slice value) noexcept nogil:
         return not self.is_partial or value.data == NULL or lz4_until(
