@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
@@ -45,6 +46,14 @@ class LargeTasks(Protocol):
 
     def forget(self, task: CompactTask) -> None:
         """Called when the task was reported."""
+
+
+class CompactorState(Enum):
+    """States only advance."""
+
+    RUNNING = auto()
+    DRAINING = auto()       # no new task is started
+    ABORTING = auto()       # and running ones end early
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +90,7 @@ class Compactor:
         self._attempts: set[_Attempt] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
-        self._is_closed = False                 # no new task is started
-        self._is_aborted = False                # running ones end early
+        self._state = CompactorState.RUNNING
         self._beats_ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._subscriptions = (client.subscribe(self._hear), client.subscribe_requests(self._hear))
@@ -118,7 +126,7 @@ class Compactor:
             if self._client.compaction_debt() == 0:
                 return True
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic_seconds())
-            if left <= 0 or self._is_closed:
+            if left <= 0 or not self._is_running():
                 return False
             self._wait(seen, left)
 
@@ -128,8 +136,8 @@ class Compactor:
         Without `drain` they are abandoned, and other compactors may take them at once.
         """
         with self._changed:
-            self._is_closed = True
-            self._is_aborted = self._is_aborted or not drain
+            if self._state is not CompactorState.ABORTING:
+                self._state = CompactorState.DRAINING if drain else CompactorState.ABORTING
             self._changed.notify_all()
         for subscription in self._subscriptions:
             subscription.close()
@@ -148,8 +156,11 @@ class Compactor:
 
     # -- the loop ------------------------------------------------------------------------------------------
 
+    def _is_running(self) -> bool:
+        return self._state is CompactorState.RUNNING
+
     def _work(self) -> None:
-        while not self._is_closed:
+        while self._is_running():
             seen = self._news
             try:
                 self._client.refresh()
@@ -162,12 +173,12 @@ class Compactor:
     def _idle(self, seen: int) -> None:
         """Returns when there may be a task to request; only one of all idle threads polls."""
         with self._changed:
-            self._changed.wait_for(lambda: self._news != seen or self._is_closed or not self._is_watched)
-            if self._news != seen or self._is_closed:
+            self._changed.wait_for(lambda: self._news != seen or not self._is_running() or not self._is_watched)
+            if self._news != seen or not self._is_running():
                 self._pause = POLL_SECONDS
                 return
             self._is_watched = True
-            told = self._changed.wait_for(lambda: self._news != seen or self._is_closed, self._pause)
+            told = self._changed.wait_for(lambda: self._news != seen or not self._is_running(), self._pause)
             self._is_watched = False
             self._pause = POLL_SECONDS if told else min(2 * self._pause, IDLE_POLL_SECONDS)
 
@@ -183,7 +194,7 @@ class Compactor:
     def _wait(self, seen: int, seconds: float) -> None:
         """Returns when `_news` differs from `seen`, on close, or after so many seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._news != seen or self._is_closed, seconds)
+            self._changed.wait_for(lambda: self._news != seen or not self._is_running(), seconds)
 
     # -- one attempt ---------------------------------------------------------------------------------------
 
@@ -219,7 +230,7 @@ class Compactor:
                 self._on_progress(task, rows)
 
         def is_cancelled() -> bool:
-            return self._is_aborted or attempt.is_lost.is_set()
+            return self._state is CompactorState.ABORTING or attempt.is_lost.is_set()
 
         if self._large is not None and task.input_bytes >= options.large_task_bytes:
             return self._large.run(task, prefix, progress=progress, is_cancelled=is_cancelled)
@@ -236,7 +247,7 @@ class Compactor:
                 self._client.report_compact_task(attempt.task.id, attempt.token, results)
                 break
             except MetaStoreError:
-                if number == REPORT_TRIES - 1 or self._is_aborted:
+                if number == REPORT_TRIES - 1 or self._state is CompactorState.ABORTING:
                     raise
                 self._wait(self._news, POLL_SECONDS)
         if self._large is not None:

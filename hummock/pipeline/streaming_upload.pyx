@@ -24,6 +24,14 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 
 PART_BYTES = 2 << 20       # of one part: one huge page, and the last part is soon written
 
+cdef enum FileState:                    # set by the building thread, except the last, under the queue's lock
+    CREATED                             # not in the queue yet
+    BUILDING                            # in the queue: parts arrive
+    DATA_COMPLETE                       # no more parts, except those of `finish`: the data can be synced
+    BUILT                               # all parts and `output` are there
+    DURABLE                             # by the serving thread: both objects are
+
+
 cdef struct UploadPart:
     uint8_t* data                       # pooled
     Py_ssize_t size
@@ -36,6 +44,7 @@ cdef class UploadQueue
 @cython.final
 cdef class UploadingFile(PartSink):
     """Guarded by the queue's lock, except for the fields used by the serving thread only."""
+    cdef FileState state
     cdef UploadQueue queue
     cdef readonly str name
     cdef object output                  # SstableOutput without its data, once the file is built
@@ -46,12 +55,8 @@ cdef class UploadingFile(PartSink):
     cdef UploadPart* first              # queued parts, oldest first
     cdef UploadPart* last
     cdef void* following                # UploadingFile, begun after this one
-    cdef bint is_begun                  # in the queue
-    cdef bint is_served
-    cdef bint is_whole                  # no more parts follow, except those of `finish`
+    cdef bint is_claimed                # by a serving thread
     cdef bint is_synced                 # by the serving thread, before the file is built
-    cdef bint is_built                  # complete: `output` is set
-    cdef bint is_done                   # both objects are durable, or the file was aborted
 
     def __cinit__(self, UploadQueue queue not None, str name not None):
         self.queue, self.name = queue, name
@@ -62,6 +67,11 @@ cdef class UploadingFile(PartSink):
             part, self.first = self.first, self.first.following
             pool_give(part.data, part.capacity)
             free(part)
+
+    cdef bint has_work(self) noexcept nogil:
+        """Whether a serving thread has something to write, sync or complete. REQUIRES the queue's lock."""
+        return self.state < DURABLE and (self.first != NULL or self.state == BUILT or (
+            self.state == DATA_COMPLETE and self.has_file and not self.is_synced))
 
     cdef int leave(self, uint8_t* data, Py_ssize_t size, Py_ssize_t capacity) except -1 nogil:
         return self.queue.push(self, data, size, capacity)
@@ -110,13 +120,13 @@ cdef class UploadQueue:
         if self.first == NULL:
             self.first = <void*>file
         self.last = <void*>file
-        file.is_begun = True
+        file.state = BUILDING
         pthread_mutex_unlock(&self.lock)
 
     cdef void end_data(self, UploadingFile file) noexcept nogil:
         """Marks the data as complete: a local file is synced while `finish` builds the meta."""
         pthread_mutex_lock(&self.lock)
-        file.is_whole = True
+        file.state = DATA_COMPLETE
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
 
@@ -133,7 +143,7 @@ cdef class UploadQueue:
         with nogil:
             self.push(file, data, size, capacity)
             pthread_mutex_lock(&self.lock)
-            file.is_built = True
+            file.state = BUILT
             pthread_cond_broadcast(&self.changed)
             pthread_mutex_unlock(&self.lock)
 
@@ -148,7 +158,7 @@ cdef class UploadQueue:
             pthread_mutex_unlock(&self.lock)
         if self.has_failed:
             raise self.error
-        return [(<UploadingFile>file).output for file in self.files.values() if (<UploadingFile>file).is_begun]
+        return [(<UploadingFile>file).output for file in self.files.values() if (<UploadingFile>file).state > CREATED]
 
     def stop(self, error=None) -> None:
         """Ends the serving threads, and makes the building thread raise `error`; the first call's error is kept."""
@@ -223,7 +233,7 @@ cdef class UploadQueue:
                     break
                 pthread_cond_wait(&self.changed, &self.lock)
             if found != NULL:
-                (<UploadingFile>found).is_served = True
+                (<UploadingFile>found).is_claimed = True
             pthread_mutex_unlock(&self.lock)
             if found == NULL or not (<UploadingFile>found).has_file or not self.append_parts(<UploadingFile>found):
                 return found
@@ -234,10 +244,7 @@ cdef class UploadQueue:
         if self.has_failed:
             return NULL
         while at != NULL:
-            if not (<UploadingFile>at).is_served and not (<UploadingFile>at).is_done and (
-                    (<UploadingFile>at).first != NULL or (<UploadingFile>at).is_built or (
-                    (<UploadingFile>at).is_whole and (<UploadingFile>at).has_file
-                    and not (<UploadingFile>at).is_synced)):
+            if not (<UploadingFile>at).is_claimed and (<UploadingFile>at).has_work():
                 return at
             at = (<UploadingFile>at).following
         return NULL
@@ -246,7 +253,7 @@ cdef class UploadQueue:
         cdef void* at = self.first
         if self.has_failed:
             return True
-        while at != NULL and (<UploadingFile>at).is_done:
+        while at != NULL and (<UploadingFile>at).state == DURABLE:
             at = (<UploadingFile>at).following
         self.first = at if at != NULL else self.first
         return self.has_ended and at == NULL
@@ -254,14 +261,14 @@ cdef class UploadQueue:
     cdef bint is_at_end(self, UploadingFile file) noexcept nogil:
         cdef bint answer
         pthread_mutex_lock(&self.lock)
-        answer = file.is_built and file.first == NULL
+        answer = file.state == BUILT and file.first == NULL
         pthread_mutex_unlock(&self.lock)
         return answer
 
     cdef bint is_to_sync(self, UploadingFile file) noexcept nogil:
         cdef bint answer
         pthread_mutex_lock(&self.lock)
-        answer = file.is_whole and file.first == NULL and not file.is_synced
+        answer = file.state >= DATA_COMPLETE and file.first == NULL and not file.is_synced
         file.is_synced = file.is_synced or answer
         pthread_mutex_unlock(&self.lock)
         return answer
@@ -285,7 +292,7 @@ cdef class UploadQueue:
             if part == NULL:
                 if self.is_to_sync(file):
                     file.file.sync_ahead()
-                return not file.is_built
+                return file.state < BUILT
             if file.file.append(part.data, part.size) != 0:
                 file.has_refused = True
                 pthread_mutex_lock(&self.lock)
@@ -306,7 +313,7 @@ cdef class UploadQueue:
 
     cdef void release(self, UploadingFile file) noexcept nogil:
         pthread_mutex_lock(&self.lock)
-        file.is_served = False
+        file.is_claimed = False
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)
 
@@ -341,6 +348,6 @@ cdef class UploadQueue:
         file.writer, file.has_file = None, False
         self.store.put(sstable_meta_path(file.name), file.output.meta, if_absent=True)
         pthread_mutex_lock(&self.lock)
-        file.is_done = True
+        file.state = DURABLE
         pthread_mutex_unlock(&self.lock)
         return 0

@@ -12,6 +12,8 @@ import threading
 from bisect import insort
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
@@ -41,6 +43,28 @@ COMMIT_ATTEMPTS = 3  # for a commit with unknown outcome
 CommitFiles = Callable[[Epoch, tuple[SstableInfo, ...]], object]
 
 
+class WriteState(Enum):
+    """What the next write meets; states only advance."""
+
+    OPEN = auto()
+    REFUSING = auto()       # it raises the recorded error: the store has no writer role, or a newer writer took it
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class FlushBackoff:
+    """Consecutive failures of flushes, and the pause that they cause."""
+
+    error: HummockError | None = None       # of the last flush; None if it succeeded
+    failures: int = 0
+    not_before: float = 0.0                 # monotonic seconds
+
+    def note_failure(self) -> None:
+        wait = min(FIRST_RETRY_SECONDS * 2**self.failures, LAST_RETRY_SECONDS)
+        self.failures += 1
+        self.not_before = monotonic_seconds() + wait
+
+
 class WritePath:
     """`changed` is the store's lock; `show(run)` is called under it when the visible data changed.
 
@@ -67,11 +91,9 @@ class WritePath:
         self._committing: list[Epoch] = []  # ascending
         self._clearing = 0  # running calls of `clear`, during which nothing is uploaded
         self._cleared = 0  # calls of `clear` so far
-        self._refusal: HummockError | None = None  # raised by all further writes
-        self._flush_error: HummockError | None = None  # of the last flush; None if it succeeded
-        self._flush_failures = 0  # consecutive
-        self._flush_not_before = 0.0  # monotonic seconds
-        self._is_closed = False
+        self._state = WriteState.OPEN
+        self._refusal: HummockError | None = None  # raised while REFUSING
+        self._backoff = FlushBackoff()
         self._flusher: ThreadPoolExecutor | None = None
 
     @property
@@ -116,7 +138,10 @@ class WritePath:
 
     def refuse(self, error: HummockError) -> None:
         """Every later write raises `error`."""
-        self._refusal = error
+        with self._changed:
+            self._refusal = error
+            if self._state is WriteState.OPEN:
+                self._state = WriteState.REFUSING
 
     def seal(self, epoch: Epoch) -> None:
         with self._changed:
@@ -153,13 +178,13 @@ class WritePath:
         try:
             self.sync(epoch)
             with self._changed:
-                self._changed.wait_for(lambda: self._committing[0] == epoch or self._is_closed)
+                self._changed.wait_for(lambda: self._committing[0] == epoch or self._is_closed())
             self.sync(epoch)  # includes what an earlier commit failed to upload
             with self._changed:
                 sstables = self.buffer.staged_through(epoch)
             self._commit(epoch, sstables, commit_files)
         except Fenced as error:
-            self._refusal = error
+            self.refuse(error)
             raise
         finally:
             with self._changed:
@@ -191,7 +216,7 @@ class WritePath:
     def close(self) -> None:
         """Ends the running uploads; every later write raises StoreClosed."""
         with self._changed:
-            self._is_closed = self._gate.is_open_to_all = True
+            self._state, self._gate.is_open_to_all = WriteState.CLOSED, True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self.buffer.running_tasks == 0)
             flusher = self._flusher
@@ -202,9 +227,10 @@ class WritePath:
     # -- internals -----------------------------------------------------------------------------------------
 
     def _check_writing(self) -> None:
-        if self._is_closed:
+        if self._is_closed():
             raise StoreClosed("the store")
-        if self._refusal is not None:
+        if self._state is WriteState.REFUSING:
+            assert self._refusal is not None
             raise self._refusal.with_traceback(None)
 
     def _check(self, epoch: Epoch) -> None:
@@ -220,14 +246,14 @@ class WritePath:
         """A task that the writer must upload itself, or None after a wait. REQUIRES the lock."""
         now = monotonic_seconds()
         if now >= deadline:
-            raise SharedBufferFull(self.buffer.waiting_bytes, self.buffer.limit_bytes) from self._flush_error
+            raise SharedBufferFull(self.buffer.waiting_bytes, self.buffer.limit_bytes) from self._backoff.error
         if self._options.flush_threads == 0:
             task = self._start_flush()
             if task is not None:
                 return task
         else:
             self._flush_behind()
-        until = min(deadline, self._flush_not_before) if self._flush_not_before > now else deadline
+        until = min(deadline, self._backoff.not_before) if self._backoff.not_before > now else deadline
         self._changed.wait(until - now)
         self._metrics.writer_delay_seconds.labels("room").inc(monotonic_seconds() - now)
         return None
@@ -240,7 +266,7 @@ class WritePath:
 
     def _start_flush(self) -> UploadTask | None:
         """The task of the oldest epoch, unless running uploads will free space or the last one has just failed."""
-        if self.buffer.running_tasks or self._clearing or monotonic_seconds() < self._flush_not_before:
+        if self.buffer.running_tasks or self._clearing or monotonic_seconds() < self._backoff.not_before:
             return None
         task = self.buffer.start()
         if task is None:
@@ -260,17 +286,17 @@ class WritePath:
         try:
             self._upload(task)
         except HummockError as error:  # retried by the next flush or sync
-            self._flush_error = error
+            self._backoff.error = error
             return
         with self._changed:
-            if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed:
+            if self.buffer.waiting_bytes > EASY_SHARE * self.buffer.limit_bytes and not self._is_closed():
                 self._flush_behind()
 
     def _next_task(self, epoch: Epoch, cleared: int) -> UploadTask | None:
         """The next task at or below `epoch`, started; None once all of it is durable."""
 
         def is_due() -> bool:
-            return (self._is_closed or cleared != self._cleared or not self.buffer.is_pending(epoch)
+            return (self._is_closed() or cleared != self._cleared or not self.buffer.is_pending(epoch)
                     or (self.buffer.is_startable(epoch)
                         and self.buffer.running_tasks < self._options.uploads_in_flight))  # fmt: skip
 
@@ -298,7 +324,7 @@ class WritePath:
         with self._changed:
             self.rate.note(task.size_bytes, monotonic_seconds() - began)
             self._metrics.upload_seconds.observe(monotonic_seconds() - began)
-            self._flush_error, self._flush_failures, self._flush_not_before = None, 0, 0.0
+            self._backoff = FlushBackoff()
             self.buffer.finish(task, sstables)
             self._show(sstables)
             self._changed.notify_all()
@@ -307,12 +333,13 @@ class WritePath:
         if isinstance(error, UploadCancelled):
             return
         self._metrics.upload_failures.labels(type(error).__name__).inc()
-        wait = min(FIRST_RETRY_SECONDS * 2**self._flush_failures, LAST_RETRY_SECONDS)
-        self._flush_failures += 1
-        self._flush_not_before = monotonic_seconds() + wait
+        self._backoff.note_failure()
+
+    def _is_closed(self) -> bool:
+        return self._state is WriteState.CLOSED
 
     def _is_unwanted(self) -> bool:
-        return self._is_closed or self._clearing > 0
+        return self._is_closed() or self._clearing > 0
 
     def _commit(self, epoch: Epoch, sstables: tuple[SstableInfo, ...], commit_files: CommitFiles) -> None:
         """Repeats a commit whose outcome is unknown: the manager recognises a call that did succeed."""

@@ -152,7 +152,7 @@ def test_closing_drains_or_gives_up():
         assert objects.reached.wait(30)
         closer = threading.Thread(target=compactor.close, kwargs={"drain": drain})
         closer.start()
-        while not compactor._is_closed:
+        while compactor._is_running():
             threading.Event().wait(.001)
         objects.gate.set()
         closer.join(60)
