@@ -9,6 +9,7 @@ cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from hummock.base.prefetch cimport prefetch
 from relational.agg.int128 cimport (
     REACH, add_int64, add_int128, add_wide, average, fits_int64, is_narrow, join_wide, lies_within, low_int64,
     power_of_ten, reach_of, sign_of, split_wide, wide_average,
@@ -22,9 +23,6 @@ cdef packed struct ExactSum:
     int64_t count       # non-NULL arguments
     int64_t high        # the 64 bits above `sum`; present only if the kernel `is_wide`
 
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     STREAM = 64                 # prefetch distance in arguments: blocks are too short for the hardware prefetcher
@@ -48,7 +46,7 @@ cdef void add_integers(uint8_t* states, Py_ssize_t width, const int32_t* ids, co
     """Adds value times weight, and the weight to the count."""
     cdef Py_ssize_t row
     for row in range(rows):
-        __builtin_prefetch(values + row + STREAM)
+        prefetch(values + row + STREAM)
         add_int64(counted(states, ids[row], width, weights[row]).sum, values[row], weights[row])
 
 

@@ -11,11 +11,9 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.hash.record_arena cimport RecordArena
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 16
@@ -90,7 +88,7 @@ cdef class GroupRecords:
         cdef Py_ssize_t row, rows = self.dirty.size // sizeof(int32_t)
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(self.touched.data + 4 * <int64_t>dirty[row + AHEAD], 1)
+                prefetch_for_write(self.touched.data + 4 * <int64_t>dirty[row + AHEAD])
             (<uint64_t*>self.marks.data)[dirty[row] >> 6] = 0
             (<uint32_t*>self.touched.data)[dirty[row]] = self.epoch
         self.dirty.size = self.saved.size = self.gathered.size = 0
@@ -143,7 +141,7 @@ cdef class GroupRecords:
         dirty = <int32_t*>self.dirty.data
         for row in range(rows):
             group = ids[row]
-            __builtin_prefetch(self.record(group), 1)
+            prefetch_for_write(self.record(group))
             if group < 0:
                 continue
             word = marks[group >> 6]
@@ -164,7 +162,7 @@ cdef class GroupRecords:
         cdef Py_ssize_t row
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(self.record(ids[row + AHEAD]))
+                prefetch(self.record(ids[row + AHEAD]))
             if self.width == 32:            # count and one sum, an inlined copy
                 memcpy(target, self.record(ids[row]), 32)
             elif self.width == 64:

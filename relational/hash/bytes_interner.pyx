@@ -12,11 +12,9 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from hummock.base.checksum cimport hash64
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.chunk.canonical cimport same_bytes
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
@@ -90,7 +88,7 @@ cdef class BytesInterner:
                     size += self.key_bytes
                     continue
                 if row + 16 < rows and 0 <= ids[row + 16] < self.count:
-                    __builtin_prefetch(self.ends.data + 8 * <int64_t>ids[row + 16])
+                    prefetch(self.ends.data + 8 * <int64_t>ids[row + 16])
                 size += self.key(ids[row]).size
         if wrong >= 0:
             raise IndexError(f"key number {ids[wrong]} of {self.count}")
@@ -98,7 +96,7 @@ cdef class BytesInterner:
             builder.reserve(rows, size)
             for row in range(rows):
                 if row + 16 < rows:
-                    __builtin_prefetch(self.key(ids[row + 16]).data)
+                    prefetch(self.key(ids[row + 16]).data)
                 builder.append(self.key(ids[row]))
         return builder.finish()
 
@@ -170,18 +168,18 @@ cdef class BytesInterner:
         for row in range(rows):
             key = keys.at(first + row)
             hashes[row] = hash64(key.data, key.size)
-            __builtin_prefetch(slots + (hashes[row] & self.mask))
+            prefetch(slots + (hashes[row] & self.mask))
         for row in range(rows):
             at = hashes[row] & self.mask
             while slots[at].number >= 0 and slots[at].tag != <uint32_t>(hashes[row] >> 32):
                 at = (at + 1) & self.mask
             out[row] = slots[at].number
             if out[row] >= 0:
-                __builtin_prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
-                                   else self.ends.data + 8 * <int64_t>out[row])
+                prefetch(self.arena.data + out[row] * self.key_bytes if self.key_bytes >= 0
+                         else self.ends.data + 8 * <int64_t>out[row])
         for row in range(rows):
             if out[row] >= 0 and self.key_bytes < 0:
-                __builtin_prefetch(self.key(out[row]).data)
+                prefetch(self.key(out[row]).data)
         for row in range(rows):
             if visible != NULL and not visible[first + row]:
                 out[row] = -1

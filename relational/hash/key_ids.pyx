@@ -11,6 +11,7 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.canonical cimport is_plain_word, word_of
 from relational.chunk.column cimport (
@@ -22,9 +23,6 @@ from relational.chunk.data_chunk cimport mask_pointer
 from relational.encoding.key.encoder cimport KeyEncoder
 from relational.hash.bytes_interner cimport BytesInterner
 from relational.hash.u64_interner cimport NO_WORD, PRESENT, SKIPPED, U64Interner
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     SLICE = 4096            # rows for which capacity is reserved at a time
@@ -136,7 +134,7 @@ cdef class KeyInterner:
         with nogil:
             for row in range(rows):
                 if row + AHEAD < rows:
-                    __builtin_prefetch(words + ids[row + AHEAD])
+                    prefetch(words + ids[row + AHEAD])
                 out.present[row] = ids[row] != self.words.null_number
                 out.nulls += not out.present[row]
                 put_word(out, row, words[ids[row]])

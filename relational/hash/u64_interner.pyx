@@ -7,11 +7,9 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memset
 
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from relational.chunk.scalar cimport load64, uint128_t
 from relational.hash.record_arena cimport RecordArena
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 32              # rows between prefetching a slot and reading it
@@ -83,10 +81,10 @@ cdef class U64Interner:
         cdef int shift = self.shift
         cdef Py_ssize_t row
         for row in range(min(rows, <Py_ssize_t>AHEAD)):
-            __builtin_prefetch(slots + (spread(load64(words + 8 * row)) >> shift))
+            prefetch(slots + (spread(load64(words + 8 * row)) >> shift))
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(slots + (spread(load64(words + 8 * (row + AHEAD))) >> shift))
+                prefetch(slots + (spread(load64(words + 8 * (row + AHEAD))) >> shift))
             if presence != NULL and presence[row] != PRESENT:
                 if presence[row] == NO_WORD and is_adding and self.null_number < 0:
                     self.null_number = <int32_t>self.count
@@ -145,7 +143,7 @@ cdef void fill_slots(U64Interner index) noexcept nogil:
     cdef Py_ssize_t number
     for number in range(index.count):
         if number + AHEAD < index.count:
-            __builtin_prefetch(slots + (spread(words[number + AHEAD]) >> index.shift), 1)
+            prefetch_for_write(slots + (spread(words[number + AHEAD]) >> index.shift))
         if number == index.null_number:
             continue
         at = spread(words[number]) >> index.shift

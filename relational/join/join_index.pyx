@@ -18,6 +18,7 @@ cimport cython
 from libc.stdint cimport int8_t, int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from relational.chunk.column cimport Column, ColumnView, as_column
 from relational.chunk.data_chunk cimport DataChunk, mask_pointer
 from relational.chunk.stream_chunk cimport StreamChunk
@@ -27,9 +28,6 @@ from relational.join.join_rows cimport Changes, JoinRows
 from relational.hash.located_keys import LocatedKeys
 from relational.errors import ConsistencyError
 from relational.join.stored_form import StoredForm
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 16
@@ -89,7 +87,7 @@ cdef class JoinIndex(JoinRows):
         rows = ids.shape[0]
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(self.lists.entry(ids[row + AHEAD]), 1)
+                prefetch_for_write(self.lists.entry(ids[row + AHEAD]))
             if ids[row] >= 0:
                 self.lists.entry(ids[row]).touched = self.epoch
         return LocatedKeys(found, np.arange(before, self.lists.keys, dtype=np.int32))
@@ -121,7 +119,7 @@ cdef class JoinIndex(JoinRows):
         check_numbers(ids, self.lists.keys)
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(self.lists.entry(ids[row + AHEAD]))
+                prefetch(self.lists.entry(ids[row + AHEAD]))
             counts[row] = self.lists.entry(ids[row]).rows if ids[row] >= 0 else 0
         return out
 
@@ -150,7 +148,7 @@ cdef class JoinIndex(JoinRows):
             raise IndexError("row -1 has no degree")
         for row in range(rows):
             if row + AHEAD < rows:
-                __builtin_prefetch(self.header(row_ids[row + AHEAD]), 1)
+                prefetch_for_write(self.header(row_ids[row + AHEAD]))
             self.header(row_ids[row]).degree += weights[row]
             after[row] = self.header(row_ids[row]).degree
             least = min(least, after[row])

@@ -10,11 +10,9 @@ cimport cython
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
+from hummock.base.prefetch cimport prefetch
 from relational.join.join_index cimport JoinIndex
 from relational.join.row_lists cimport KeyEntry, RowLists
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 16
@@ -66,10 +64,10 @@ cdef class JoinProbe:
         cdef const KeyEntry* entry
         while row < rows and out < self.batch_rows:
             if row + AHEAD < rows:
-                __builtin_prefetch(lists.entry(ids[row + AHEAD]))
+                prefetch(lists.entry(ids[row + AHEAD]))
             if row + AHEAD // 2 < rows and ids[row + AHEAD // 2] >= 0:
                 entry = lists.entry(ids[row + AHEAD // 2])
-                __builtin_prefetch(lists.block(entry) if entry.exponent else <const int32_t*>entry)
+                prefetch(lists.block(entry) if entry.exponent else <const int32_t*>entry)
             if ids[row] < 0:
                 row += 1
                 continue

@@ -8,12 +8,10 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from hummock.base.prefetch cimport prefetch_for_write
 from relational.chunk.canonical cimport add_hashes
 from relational.join.row_lists cimport KeyEntry, RowLists
 from relational.join.row_records cimport RowRecords
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     BLOCK = 128                 # rows linked, then written, together
@@ -83,7 +81,7 @@ cdef class JoinRows:
         cdef Py_ssize_t row
         cdef uint32_t after
         for row in range(rows):
-            __builtin_prefetch(self.lists.entry(ids[row]), 1)
+            prefetch_for_write(self.lists.entry(ids[row]))
         for row in range(rows):
             if ids[row] >= 0:
                 entry = self.lists.entry(ids[row])
@@ -94,7 +92,7 @@ cdef class JoinRows:
         for row in range(rows):
             if job.ops[first + row] & GOES and ids[row] >= 0:
                 after = 0
-                __builtin_prefetch(self.header(self.lists.candidate(self.lists.entry(ids[row]), tags[row], &after)), 1)
+                prefetch_for_write(self.header(self.lists.candidate(self.lists.entry(ids[row]), tags[row], &after)))
 
     cdef int32_t find_row(self, const Changes* job, Py_ssize_t row, uint32_t tag) noexcept nogil:
         cdef int32_t key = job.ids[row], meant

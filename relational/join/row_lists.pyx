@@ -6,11 +6,9 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from relational.hash.record_arena cimport RecordArena
 from relational.join.tag_table cimport TagTable
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     MOST_ROWS = 1 << 30     # of one key
@@ -132,13 +130,13 @@ cdef class RowLists:
 
     cdef void ask_block(self, const KeyEntry* entry, uint32_t tag) noexcept nogil:
         cdef Py_ssize_t line
-        __builtin_prefetch(self.block(entry) + entry.rows, 1)
-        __builtin_prefetch(self.tags(entry) + entry.rows, 1)
+        prefetch_for_write(self.block(entry) + entry.rows)
+        prefetch_for_write(self.tags(entry) + entry.rows)
         if entry.exponent > SCANNED_EXPONENT:
-            __builtin_prefetch(self.tagged.slot(self.tagged.home(tag)), 1)
+            prefetch_for_write(self.tagged.slot(self.tagged.home(tag)))
             return
         for line in range(0, entry.rows, 16):   # tags per line
-            __builtin_prefetch(self.tags(entry) + line)
+            prefetch(self.tags(entry) + line)
 
     cdef int64_t take_block(self, int exponent) except -1 nogil:
         cdef int64_t block = self.free_blocks[exponent]

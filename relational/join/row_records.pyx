@@ -8,14 +8,12 @@ cimport cython
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.canonical cimport equal_values
 from relational.chunk.column cimport BOOLEAN, LONG_WORK, ColumnView, bit_at, has_bytes, is_null, width_of
 from relational.chunk.column_builder cimport ColumnBuilder
 from relational.hash.record_arena cimport RecordArena
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     BLOCK = 512             # rows whose records are fetched together
@@ -194,8 +192,8 @@ cdef int gather_rows(RowRecords self, const int32_t* ids, Py_ssize_t rows, void*
     while first < rows:
         block = min(rows - first, <Py_ssize_t>BLOCK)
         for row in range(first, first + block):
-            __builtin_prefetch(self.record(ids[row]))
-            __builtin_prefetch(self.record(ids[row]) + self.width - 1)
+            prefetch(self.record(ids[row]))
+            prefetch(self.record(ids[row]) + self.width - 1)
         for i in range(count):
             if has_bytes(self.slots[columns[i]].kind):
                 gather_strings(self, columns[i], ids + first, block, <ColumnBuilder>builders[i])
@@ -267,7 +265,7 @@ cdef int copy_records(RowRecords self, RowRecords target, const int32_t* ids, Py
     cdef int i
     for row in range(rows):
         if row + 16 < rows:
-            __builtin_prefetch(self.record(ids[row + 16]))
+            prefetch(self.record(ids[row + 16]))
         memcpy(target.record(row), self.record(ids[row]), <size_t>self.width)
         for i in range(self.count):
             if has_bytes(self.slots[i].kind) and (self.record(ids[row])[self.bits + (i >> 3)] >> (i & 7)) & 1:

@@ -10,11 +10,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from hummock.base.key cimport Slice, compare_bytes, head_of
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     LINE = 64
@@ -278,7 +276,7 @@ cdef class SortedLeaves:
                 else:
                     high = middle
             for line in range(HEAD_LINES):
-                __builtin_prefetch(<const uint8_t*>self.leaf_at(low).leaf + line * LINE)
+                prefetch(<const uint8_t*>self.leaf_at(low).leaf + line * LINE)
 
 
 cdef void join_next(SortedLeaves index, Py_ssize_t at) noexcept nogil:

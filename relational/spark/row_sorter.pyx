@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy
 import numpy as np
 
 from hummock.base.key cimport Slice, compare_bytes, head_of
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.iterator.base cimport FORWARD, Entry, HummockIterator, low_of
 from relational.spark.row_packer cimport ACCOUNT, ACCOUNT_BYTES, HEAD_BYTES, REFUSAL, content_of
@@ -19,12 +20,6 @@ from relational.table.key_sort cimport KeyItem, item_of, sort_items
 
 from hummock.errors import Corruption
 from hummock.loaded_files import PLACEHOLDER
-
-cdef extern from * nogil:
-    """
-    #define hummock_prefetch_row(address) __builtin_prefetch(address)
-    """
-    void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
 cdef enum:
     AHEAD = 12                  # rows whose bytes are prefetched
@@ -252,8 +247,8 @@ cdef class SortedRows(HummockIterator):
         for slot in range(count):
             if self.at + slot + AHEAD < self.sorter.rows:
                 row = self.sorter.items[self.at + slot + AHEAD].row
-                prefetch_row(self.sorter.key_of(row).data)
-                prefetch_row(self.sorter.value_of(row).data)
+                prefetch(self.sorter.key_of(row).data)
+                prefetch(self.sorter.value_of(row).data)
             row = self.sorter.items[self.at + slot].row
             out[slot].user_key, out[slot].value = self.sorter.key_of(row), self.sorter.value_of(row)
             out[slot].epoch = self.sorter.rank_of(row) if self.by_rank else LOAD_EPOCH

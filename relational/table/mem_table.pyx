@@ -13,15 +13,13 @@ cimport cython
 from libc.string cimport memcpy, memset
 
 from hummock.base.key cimport TABLE_ID_BYTES, compare_bytes, slice_of
+from hummock.base.prefetch cimport prefetch, prefetch_for_write
 from hummock.columnar.binary_column cimport BinaryColumnBuilder
 from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport ITEM_BYTES, compare_items, item_of, sort_items, write_bytes
 
 from hummock.columnar.write_batch import WriteBatch
 from relational.errors import ConsistencyError
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     AHEAD = 16              # rows between prefetching memory and using it
@@ -234,7 +232,7 @@ cdef class MemTable:
         cdef bint is_half, is_first
         while row < rows:
             if row + AHEAD < rows and ids[row + AHEAD] >= 0:
-                __builtin_prefetch(entries + ids[row + AHEAD], 1)
+                prefetch_for_write(entries + ids[row + AHEAD])
             if ids[row] < 0:
                 row += 1
                 continue
@@ -355,7 +353,7 @@ cdef class MemTable:
         cdef const Entry* entry
         cdef Py_ssize_t row, count = 0
         for row in range(rows):
-            __builtin_prefetch(entries + items[row].row)
+            prefetch(entries + items[row].row)
         for row in range(rows):
             entry = entries + items[row].row
             if entry.state == UNTOUCHED or (entry.state == VANISHED and not with_vanished):
@@ -365,9 +363,9 @@ cdef class MemTable:
             if entry.state != INSERTED and entry.state != UPDATED:
                 values[count].data = NULL
                 values[count].size = 0
-            __builtin_prefetch(keys[count].data)
-            __builtin_prefetch(values[count].data)
-            __builtin_prefetch(values[count].data + values[count].size)
+            prefetch(keys[count].data)
+            prefetch(values[count].data)
+            prefetch(values[count].data + values[count].size)
             count += 1
         return out.put_block(keys, values, count)
 

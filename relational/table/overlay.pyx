@@ -14,6 +14,7 @@ from libc.string cimport memcmp
 import numpy as np
 
 from hummock.base.key cimport Slice, compare_bytes, slice_of
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from hummock.columnar.write_batch cimport KvBatch
@@ -21,9 +22,6 @@ from relational.chunk.stream_chunk cimport DELETE, INSERT, UPDATE_DELETE, UPDATE
 from relational.table.batch_writer cimport BatchWriter
 from relational.table.key_sort cimport KeyItem, item_of, sort_items
 from relational.table.mem_table cimport INSERTED, UNTOUCHED, UPDATED, Entry, MemTable
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     BLOCK = 64              # rows whose bytes are prefetched, and then gathered, together
@@ -126,14 +124,14 @@ cdef int gather_block(const KeyItem* items, Py_ssize_t first, Py_ssize_t count, 
         values_at[i] = (<BinaryColumn>link).at(<uint32_t>numbers[i])
         if (<BinaryColumn>link).is_null(<uint32_t>numbers[i]):
             values_at[i].data, values_at[i].size = NULL, 0
-        __builtin_prefetch(keys_at[i].data)
-        __builtin_prefetch(keys_at[i].data + keys_at[i].size)
-        __builtin_prefetch(values_at[i].data)
+        prefetch(keys_at[i].data)
+        prefetch(keys_at[i].data + keys_at[i].size)
+        prefetch(values_at[i].data)
     return out.put_block(keys_at, values_at, count)
 
 
 cdef inline void prefetch_row(void* column, Py_ssize_t row) noexcept nogil:
-    __builtin_prefetch((<BinaryColumn>column).offsets + row)
+    prefetch((<BinaryColumn>column).offsets + row)
 
 
 def overlay(KvBatch rows, KvBatch changes not None, Py_ssize_t position, Py_ssize_t skip, bint reverse=False):

@@ -14,6 +14,7 @@ import numpy as np
 
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, begins_with, compare_bytes, slice_of
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn, BinaryColumnBuilder
 from hummock.columnar.buffer_pool cimport pool_give, pool_take
 from hummock.columnar.write_batch cimport KvBatch
@@ -29,9 +30,6 @@ cdef struct Record:         # in the ring, 8-aligned; key and value follow
 cdef struct Slot:           # of the hash table; may refer to a record
     uint32_t tag            # its home slot is tag & mask
     uint32_t at             # offset in the ring / 8 + 1; 0: no record
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void*, ...) noexcept
 
 cdef enum:
     BLOCK = 32              # rows whose memory is prefetched together
@@ -221,14 +219,14 @@ cdef class RowCache:
         cdef uint32_t at
         for row in range(rows):
             tags[row] = tag_of(keys.at(first + row))
-            __builtin_prefetch(self.slots + (tags[row] & self.mask))
+            prefetch(self.slots + (tags[row] & self.mask))
         for row in range(rows):
             at = tags[row] & self.mask
             while self.slots[at].at != 0 and self.slots[at].tag != tags[row]:
                 at = (at + 1) & self.mask
             if self.slots[at].at != 0:
-                __builtin_prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3))
-                __builtin_prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3) + 64)
+                prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3))
+                prefetch(self.ring + ((<int64_t>self.slots[at].at - 1) << 3) + 64)
         for row in range(rows):
             record = self.find(keys.at(first + row), tags[row])
             out[row] = -1 if record == NULL else <uint8_t*>record - self.ring
