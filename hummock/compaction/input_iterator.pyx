@@ -10,7 +10,7 @@ from libc.stdlib cimport free
 
 from hummock.base.key cimport MAX_EPOCH, Slice, slice_of
 from hummock.compaction.read_ahead cimport ReadAhead, Window
-from hummock.iterator.base cimport FORWARD, Columns, HummockIterator, Span
+from hummock.iterator.base cimport FORWARD, HummockIterator, Span
 from hummock.sstable.block cimport Block, block_hash
 from hummock.sstable.index cimport SstableIndex
 
@@ -63,8 +63,8 @@ cdef class RunIterator(HummockIterator):
             return self.enter()
         return self.show()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        if not (<Block>self.block).span_from(self.row, out):
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        if not (<Block>self.block).span_from(self.row, out, as_rows):
             return False
         out.end = self.end_row
         return True
@@ -74,16 +74,6 @@ cdef class RunIterator(HummockIterator):
         if self.row >= self.end_row:
             return self.enter()
         return self.show()
-
-    cdef bint columns(self, Columns* out) noexcept nogil:
-        out.prefix = (<Block>self.block).prefix
-        out.key_offsets, out.key_data = (<Block>self.block).suffix_offsets, (<Block>self.block).suffixes
-        out.value_offsets, out.value_data = (<Block>self.block).value_offsets, (<Block>self.block).values
-        out.epochs, out.one_epoch = (<Block>self.block).epochs, (<Block>self.block).one_epoch
-        out.marks, out.marks_at, out.marks_puts = (<Block>self.block).tombstones, 0, False
-        out.row, out.end = self.row, self.end_row
-        out.longest_key = (<Block>self.block).prefix.size + (<Block>self.block).longest_suffix
-        return True
 
     cdef int enter(self) except -1 nogil:
         self.valid, self.row, self.end_row = False, 0, 0

@@ -18,28 +18,18 @@ cpdef enum Direction:
 cdef struct Span:                       # adjacent entries as columns; valid until the iterator's next move
     Slice prefix                        # common to all user keys of the span
     const uint32_t* key_offsets         # positions in `key_data`, by row
-    const uint8_t* key_data             # user keys less `prefix`
+    const uint8_t* key_data             # user keys less `prefix`; 8 readable bytes follow the last if there is a prefix
     const uint32_t* value_offsets       # positions in `value_data`, by row
     const uint8_t* value_data
-    Py_ssize_t row                      # the current entry
-    Py_ssize_t end                      # one past the last entry of the span; more than `row`
     uint64_t max_epoch                  # bounds of all epochs of the span
     uint64_t min_epoch
-
-
-cdef struct Columns:                    # adjacent entries of any kind; valid until the iterator's next move
-    Slice prefix                        # common to all user keys
-    const uint32_t* key_offsets         # positions in `key_data`, by row
-    const uint8_t* key_data             # user keys less `prefix`; 8 readable bytes follow the last if there is a prefix
-    const uint32_t* value_offsets
-    const uint8_t* value_data
     const uint64_t* epochs              # by row, or one for all
     bint one_epoch
     const uint8_t* marks                # bitmap of tombstones; NULL: none
     Py_ssize_t marks_at                 # bit of row 0
     bint marks_puts                     # set bits mean puts instead
     Py_ssize_t row                      # the current entry
-    Py_ssize_t end                      # one past the last entry; more than `row`
+    Py_ssize_t end                      # one past the last entry of the span; more than `row`
     Py_ssize_t longest_key              # upper bound of the size of user keys, if there is a prefix
 
 
@@ -63,14 +53,12 @@ cdef class HummockIterator:
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil     # to the first entry at or beyond
     cdef int next(self) except -1 nogil                                     # REQUIRES valid
 
-    cdef bint span(self, Span* out) noexcept nogil
-    # REQUIRES valid. True: `out` holds the current entry and following ones, all of them puts on distinct user keys,
-    # in ascending order. False: use `next`. Only forward iterators return spans
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil
+    # REQUIRES valid. True: `out` holds the current entry and following ones, in order; `as_rows`: only if all of them
+    # are puts on distinct user keys. False: use `next`. Only forward iterators return spans; without `as_rows` an
+    # iterator always returns one, or never
     cdef int skip(self, Py_ssize_t rows) except -1 nogil
-    # the same as `rows` calls of `next`. REQUIRES at most the length of the span or columns just returned
-
-    cdef bint columns(self, Columns* out) noexcept nogil
-    # REQUIRES valid, FORWARD. True: `out` holds the current entry and following ones, in order
+    # the same as `rows` calls of `next`. REQUIRES at most the length of the span just returned
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
     # returns the next 1..`most` entries, or 0 at the end; valid until the next call of any method. REQUIRES FORWARD,
     # `most` > 0, and that only `pull` was called since `rewind` or `seek`

@@ -24,7 +24,7 @@ cdef class HummockIterator:
         with gil:
             raise TypeError(f"{type(self).__name__} does not say how it moves")
 
-    cdef bint span(self, Span* out) noexcept nogil:
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
         return False
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
@@ -32,9 +32,6 @@ cdef class HummockIterator:
             self.next()
             rows -= 1
         return 0
-
-    cdef bint columns(self, Columns* out) noexcept nogil:
-        return False
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         if self.pulled > 0:

@@ -105,7 +105,7 @@ cdef class BatchCollector:
             keys.reserve(self.last_rows, self.last_key_bytes)
             values.reserve(self.last_rows, self.last_value_bytes)
         while self.source.valid and keys.rows < max_rows:
-            if self.source.span(&span):
+            if self.source.span(&span, True):
                 rows = rows_that_fit(&span, max_rows - keys.rows,
                                      max_bytes - keys.data_bytes - values.data_bytes)
                 if rows == 0 and keys.rows > 0:

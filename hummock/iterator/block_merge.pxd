@@ -1,17 +1,17 @@
-"""BlockMerge: merges the columns of many children, some hundreds of entries per round."""
+"""BlockMerge: merges the spans of many children, some hundreds of entries per round."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
-from hummock.iterator.base cimport Columns, Entry
+from hummock.iterator.base cimport Entry, Span
 from hummock.iterator.key_prefix128 cimport KeyPrefix128
 
 
-cdef struct Window:                     # the current columns of a child
+cdef struct Window:                     # the current span of a child
     void* child                         # HummockIterator, borrowed
-    Columns columns                     # `row`: the first one not returned by a finished round
+    Span span                           # `row`: the first one not returned by a finished round
     Py_ssize_t passed                   # rows before that which the child has not moved past yet
-    KeyPrefix128 prefix                 # of the columns' prefix
+    KeyPrefix128 prefix                 # of the span's prefix
     KeyPrefix128* key_prefixes          # of `known` rows from `row` on
     Py_ssize_t known
     Py_ssize_t chosen                   # rows in the current round
@@ -43,7 +43,7 @@ cdef class BlockMerge:
     cdef int begin(self, Py_ssize_t count) except -1 nogil      # for at most `count` children
     cdef bint add(self, void* child) noexcept nogil
     # adds a child from its current entry on; of equal full keys the child added first comes first. REQUIRES that it is
-    # valid and stays alive. False: it has no columns
+    # valid and stays alive. False: it returns no spans
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil
     # as HummockIterator.pull
 

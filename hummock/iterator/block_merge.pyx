@@ -1,28 +1,23 @@
-"""BlockMerge: merges columns in rounds, each of which sorts some hundreds of rows before any is returned.
+"""BlockMerge: merges spans in rounds, each of which sorts some hundreds of rows before any is returned.
 
 A round covers, of each child, the rows up to the smallest of the windows' last known keys. Runs are merged in pairs
 (Knuth, TAOCP 3, 5.2.4), from both ends at once and without a branch on the comparison, which is unpredictable between
 runs of similar size. Two rows are compared by 64 bits of their keys, from the first bit in which keys of the round
 differ, and by their whole keys only if those are equal. Row positions are sorted, not entries; entries are then
-gathered from the columns independently of each other, so that their cache misses overlap.
+gathered from the spans independently of each other, so that their cache misses overlap.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 from hummock.base.key cimport Slice, compare_bytes
+from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport pool_capacity, pool_give, pool_take
-from hummock.iterator.base cimport Columns, Entry, HummockIterator, copy_key
+from hummock.iterator.base cimport Entry, HummockIterator, Span, copy_key
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
     put_key_prefix, suffix_of,
 )
-
-cdef extern from * nogil:
-    """
-    #define hummock_prefetch_row(address) __builtin_prefetch(address)
-    """
-    void prefetch_row "hummock_prefetch_row"(const void* address) noexcept
 
 cdef Py_ssize_t ROUND_ROWS = 512        # about, whatever the number of children
 cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round
@@ -40,11 +35,11 @@ cdef class BlockMerge:
 
     cdef bint add(self, void* child) noexcept nogil:
         cdef Window* window = &self.windows[self.live]
-        if not (<HummockIterator>child).columns(&window.columns):
+        if not (<HummockIterator>child).span(&window.span, False):
             return False
         window.child, window.key_prefixes = child, self.key_prefixes + self.live * self.stride
         window.known = window.passed = window.chosen = 0
-        window.prefix = key_prefix_of(window.columns.prefix)
+        window.prefix = key_prefix_of(window.span.prefix)
         self.live += 1
         return True
 
@@ -73,7 +68,7 @@ cdef class BlockMerge:
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         cdef Py_ssize_t done = 0
         cdef const Window* window
-        cdef const Columns* columns
+        cdef const Span* span
         cdef const KeyPrefix128* key_prefix
         cdef Py_ssize_t row, size
         cdef uint64_t window_row
@@ -84,21 +79,21 @@ cdef class BlockMerge:
         while done < most and self.at < self.count:
             window_row = self.items[self.at].window_row
             window = &self.windows[window_row >> 32]
-            columns = &window.columns
-            row = columns.row + <uint32_t>window_row
+            span = &window.span
+            row = span.row + <uint32_t>window_row
             key_prefix = window.key_prefixes + <uint32_t>window_row
             out.high, out.low = key_prefix.high, key_prefix.low
-            out.user_key = suffix_of(columns, row)
-            if columns.prefix.size > 0:
-                size = columns.prefix.size + out.user_key.size
+            out.user_key = suffix_of(span, row)
+            if span.prefix.size > 0:
+                size = span.prefix.size + out.user_key.size
                 if self.keys_bytes + size + KEY_PREFIX_BYTES > self.keys_capacity:
                     if done > 0:
                         break
                     self.make_keys_room()
-                join_key(columns, key_prefix, self.keys + self.keys_bytes, &out.user_key)
+                join_key(span, key_prefix, self.keys + self.keys_bytes, &out.user_key)
                 self.keys_bytes += size
-            out.epoch = columns.epochs[0 if columns.one_epoch else row]
-            take_value(columns, row, &out.value)
+            out.epoch = span.epochs[0 if span.one_epoch else row]
+            take_value(span, row, &out.value)
             out += 1
             done += 1
             self.at += 1
@@ -108,7 +103,7 @@ cdef class BlockMerge:
         """Allocates a new `keys` of KEYS_BYTES, or of the longest user key of any child."""
         cdef Py_ssize_t at, wanted = KEYS_BYTES
         for at in range(self.live):
-            wanted = max(wanted, self.windows[at].columns.longest_key + KEY_PREFIX_BYTES)
+            wanted = max(wanted, self.windows[at].span.longest_key + KEY_PREFIX_BYTES)
         pool_give(self.keys, self.keys_capacity)
         self.keys_capacity = pool_capacity(wanted)
         self.keys = pool_take(self.keys_capacity)
@@ -124,20 +119,20 @@ cdef class BlockMerge:
         self.count = self.at = 0
         for at in range(self.live):
             window = &self.windows[at]
-            window.columns.row += window.chosen
+            window.span.row += window.chosen
             window.passed += window.chosen
             window.known -= window.chosen
             if window.known > 0 and window.chosen > 0:
                 memmove(window.key_prefixes, window.key_prefixes + window.chosen,
                         sizeof(KeyPrefix128) * <size_t>window.known)
             window.chosen = 0
-            if window.columns.row == window.columns.end:
+            if window.span.row == window.span.end:
                 (<HummockIterator>window.child).skip(window.passed)
                 window.passed = 0
                 if not (<HummockIterator>window.child).valid:
                     continue
-                (<HummockIterator>window.child).columns(&window.columns)
-                window.prefix = key_prefix_of(window.columns.prefix)
+                (<HummockIterator>window.child).span(&window.span, False)
+                window.prefix = key_prefix_of(window.span.prefix)
             if left < at:
                 self.windows[left] = window[0]
             left += 1
@@ -151,10 +146,10 @@ cdef class BlockMerge:
             return 0
         for at in range(self.live):
             window = &self.windows[at]
-            last = min(window.columns.end - window.columns.row, self.stride)
+            last = min(window.span.end - window.span.row, self.stride)
             if window.known < last:
-                fetch_ahead(&window.columns, window.columns.row + window.known, window.columns.row + last)
-                fill_key_prefixes(&window.columns, window.prefix, window.known, last, window.key_prefixes)
+                fetch_ahead(&window.span, window.span.row + window.known, window.span.row + last)
+                fill_key_prefixes(&window.span, window.prefix, window.known, last, window.key_prefixes)
                 window.known = last
             last -= 1
             if at > 0 and self.precedes(at, last, bound, best):
@@ -262,8 +257,8 @@ cdef class BlockMerge:
         """Whether a row of window `a` comes before a row of window `b`, another window."""
         cdef const KeyPrefix128* left = &self.windows[a].key_prefixes[a_at]
         cdef const KeyPrefix128* right = &self.windows[b].key_prefixes[b_at]
-        cdef const Columns* ours = &self.windows[a].columns
-        cdef const Columns* theirs = &self.windows[b].columns
+        cdef const Span* ours = &self.windows[a].span
+        cdef const Span* theirs = &self.windows[b].span
         cdef Slice our_key, their_key
         cdef uint64_t our_epoch, their_epoch
         cdef int order = 0
@@ -299,49 +294,49 @@ cdef int compare_joined(Slice a_prefix, Slice a, Slice b_prefix, Slice b) noexce
     return compare_bytes(part, b)
 
 
-cdef inline void fetch_ahead(const Columns* columns, Py_ssize_t row, Py_ssize_t end) noexcept nogil:
+cdef inline void fetch_ahead(const Span* span, Py_ssize_t row, Py_ssize_t end) noexcept nogil:
     """Prefetches the sources of these rows' entries, and as many keys from `end` on: too many rows of other windows
     come in between for the hardware prefetcher.
     """
-    cdef const uint8_t* at = <const uint8_t*>(columns.value_offsets + row)
-    cdef const uint8_t* stop = <const uint8_t*>(columns.value_offsets + end)
+    cdef const uint8_t* at = <const uint8_t*>(span.value_offsets + row)
+    cdef const uint8_t* stop = <const uint8_t*>(span.value_offsets + end)
     while at <= stop:
-        prefetch_row(at)
+        prefetch(at)
         at += LINE_BYTES
-    at = <const uint8_t*>(columns.key_offsets + end)
+    at = <const uint8_t*>(span.key_offsets + end)
     stop = at + sizeof(uint32_t) * <size_t>(end - row)
     while at <= stop:
-        prefetch_row(at)
+        prefetch(at)
         at += LINE_BYTES
-    at = columns.key_data + columns.key_offsets[end]
-    stop = at + (columns.key_offsets[end] - columns.key_offsets[row])
+    at = span.key_data + span.key_offsets[end]
+    stop = at + (span.key_offsets[end] - span.key_offsets[row])
     while at <= stop:
-        prefetch_row(at)
+        prefetch(at)
         at += LINE_BYTES
 
 
 cdef inline void join_key(
-    const Columns* columns, const KeyPrefix128* key_prefix, uint8_t* target, Slice* key
+    const Span* span, const KeyPrefix128* key_prefix, uint8_t* target, Slice* key
 ) noexcept nogil:
     """Writes the whole key to `target`, and up to 16 bytes behind it."""
-    cdef Py_ssize_t size = columns.prefix.size + key.size
+    cdef Py_ssize_t size = span.prefix.size + key.size
     if size <= KEY_PREFIX_BYTES:
         put_key_prefix(target, key_prefix[0])
     else:
-        copy_key(target, columns.prefix.data, columns.prefix.size)
-        copy_key(target + columns.prefix.size, key.data, key.size)
+        copy_key(target, span.prefix.data, span.prefix.size)
+        copy_key(target + span.prefix.size, key.data, key.size)
     key.data, key.size = target, size
 
 
-cdef inline void take_value(const Columns* columns, Py_ssize_t row, Slice* value) noexcept nogil:
+cdef inline void take_value(const Span* span, Py_ssize_t row, Slice* value) noexcept nogil:
     cdef Py_ssize_t bit
     cdef bint is_marked
-    value.data = columns.value_data + columns.value_offsets[row]
-    value.size = columns.value_offsets[row + 1] - columns.value_offsets[row]
-    prefetch_row(value.data)
-    prefetch_row(value.data + LINE_BYTES)
-    if columns.marks != NULL:
-        bit = columns.marks_at + row
-        is_marked = (columns.marks[bit >> 3] >> (bit & 7)) & 1
-        if is_marked != columns.marks_puts:
+    value.data = span.value_data + span.value_offsets[row]
+    value.size = span.value_offsets[row + 1] - span.value_offsets[row]
+    prefetch(value.data)
+    prefetch(value.data + LINE_BYTES)
+    if span.marks != NULL:
+        bit = span.marks_at + row
+        is_marked = (span.marks[bit >> 3] >> (bit & 7)) & 1
+        if is_marked != span.marks_puts:
             value.data, value.size = NULL, 0

@@ -6,7 +6,7 @@ Unequal key prefixes order as their keys do; equal ones decide nothing, except f
 from libc.stdint cimport uint8_t, uint64_t
 
 from hummock.base.key cimport Slice, head_of
-from hummock.iterator.base cimport Columns, low_of
+from hummock.iterator.base cimport Span, low_of
 
 cdef extern from * nogil:
     """
@@ -46,10 +46,10 @@ cdef inline bint is_equal(const KeyPrefix128* a, const KeyPrefix128* b) noexcept
     return a.high == b.high and a.low == b.low
 
 
-cdef inline Slice suffix_of(const Columns* columns, Py_ssize_t row) noexcept nogil:
+cdef inline Slice suffix_of(const Span* span, Py_ssize_t row) noexcept nogil:
     cdef Slice out
-    out.data = columns.key_data + columns.key_offsets[row]
-    out.size = columns.key_offsets[row + 1] - columns.key_offsets[row]
+    out.data = span.key_data + span.key_offsets[row]
+    out.size = span.key_offsets[row + 1] - span.key_offsets[row]
     return out
 
 
@@ -79,14 +79,14 @@ cdef inline uint64_t word_of(const uint8_t* data, Py_ssize_t size) noexcept nogi
 
 
 cdef inline void fill_key_prefixes(
-    const Columns* columns, KeyPrefix128 prefix, Py_ssize_t first, Py_ssize_t end, KeyPrefix128* out
+    const Span* span, KeyPrefix128 prefix, Py_ssize_t first, Py_ssize_t end, KeyPrefix128* out
 ) noexcept nogil:
     """Sets out[first : end] to the key prefixes of rows counted from the current one; `prefix`: of their prefix."""
-    cdef Py_ssize_t size = columns.prefix.size, at
+    cdef Py_ssize_t size = span.prefix.size, at
     cdef Slice key
     cdef uint64_t high, low
     for at in range(first, end):
-        key = suffix_of(columns, columns.row + at)
+        key = suffix_of(span, span.row + at)
         if size == 0:
             out[at] = key_prefix_of(key)
         elif size >= KEY_PREFIX_BYTES:

@@ -26,7 +26,7 @@ cdef class MergeIterator(HummockIterator):
     cdef int winner                     # leaf
     cdef int streak                     # consecutive moves with the same winner
     cdef bint is_pulled                 # `pull` was called since the last `rewind` or `seek`
-    cdef bint has_columns               # then: `rounds` returns the entries
+    cdef bint has_spans                 # then: `rounds` returns the entries
     cdef BlockMerge rounds
 
     cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil

@@ -5,7 +5,7 @@ last in reverse, which is exactly the opposite order. A loser tree (Knuth, TAOCP
 log2(children) comparisons; each compares the first 16 bytes of two user keys as integers, since the first six, table
 and vnode, are nearly always equal, and reads the keys themselves only on a tie.
 
-`pull` merges the current columns of the children in rounds, without the tree.
+`pull` merges the current spans of the children in rounds, without the tree.
 """
 
 from libc.stdint cimport uint8_t
@@ -82,11 +82,11 @@ cdef class MergeIterator(HummockIterator):
         self.load(contender)
         return self.replay()
 
-    cdef bint span(self, Span* out) noexcept nogil:
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
         cdef int rival
-        if self.streak < SPAN_STREAK and self.width > 1:
+        if not as_rows or (self.streak < SPAN_STREAK and self.width > 1):
             return False
-        if not (<HummockIterator>self.contenders[self.winner].child).span(out):
+        if not (<HummockIterator>self.contenders[self.winner].child).span(out, as_rows):
             self.streak = 0
             return False
         rival = self.runner_up()
@@ -199,11 +199,11 @@ cdef class MergeIterator(HummockIterator):
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         if not self.is_pulled:
-            self.is_pulled, self.has_columns = True, self.begin_rounds()
-        return self.rounds.pull(out, most) if self.has_columns else HummockIterator.pull(self, out, most)
+            self.is_pulled, self.has_spans = True, self.begin_rounds()
+        return self.rounds.pull(out, most) if self.has_spans else HummockIterator.pull(self, out, most)
 
     cdef bint begin_rounds(self) except -1 nogil:
-        """Starts rounds from the current entries of the children; False if one of them has no columns."""
+        """Starts rounds from the current entries of the children; False if one of them returns no spans."""
         cdef Py_ssize_t leaf
         self.rounds.begin(self.width)
         for leaf in range(self.width):

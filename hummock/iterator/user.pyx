@@ -81,8 +81,8 @@ cdef class UserIterator(HummockIterator):
         self.pass_key()
         return self.find()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        if self.oldest > 0 or not self.child.span(out) or out.max_epoch > self.newest:
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        if self.oldest > 0 or not self.child.span(out, True) or out.max_epoch > self.newest:
             return False
         if self.has_rules and not self.clip_by_rule(out):
             return False

@@ -99,7 +99,7 @@ cdef class ChangeWalk:
         cdef Span span
         cdef Py_ssize_t rows
         cdef bint is_taken
-        if not self.source.span(&span) or span.end - span.row < 2:
+        if not self.source.span(&span, True) or span.end - span.row < 2:
             return 0
         if span.max_epoch <= self.since:
             is_taken = False
@@ -376,7 +376,7 @@ cdef int go_to(UserIterator rows, Slice key) except -1 nogil:
     cdef Span span
     cdef Py_ssize_t first
     while rows.valid and compare_bytes(rows.user_key, key) < 0:
-        if rows.span(&span):
+        if rows.span(&span, True):
             first = span.row
             clip_span(&span, key)
             rows.skip(span.end - first)

@@ -138,8 +138,10 @@ cdef class RunCursor(HummockIterator):
         self.row += 1
         return self.settle()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        return self.walker.span(out) if self.is_walking else (<Block>self.block).span_from(self.row, out)
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        if self.is_walking:
+            return self.walker.span(out, as_rows)
+        return (<Block>self.block).span_from(self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         if self.is_walking:

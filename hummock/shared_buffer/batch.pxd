@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 from hummock.base.key cimport Slice
 from hummock.columnar.write_batch cimport WriteBatch
-from hummock.iterator.base cimport Columns, HummockIterator, Span
+from hummock.iterator.base cimport HummockIterator, Span
 from hummock.sstable.filter.bloom cimport BloomFilter
 
 

@@ -14,15 +14,10 @@ from libc.string cimport memcmp
 
 from hummock.base.checksum cimport hash64
 from hummock.base.key cimport Slice, compare_bytes, head_of
-from hummock.iterator.base cimport FORWARD, Columns, Direction, HummockIterator, Span
+from hummock.base.prefetch cimport prefetch
+from hummock.iterator.base cimport FORWARD, Direction, HummockIterator, Span
 from hummock.sstable.filter.bloom cimport BloomFilter
 from hummock.sstable.interpolation_search cimport even_guess
-
-cdef extern from * nogil:
-    """
-    #define hummock_prefetch_ahead(address) __builtin_prefetch(address)
-    """
-    void prefetch_ahead "hummock_prefetch_ahead"(const void* address) noexcept
 
 cdef Py_ssize_t LINE_BYTES = 64
 cdef Py_ssize_t FIRST_STRIDE = 4        # rows around a guess that are examined first
@@ -146,31 +141,21 @@ cdef class SharedBufferBatch:
         return value
 
 
-cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out) noexcept nogil:
-    """The rows of `batch` from `row` on as a span; False if one of them may be a delete."""
-    if batch.has_deletes:
+cdef bint span_of(SharedBufferBatch batch, Py_ssize_t row, Span* out, bint as_rows) noexcept nogil:
+    """The rows of `batch` from `row` on; `as_rows`: False if one of them may be a delete."""
+    if as_rows and batch.has_deletes:
         return False
-    out.prefix.data, out.prefix.size = batch.rows.keys.data, 0
-    out.key_offsets = <const uint32_t*>batch.rows.keys.offsets
-    out.key_data = batch.rows.keys.data
-    out.value_offsets = <const uint32_t*>batch.rows.values.offsets
-    out.value_data = batch.rows.values.data
-    out.row, out.end = row, batch.rows.keys.rows
-    out.max_epoch = out.min_epoch = batch.epoch
-    return True
-
-
-cdef void columns_of(SharedBufferBatch batch, Py_ssize_t row, Columns* out) noexcept nogil:
-    """The rows of `batch` from `row` on."""
-    out.prefix.data, out.prefix.size, out.longest_key = NULL, 0, 0
+    out.prefix.data, out.prefix.size, out.longest_key = batch.rows.keys.data, 0, 0
     out.key_offsets = <const uint32_t*>batch.rows.keys.offsets
     out.key_data = batch.rows.keys.data
     out.value_offsets = <const uint32_t*>batch.rows.values.offsets
     out.value_data = batch.rows.values.data
     out.epochs, out.one_epoch = &batch.epoch, True
+    out.max_epoch = out.min_epoch = batch.epoch
     out.marks = batch.rows.values.validity if batch.has_deletes else NULL
     out.marks_at, out.marks_puts = batch.rows.values.validity_offset, True
     out.row, out.end = row, batch.rows.keys.rows
+    return True
 
 
 cdef class SharedBufferBatchIterator(HummockIterator):
@@ -197,16 +182,12 @@ cdef class SharedBufferBatchIterator(HummockIterator):
         self.row += <int>self.direction
         return self.settle()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        return self.direction == FORWARD and span_of(self.batch, self.row, out)
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        return self.direction == FORWARD and span_of(self.batch, self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
         return self.settle()
-
-    cdef bint columns(self, Columns* out) noexcept nogil:
-        columns_of(self.batch, self.row, out)
-        return True
 
     cdef int settle(self) noexcept nogil:
         self.valid = 0 <= self.row < self.batch.rows.keys.rows
@@ -215,9 +196,9 @@ cdef class SharedBufferBatchIterator(HummockIterator):
             self.epoch = self.batch.epoch
             self.value = self.batch.value_at(self.row)
             # a merge of many batches returns here after many rows of others, which defeats the hardware prefetcher
-            prefetch_ahead(self.user_key.data + self.user_key.size + LINE_BYTES)
-            prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + LINE_BYTES)
-            prefetch_ahead(self.batch.rows.values.at(self.row).data + self.value.size + 2 * LINE_BYTES)
+            prefetch(self.user_key.data + self.user_key.size + LINE_BYTES)
+            prefetch(self.batch.rows.values.at(self.row).data + self.value.size + LINE_BYTES)
+            prefetch(self.batch.rows.values.at(self.row).data + self.value.size + 2 * LINE_BYTES)
         return 0
 
 
@@ -268,16 +249,12 @@ cdef class SharedBufferChainIterator(HummockIterator):
         self.row += 1
         return self.settle()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        return span_of(<SharedBufferBatch>self.links[self.link], self.row, out)
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        return span_of(<SharedBufferBatch>self.links[self.link], self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
         return self.settle()
-
-    cdef bint columns(self, Columns* out) noexcept nogil:
-        columns_of(<SharedBufferBatch>self.links[self.link], self.row, out)
-        return True
 
     cdef int settle(self) noexcept nogil:
         if self.link < self.count and self.row >= (<SharedBufferBatch>self.links[self.link]).rows.keys.rows:

@@ -82,7 +82,8 @@ cdef class Block:
 
     cdef void show_in(self, CacheSlot* slot) noexcept nogil
 
-    cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil     # as HummockIterator.span
+    cdef bint span_from(self, Py_ssize_t row, Span* out, bint as_rows) noexcept nogil   # as HummockIterator.span
+
     cdef inline Slice suffix_at(self, Py_ssize_t row) noexcept nogil:
         cdef Slice out
         if self.each_suffix > 0:

@@ -250,13 +250,16 @@ cdef class Block:
             slot.prefix_size = <uint8_t>self.prefix.size
             memcpy(slot.prefix, self.near_prefix, NEAR_BYTES)
 
-    cdef bint span_from(self, Py_ssize_t row, Span* out) noexcept nogil:
-        if not self.unique_keys or self.tombstones != NULL:
+    cdef bint span_from(self, Py_ssize_t row, Span* out, bint as_rows) noexcept nogil:
+        if as_rows and (not self.unique_keys or self.tombstones != NULL):
             return False
-        out.prefix = self.prefix
+        out.prefix, out.longest_key = self.prefix, self.prefix.size + <Py_ssize_t>self.longest_suffix
         out.key_offsets, out.key_data = self.suffix_offsets, self.suffixes
         out.value_offsets, out.value_data = self.value_offsets, self.values
-        out.row, out.end, out.max_epoch, out.min_epoch = row, self.rows, self.max_epoch, self.min_epoch
+        out.epochs, out.one_epoch = self.epochs, self.one_epoch
+        out.max_epoch, out.min_epoch = self.max_epoch, self.min_epoch
+        out.marks, out.marks_at, out.marks_puts = self.tombstones, 0, False
+        out.row, out.end = row, self.rows
         return True
 
     cdef const uint64_t* ready_heads(self) noexcept nogil:

@@ -52,8 +52,8 @@ cdef class ConcatIterator(HummockIterator):
         self.current.next()
         return self.settle()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        return self.current.span(out)
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        return self.current.span(out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.current.skip(rows)

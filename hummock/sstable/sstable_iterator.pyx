@@ -83,8 +83,8 @@ cdef class SstableIterator(HummockIterator):
         self.row += <int>self.direction
         return self.settle()
 
-    cdef bint span(self, Span* out) noexcept nogil:
-        return self.direction == FORWARD and (<Block>self.block).span_from(self.row, out)
+    cdef bint span(self, Span* out, bint as_rows) noexcept nogil:
+        return self.direction == FORWARD and (<Block>self.block).span_from(self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         self.row += rows
