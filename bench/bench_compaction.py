@@ -30,7 +30,7 @@ from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
-from hummock.iterator.drain import drain
+from hummock.iterator.entry_collector import EntryCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.object_store.local import LocalObjectStore
@@ -242,7 +242,8 @@ def test_merge_in_memory(benchmark: Any, count: int) -> None:
 
     def merge() -> int:
         merged = MergeIterator([SharedBufferBatchIterator(batch) for batch in batches])
-        return len(drain(merged, MERGE_ROWS, MERGE_ROWS * VALUE_BYTES)[0])
+        collector = EntryCollector(merged, MERGE_ROWS * VALUE_BYTES)
+        return len(collector.next_batch(MERGE_ROWS, 2 * MERGE_ROWS * VALUE_BYTES)[0])
 
     set_pool_limit(0)       # what other benches left there would push this one's columns out
     set_pool_limit(256 << 20)

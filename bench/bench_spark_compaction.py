@@ -30,7 +30,7 @@ from hummock.compaction.spark import SparkRunner
 from hummock.compaction.subcompaction_planner import cuts_of
 from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskInput, TaskKind
 from hummock.epoch import Epoch
-from hummock.iterator.drain import drain
+from hummock.iterator.entry_collector import EntryCollector
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore, sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
@@ -201,10 +201,11 @@ def read_files(url: str, infos: list[SstableInfo], batches: Iterable[pa.RecordBa
     store = SstableStore(open_object_store(url), StorageOptions())
     for batch in batches:
         for place in batch.column(0).to_pylist():
-            found, column, epochs = drain(SstableIterator(store, infos[place]))
-            table = pa.table({"key": pa.array(found), "epoch": pa.array(np.asarray(epochs, np.uint64).astype(np.int64)),
-                              "value": pa.array(column)})
-            yield from table.to_batches(max_chunksize=50_000)
+            collector = EntryCollector(SstableIterator(store, infos[place]))
+            while (entries := collector.next_batch(50_000)) is not None:
+                found, column, epochs = entries
+                yield pa.record_batch({"key": pa.array(found), "epoch": pa.array(epochs.astype(np.int64)),
+                                       "value": pa.array(column)})
 
 
 def write_sorted(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,18 +11,22 @@ from hummock.cli.output import add_row, new_table, shown_bytes, shown_moment
 from hummock.cli.store import OpenStore, store_command
 from hummock.epoch import to_unix_ms
 from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_meta_path, sstable_name_of
-from hummock.tools.dump import describe
+from hummock.tools.dump import describe, export_entries
 
 
 @click.command("sst-dump", short_help="List the stored files, or show one block by block.")
 @store_command
 @click.argument("name", required=False)
 @click.option("--entries", default=20, show_default=True, type=click.IntRange(0), help="Entries to show.")
-def sst_dump(store: OpenStore, name: str | None, entries: int) -> None:
+@click.option("--arrow", "arrow_path", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Write all entries to this Arrow IPC file: key, epoch, value (null: a delete).")
+def sst_dump(store: OpenStore, name: str | None, entries: int, arrow_path: str | None) -> None:
     """The file whose name has NAME in it, block by block; without NAME, all files that are stored."""
     sizes = {found.path: found.size_bytes for found in store.object_store.list(SSTABLE_PREFIX)}
     names = sorted({part for path in sizes if (part := sstable_name_of(path)) is not None})
     if name is None:
+        if arrow_path is not None:
+            raise click.UsageError("--arrow exports one file: give its NAME")
         _show_files(store, names, sizes)
         return
     matching = [candidate for candidate in names if name in candidate]
@@ -33,6 +38,9 @@ def sst_dump(store: OpenStore, name: str | None, entries: int) -> None:
     for line in describe(meta, matching[0], data, entries):
         store.output.line(line)
         lines.append(line)
+    if arrow_path is not None:
+        rows = export_entries(store.object_store, meta, matching[0], Path(arrow_path))
+        store.output.line(f"{rows:,} entries written to {arrow_path}")
     store.output.emit({"name": matching[0], "lines": lines})
 
 

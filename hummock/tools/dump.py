@@ -1,18 +1,27 @@
-"""Describes a file as text, for the command line: its record, its blocks and optionally its entries."""
+"""Describes a file as text, for the command line: its record, its blocks and optionally its entries; exports them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
 
 from hummock.base.codec import CODEC_NAMES
 from hummock.base.key import table_id_of, vnode_of
 from hummock.epoch import SPILL_MASK, pure_epoch
+from hummock.iterator.entry_collector import EntryCollector
+from hummock.object_store.base import ObjectStore
+from hummock.options import StorageOptions
 from hummock.sstable.block import Block
 from hummock.sstable.index import BlockMeta
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.meta import SAMPLES, SstableMeta, decode_samples, read_sections
+from hummock.sstable.sstable_iterator import SstableIterator
+from hummock.sstable.store import SstableStore
 
 SHOWN_BYTES = 32        # of a key or value
+EXPORT_SCHEMA = pa.schema({"key": pa.binary(), "epoch": pa.uint64(), "value": pa.binary()})
 
 
 def describe(meta: bytes, object_name: str, data: bytes | None = None, entries: int = 0) -> Iterator[str]:
@@ -68,6 +77,22 @@ def describe_entries(meta: SstableMeta, data: bytes, object_name: str, entries: 
             yield f"{shown_key(key)} @ {shown_epoch(epoch)}  =>  {shown_value(value)}"
         left -= min(left, len(block))
     yield f"{len(meta.index):,} blocks and {meta.info.rows:,} entries are as written"
+
+
+def export_entries(objects: ObjectStore, meta: bytes, object_name: str, target: Path) -> int:
+    """Writes all entries of the file to an Arrow IPC file, batch by batch; how many. A delete's value is null.
+
+    Raises Corruption naming the object; `target` then holds the entries before the damaged block.
+    """
+    info = SstableMeta.decode(meta, None, object_name).info
+    collector = EntryCollector(SstableIterator(SstableStore(objects, StorageOptions()), info))
+    rows = 0
+    with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, EXPORT_SCHEMA) as writer:
+        while (entries := collector.next_batch()) is not None:
+            keys, values, epochs = entries
+            writer.write(pa.record_batch([pa.array(keys), pa.array(epochs), pa.array(values)], schema=EXPORT_SCHEMA))
+            rows += len(keys)
+    return rows
 
 
 def shown_key(key: bytes) -> str:

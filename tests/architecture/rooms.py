@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, str] = {
     "hummock.compactor": "compaction meta_client metrics object_store version",
     "hummock.maintenance": "base compactor meta object_store version",
     "hummock.opening": "base maintenance meta metrics object_store store",
-    "hummock.tools": "base loaded_files meta meta_client object_store sstable version",
+    "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
     "hummock.cli": "base compaction compactor meta metrics object_store spark sstable tools version opening",
     "hummock": "base columnar meta opening state_store store",
     "hummock.__main__": "base cli",

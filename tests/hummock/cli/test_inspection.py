@@ -2,6 +2,7 @@
 
 import random
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ from hummock.object_store.base import sstable_data_path, sstable_meta_path
 from hummock.options import StorageOptions
 from hummock.sstable.builder import SstableBuilder
 from hummock.sstable.filter.policy import filter_policy
+from hummock.tools.dump import shown_epoch, shown_key, shown_value
 from hummock.tools.verify import verify_version
 from tests.support.drivers.compaction_files import put_file
 from tests.support.worlds.manager_parts import epoch_of
@@ -72,6 +74,18 @@ def test_sst_dump_lists_files_and_shows_one(url):
     assert f"{ROWS:,}" in text and "entries are as written" in text and text.count("=>") == 3
     assert "1/7/" + b"000001".hex() in text
     assert "4 files" in run("sst-dump", url, "0000", status=2)
+
+
+def test_sst_dump_exports_all_entries_to_arrow(url, tmp_path):
+    target = tmp_path / "entries.arrow"
+    text = run("sst-dump", url, f"{2:032x}", "--entries", str(ROWS), "--arrow", str(target))
+    table = pa.ipc.open_file(target).read_all()
+    assert f"{ROWS:,} entries written to" in text and table.num_rows == ROWS
+    shown = [line for line in text.splitlines() if "=>" in line]
+    assert len(shown) == ROWS
+    for line, row in zip(shown, table.to_pylist(), strict=True):
+        assert line == f"{shown_key(row['key'])} @ {shown_epoch(row['epoch'])}  =>  {shown_value(row['value'])}"
+    assert "NAME" in run("sst-dump", url, "--arrow", str(target), status=2)
 
 
 def test_sst_dump_of_a_damaged_file_names_it(url):

@@ -11,7 +11,7 @@ from hummock.compaction import subcompaction
 from hummock.compaction.input_iterator import run_iterators
 from hummock.compaction.subcompaction import run_subcompaction
 from hummock.errors import Corruption, RowCountMismatch
-from hummock.iterator.drain import drain
+from hummock.iterator.entry_collector import EntryCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.base import sstable_meta_path
 from hummock.object_store.memory import MemoryObjectStore
@@ -48,7 +48,7 @@ class FaultyMerge:
 
     def run_pipeline(self, kept, builder, take):
         for run in self._runs:
-            drain(run)
+            EntryCollector(run).next_batch()
         return run_pipeline(kept, builder, take)
 
 

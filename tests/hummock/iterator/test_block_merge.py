@@ -7,7 +7,7 @@ import random
 import pytest
 
 from hummock.compaction.task import OutputOptions
-from hummock.iterator.drain import drain
+from hummock.iterator.entry_collector import EntryCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.object_store.memory import MemoryObjectStore
 from tests.hummock.oracle_block import full_key_order
@@ -58,5 +58,5 @@ def test_rounds_over_batches_hand_out_the_newer_child_first_where_full_keys_are_
     runs = [run for run in runs if run]
     # a stable sort leaves entries of one full key by their run
     model = sorted((entry for run in runs for entry in run), key=full_key_order)
-    columns = drain(MergeIterator([iterator_of(run) for run in runs]))
+    columns = EntryCollector(MergeIterator([iterator_of(run) for run in runs])).next_batch()
     assert [(key, epoch, value) for key, value, epoch in zip(*columns, strict=True)] == model

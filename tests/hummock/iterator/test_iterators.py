@@ -9,7 +9,7 @@ import pytest
 from hummock.columnar.write_batch import WriteBatch
 from hummock.iterator.base import Direction, HummockIterator
 from hummock.iterator.batch_collector import BatchCollector
-from hummock.iterator.drain import drain
+from hummock.iterator.entry_collector import EntryCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
@@ -22,10 +22,14 @@ def merged(runs, direction=FORWARD):
     return MergeIterator([iterator_of(run, direction) for run in runs], direction)
 
 
-def drained(iterator):
-    """The entries of an iterator as `pull` hands them out."""
-    keys, values, epochs = drain(iterator)
-    return list(zip(list(keys), epochs.tolist(), list(values), strict=True))
+def pulled(iterator, rows=65_536):
+    """The entries of an iterator as `pull` returns them, in batches of `rows`."""
+    collector, out = EntryCollector(iterator), []
+    while (batch := collector.next_batch(rows)) is not None:
+        keys, values, epochs = batch
+        assert 0 < len(keys) <= rows
+        out += zip(list(keys), epochs.tolist(), list(values), strict=True)
+    return out
 
 
 def collected(child, start, end, epoch, rows=8192):
@@ -86,7 +90,7 @@ def test_random_runs_merge_like_a_sorted_list(seed):
     keys, runs = random_runs(rng)
     model = sorted((entry for run in runs for entry in run), key=lambda entry: (entry[0], -entry[1]))
     assert list(merged(runs).entries()) == model
-    assert drained(merged(runs)) == model
+    assert pulled(merged(runs)) == model
     assert list(merged(runs, REVERSE).entries()) == model[::-1]
     for _ in range(5):
         key, epoch = rng.choice([*keys, b"ab", b"zz"]), rng.randint(70, 102) << 16
@@ -131,8 +135,8 @@ def test_random_long_runs_are_pulled_in_order_over_many_batches(seed):
     runs = [[(key, number << 16, None if rng.random() < 0.1 else rng.randbytes(rng.randrange(30)))
              for key in keys if rng.random() < rng.choice((0.02, 0.5, 1.0))] for number in range(count, 0, -1)]
     model = sorted((entry for run in runs for entry in run), key=lambda entry: (entry[0], -entry[1]))
-    assert drained(merged(runs)) == model
-    assert drained(MergeIterator([merged(runs[:3]), *(iterator_of(run) for run in runs[3:])])) == model
+    assert pulled(merged(runs)) == model
+    assert pulled(MergeIterator([merged(runs[:3]), *(iterator_of(run) for run in runs[3:])])) == model
 
 
 def test_children_walk_one_way():

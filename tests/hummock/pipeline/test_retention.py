@@ -11,7 +11,7 @@ from hummock.base.table_rules import KeyWatermark, TableRules
 from hummock.epoch import Epoch
 from hummock.iterator.merge import MergeIterator
 from hummock.pipeline.retention import RetentionIterator
-from tests.hummock.iterator.test_iterators import drained
+from tests.hummock.iterator.test_iterators import pulled
 from tests.support.suites.entry_cases import iterator_of, parse_epoch, read_cases, show_entry
 
 
@@ -32,9 +32,9 @@ def test_retention_case(case):
         assert shown == expected, words
         assert kept.dropped_rows == sum(map(len, runs)) - len(shown)
         child = MergeIterator([iterator_of(run) for run in runs])
-        pulled = RetentionIterator(child, parse_epoch(words[1]), "bottom" in words, dropped)
-        assert [show_entry((names[key], epoch, value)) for key, epoch, value in drained(pulled)] == expected
-        assert pulled.dropped_rows == kept.dropped_rows
+        by_pull = RetentionIterator(child, parse_epoch(words[1]), "bottom" in words, dropped)
+        assert [show_entry((names[key], epoch, value)) for key, epoch, value in pulled(by_pull)] == expected
+        assert by_pull.dropped_rows == kept.dropped_rows
 
 
 def kept_by_the_rule(entries, watermark, drop_tombstones):
@@ -69,7 +69,7 @@ def test_random_versions_are_retained_by_the_rule(seed):
             kept = RetentionIterator(iterator_of(run), watermark << 16, drop_tombstones)
             assert list(kept.entries()) == kept_by_the_rule(run, watermark, drop_tombstones)
             kept = RetentionIterator(iterator_of(run), watermark << 16, drop_tombstones)
-            assert drained(kept) == kept_by_the_rule(run, watermark, drop_tombstones)
+            assert pulled(kept) == kept_by_the_rule(run, watermark, drop_tombstones)
 
 
 def is_gone(key, epoch, watermark, dropped, tables):
@@ -109,7 +109,7 @@ def test_rules_of_tables_are_kept_by_compaction(seed):
         newest = [entry for place, entry in enumerate(run)
                   if place == 0 or (run[place - 1][0], run[place - 1][1] >> 16) != (entry[0], entry[1] >> 16)]
         expected = kept_by_the_rule([entry for entry in newest if entry in alive], watermark, True)
-        for walk in (drained, lambda kept: list(kept.entries())):
+        for walk in (pulled, lambda kept: list(kept.entries())):
             kept = RetentionIterator(iterator_of(run), watermark << 16, True, dropped, tables)
             assert walk(kept) == expected
             assert kept.dropped_rows == len(run) - len(expected)
